@@ -1,0 +1,41 @@
+# Every target builds its own environment from the lock; python3 >= 3.11 and git are all it needs.
+.PHONY: env serve test style types layers tests coverage bench bench-quick soak lock
+.DEFAULT_GOAL := test
+VENV := .venv/bin
+
+env:                ## build .venv (server, client and development packages)
+	@scripts/make-env
+
+test: style types layers tests   ## everything that must pass on every change
+
+style: env          ## ruff: lint and format
+	@$(VENV)/ruff check .
+	@$(VENV)/ruff format --check .
+
+types: env          ## mypy --strict
+	@$(VENV)/mypy
+
+layers: env         ## import-linter: imports go down only
+	@$(VENV)/lint-imports --no-cache
+
+tests: env          ## pytest
+	@$(VENV)/python -m pytest -q $(ARGS)
+
+coverage: env       ## the tests again, with line and branch coverage of the pure core
+	@$(VENV)/python -m pytest -q --cov --cov-report=term-missing $(ARGS)
+
+serve: env          ## start the server (not built yet)
+	@echo "make serve: the server is not built yet; this version holds the pure core only (see README.md, Status)." >&2
+	@exit 1
+
+bench bench-quick: env   ## measure the pure core; prints a table
+	@$(VENV)/python -m benchmarks $(if $(SCENARIO),--only $(SCENARIO),) $(if $(filter bench-quick,$@),--quick,)
+
+soak: env           ## the generated tests with many more cases, for MINUTES=n
+	@$(VENV)/python scripts/soak.py --minutes $(or $(MINUTES),10)
+
+lock: env           ## write requirements/dev.txt again: pins and hashes, no addresses
+	@$(VENV)/python -m pip install --quiet uv
+	@$(VENV)/uv pip compile --universal --python-version 3.11 --extra server --extra dev --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" \
+		--quiet --upgrade pyproject.toml -o requirements/dev.txt

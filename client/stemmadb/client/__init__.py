@@ -1,0 +1,1 @@
+"""The client: confirmed and pending tiers over one session (not built yet)."""

@@ -1,0 +1,1 @@
+"""The rules on plain objects: values, facts, patches, commits, branches, merges, queries."""

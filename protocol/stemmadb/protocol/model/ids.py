@@ -1,0 +1,65 @@
+"""Names of things: entity ids, branch names, versions, locals, and the 16-byte ids clients make."""
+
+from __future__ import annotations
+
+import re
+from typing import NewType
+
+from stemmadb.protocol.errors import InvalidId, InvalidName
+
+from .limits import DEFAULTS
+
+EntityId = NewType("EntityId", str)
+BranchName = NewType("BranchName", str)
+Did = NewType("Did", str)
+Hash = NewType("Hash", bytes)
+"""32 raw bytes of BLAKE3; people and JSON see it as a reference (`reference.write`)."""
+Version = NewType("Version", int)
+"""The Lamport clock of a space: 0 is empty, 1 the first commit (MODEL-1)."""
+Local = NewType("Local", int)
+"""A client's own number for a commit, rising within its session (COMMIT-5)."""
+TimeMs = NewType("TimeMs", int)
+
+MAIN = BranchName("main")
+RANDOM_ID_BYTES = 16
+HASH_BYTES = 32
+EMPTY_SPACE = Version(0)
+
+_BRANCH = re.compile(r"[A-Za-z0-9._/-]{1,128}")
+# RFC 3986: a scheme, a colon, and only characters a URI may hold; non-ASCII is allowed as in an IRI.
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f<>\"{}|\\^`\ud800-\udfff]+")
+_URI_PREFIX = re.compile(r"[^\x00-\x20\x7f<>\"{}|\\^`\ud800-\udfff]*")
+
+
+def entity_id(text: str, bytes_max: int = DEFAULTS.id_bytes_max) -> EntityId:
+    """The text as an entity id, or `InvalidId` saying what is wrong with it (MODEL-2)."""
+    if _URI.fullmatch(text) is None:
+        raise InvalidId(id=_shown(text), why="it is not a URI with a scheme")
+    _within_bytes(text, bytes_max)
+    return EntityId(text)
+
+
+def id_prefix(text: str, bytes_max: int = DEFAULTS.id_bytes_max) -> str:
+    """The beginning of entity ids, without the `*`; the empty prefix means every entity."""
+    if _URI_PREFIX.fullmatch(text) is None:
+        raise InvalidId(id=_shown(text), why="a prefix holds a character that no id may hold")
+    _within_bytes(text, bytes_max)
+    return text
+
+
+def branch_name(text: str) -> BranchName:
+    """The text as a branch or tag name, or `InvalidName` (MODEL-2)."""
+    if _BRANCH.fullmatch(text) is None:
+        raise InvalidName(name=_shown(text))
+    return BranchName(text)
+
+
+def _within_bytes(text: str, bytes_max: int) -> None:
+    # An ASCII character is one byte, so only long texts need to be encoded to be measured.
+    if len(text) * 4 > bytes_max and (size := len(text.encode())) > bytes_max:
+        raise InvalidId(id=_shown(text), why=f"it has {size} bytes and at most {bytes_max} are allowed")
+
+
+def _shown(text: str) -> str:
+    """Enough of a bad name to recognise it, safe to print and to send."""
+    return text[:80].encode("utf-8", "backslashreplace").decode()
