@@ -6,8 +6,7 @@ import re
 from typing import NewType
 
 from stemmadb.protocol.errors import InvalidId, InvalidName
-
-from .limits import DEFAULTS
+from stemmadb.protocol.model.limits import DEFAULTS
 
 EntityId = NewType("EntityId", str)
 BranchName = NewType("BranchName", str)

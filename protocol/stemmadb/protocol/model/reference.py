@@ -6,8 +6,7 @@ import base64
 import re
 
 from stemmadb.protocol.errors import InvalidReference
-
-from .ids import Hash
+from stemmadb.protocol.model.ids import Hash
 
 PREFIX = "b3:"
 _TEXT = re.compile(r"b3:[a-z2-7]{51}[aq]")  # 256 bits in 52 letters: the last carries one bit, so 'a' or 'q'

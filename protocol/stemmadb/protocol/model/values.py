@@ -6,9 +6,8 @@ import math
 from typing import Final, TypeAlias
 
 from stemmadb.protocol.errors import InvalidValue
-
-from . import pointer
-from .limits import DEFAULTS
+from stemmadb.protocol.model import pointer
+from stemmadb.protocol.model.limits import DEFAULTS
 
 Value: TypeAlias = bool | int | float | str | list["Value"] | dict[str, "Value"] | None
 

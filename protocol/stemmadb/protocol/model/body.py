@@ -1,0 +1,69 @@
+"""Bodies: the msgpack bytes of a value or a patch list, read exactly and never written again (MODEL-4).
+
+Reading has a fast path and an exact one. The fast path is a typed decoder that refuses everything but JSON in C; it
+cannot see a key that occurs twice, so its result is trusted only if encoding it gives the same bytes back. Anything
+else (a body nested deeper than the decoder's type, an encoding that is not minimal, an offence) goes to `scan.read`,
+which is slower, accepts exactly what MODEL-3 accepts and names the path of the first offence.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from stemmadb.protocol.errors import InvalidValue, LimitExceeded
+from stemmadb.protocol.model import scan
+from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.values import INT_MAX, INT_MIN, Value
+
+_FLOAT_MAX = 1.7976931348623157e308
+_FAST_LEVELS = 6  # each level doubles the decoder's type, and few documents are deeper
+
+_encoder = msgspec.msgpack.Encoder()
+encode = _encoder.encode
+"""The fixed encoding: minimal msgpack, keys in the order given. For bodies made here, hashes and sizes."""
+
+
+def _json_type(levels: int) -> Any:
+    integer = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
+    number = Annotated[float, msgspec.Meta(ge=-_FLOAT_MAX, le=_FLOAT_MAX)]
+    scalar = bool | integer | number | str | None
+    whole: Any = scalar
+    for _ in range(levels):
+        whole = scalar | list[whole] | dict[str, whole]
+    return whole
+
+
+_fast = msgspec.msgpack.Decoder(_json_type(_FAST_LEVELS))
+
+
+def read(body: bytes, *, depth_max: int = DEFAULTS.depth_max) -> tuple[Value, int]:
+    """The value and the length of its minimal encoding; `InvalidValue` if it is not JSON (MODEL-3)."""
+    try:
+        value: Value = _fast.decode(body)
+        if encode(value) == body and depth_max >= _FAST_LEVELS:
+            return value, len(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass  # the exact reader says what is wrong, or takes what is only deeper than the fast one reads
+    value = scan.read(body, depth_max=depth_max)
+    return value, len(encode(value))
+
+
+def read_value(body: bytes, limits: Limits = DEFAULTS) -> tuple[Value, int]:
+    """The value of a `set` and its size, within the bounds of a value."""
+    if len(body) > limits.value_bytes_max:
+        raise LimitExceeded(bound="value_bytes_max", maximum=limits.value_bytes_max, actual=len(body))
+    return read(body, depth_max=limits.depth_max)
+
+
+def read_patch(body: bytes, limits: Limits = DEFAULTS) -> list[dict[str, Value]]:
+    """The operations of a `patch`: a list of maps; what they mean is checked when they are applied."""
+    if len(body) > limits.value_bytes_max:
+        raise LimitExceeded(bound="value_bytes_max", maximum=limits.value_bytes_max, actual=len(body))
+    operations, _ = read(body, depth_max=limits.depth_max + 3)  # list, operation, and the list of a splice
+    if not isinstance(operations, list) or not all(isinstance(item, dict) for item in operations):
+        raise InvalidValue(path="", why="a patch is a list of operations, each an object")
+    if len(operations) > limits.patch_operations_max:
+        raise LimitExceeded(bound="patch_operations_max", maximum=limits.patch_operations_max, actual=len(operations))
+    return operations  # type: ignore[return-value]  # every item was just seen to be a dict

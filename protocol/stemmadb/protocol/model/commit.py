@@ -1,0 +1,192 @@
+"""Commits: the record of one accepted write, and the one chain of hashes of a space (FACT-3)."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+from blake3 import blake3
+
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Local, TimeMs, Version
+
+TAG_COMMIT: Final = "stemma.v1 commit"
+TAG_GENESIS: Final = "stemma.v1 space"
+
+Strategy = Literal["lww", "source", "target", "fields", "fail"]
+
+
+class _Arguments(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
+    """What a write other than a plain commit did: hashed as stored, and never erased."""
+
+
+class BranchCreate(_Arguments, frozen=True, tag="branch.create"):
+    name: BranchName
+    parent: BranchName
+    fork: Version
+
+
+class BranchDelete(_Arguments, frozen=True, tag="branch.delete"):
+    name: BranchName
+
+
+class TagCreate(_Arguments, frozen=True, tag="tag.create"):
+    name: str
+    branch: BranchName
+    version: Version
+
+
+class TagDelete(_Arguments, frozen=True, tag="tag.delete"):
+    name: str
+
+
+class Contested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One conflict of a merge as it is recorded: where, between which versions, and who won (MERGE-3)."""
+
+    id: EntityId
+    path: str = ""
+    base: Version | None = None
+    source: Version
+    target: Version
+    winner: Literal["source", "target", "both", "resolution"]
+
+
+class Merge(_Arguments, frozen=True, tag="merge"):
+    """The second parent, the state of the target it was computed on, and every conflict there was."""
+
+    source: BranchName
+    source_version: Version
+    target_version: Version
+    strategy: Strategy = "lww"
+    resolved: tuple[EntityId, ...] = ()
+    conflicts: tuple[Contested, ...] = ()
+
+
+class Revert(_Arguments, frozen=True, tag="revert"):
+    versions: tuple[Version, ...]
+
+
+class Erase(_Arguments, frozen=True, tag="erase"):
+    id: EntityId
+    versions: tuple[Version, ...]
+
+
+class Compact(_Arguments, frozen=True, tag="compact"):
+    floor: Version
+
+
+class Revoke(_Arguments, frozen=True, tag="revoke"):
+    delegation: Hash
+
+
+Arguments: TypeAlias = BranchCreate | BranchDelete | TagCreate | TagDelete | Merge | Revert | Erase | Compact | Revoke
+CommitKind = Literal[
+    "commit",
+    "branch.create",
+    "branch.delete",
+    "tag.create",
+    "tag.delete",
+    "merge",
+    "revert",
+    "erase",
+    "compact",
+    "revoke",
+]
+_arguments = msgspec.msgpack.Decoder(Arguments | None)
+NO_ARGUMENTS: Final = encode(None)
+
+
+class LocalIdentity(msgspec.Struct, frozen=True):
+    """Who a commit is, for ever: a principal, a session of it, and the client's own number (COMMIT-5)."""
+
+    principal: Did
+    session: bytes
+    local: Local
+
+
+class OperationIdentity(msgspec.Struct, frozen=True):
+    """Who a space-wide write is: a principal and 16 random bytes of the client (COMMIT-11)."""
+
+    principal: Did
+    operation: bytes
+
+
+Identity: TypeAlias = LocalIdentity | OperationIdentity
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """An accepted write. `note` is the msgpack of message and metadata; it can be erased, its digest stays."""
+
+    version: Version
+    previous: Hash
+    identity: Identity
+    time: TimeMs
+    request: Hash
+    branch: BranchName | None
+    facts: tuple[Hash, ...]
+    fact_branches: tuple[BranchName, ...] = ()
+    arguments: bytes = NO_ARGUMENTS
+    note_digest: Hash
+    note: bytes | None = None
+    note_salt: bytes | None = None
+    hash: Hash = Hash(b"")
+
+    @property
+    def author(self) -> Did:
+        return self.identity.principal
+
+    @property
+    def kind(self) -> CommitKind:
+        return kind_of(self.details)
+
+    @property
+    def details(self) -> Arguments | None:
+        """What the write did, beyond its facts; None for a plain commit."""
+        details: Arguments | None = _arguments.decode(self.arguments)
+        return details
+
+
+def kind_of(details: Arguments | None) -> CommitKind:
+    if details is None:
+        return "commit"
+    kind: CommitKind = details.__struct_config__.tag  # type: ignore[assignment]
+    return kind
+
+
+def genesis(space: str) -> Hash:
+    """What the first commit of a space names as the one before it."""
+    return Hash(blake3(encode((TAG_GENESIS, space))).digest())
+
+
+def hash_commit(space: str, commit: Commit, note_digest: Hash | None = None) -> Hash:
+    """Covers everything a later decision relies on (FACT-3); the kind stands inside the arguments.
+
+    `note_digest` replaces the recorded one where the caller has computed it from the note itself.
+    """
+    identity = commit.identity
+    session, number = (
+        (identity.session, identity.local) if isinstance(identity, LocalIdentity) else (None, identity.operation)
+    )
+    preimage = (
+        TAG_COMMIT,
+        space,
+        commit.previous,
+        commit.version,
+        commit.arguments,
+        commit.branch,
+        identity.principal,
+        session,
+        number,
+        commit.time,
+        commit.request,
+        commit.note_digest if note_digest is None else note_digest,
+        commit.facts,
+        commit.fact_branches,
+    )
+    return Hash(blake3(encode(preimage)).digest())
+
+
+def sealed(space: str, commit: Commit) -> Commit:
+    """The same record with its hash set: the last thing done to a commit that is being made."""
+    msgspec.structs.force_setattr(commit, "hash", hash_commit(space, commit))
+    return commit

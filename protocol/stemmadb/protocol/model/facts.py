@@ -1,0 +1,69 @@
+"""Facts: one state transition of one entity, and the hashes that chain them (FACT-1..4)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final, Literal
+
+import msgspec
+from blake3 import blake3
+
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
+
+FactKind = Literal["set", "patch", "delete", "checkpoint"]
+
+SALT_BYTES: Final = 16
+TAG_EMPTY: Final = "stemma.v1 empty"
+TAG_FACT: Final = "stemma.v1 fact"
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored fact. Its body and salt go together and may be gone; the digest and the hash stay (FACT-2)."""
+
+    version: Version
+    index: int
+    branch: BranchName
+    id: EntityId
+    kind: FactKind
+    parent: Hash
+    digest: Hash
+    hash: Hash
+    salt: bytes | None = None
+    body: bytes | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether a body there was has been erased or compacted away."""
+        return self.body is None and self.kind != "delete"
+
+
+def digest_of(salt: bytes, body: bytes) -> Hash:
+    """The salted digest under which a body is known; without the salt nobody can guess the body from it."""
+    return Hash(blake3(salt + body).digest())
+
+
+NO_BODY: Final = Hash(blake3(b"").digest())
+"""The digest of what has no body: a delete, a commit without message and metadata."""
+
+
+def hash_fact(kind: FactKind, id_: str, parent: bytes, digest: bytes) -> Hash:
+    """BLAKE3(msgpack [tag, kind, id, parent, digest]) (FACT-2)."""
+    return Hash(blake3(encode((TAG_FACT, kind, id_, parent, digest))).digest())
+
+
+@lru_cache(maxsize=65_536)
+def empty(id_: str) -> Hash:
+    """The Empty reference of an id: the parent of its first fact (FACT-4)."""
+    return Hash(blake3(encode((TAG_EMPTY, id_))).digest())
+
+
+def recompute(fact: Fact) -> Hash:
+    """The hash the fact must have, from its body where it is there and from its digest where it is gone."""
+    if fact.kind == "delete":
+        digest = NO_BODY
+    elif fact.body is None or fact.salt is None:
+        digest = fact.digest
+    else:
+        digest = digest_of(fact.salt, fact.body)
+    return hash_fact(fact.kind, fact.id, fact.parent, digest)
