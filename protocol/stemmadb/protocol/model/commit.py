@@ -158,11 +158,8 @@ def genesis(space: str) -> Hash:
     return Hash(blake3(encode((TAG_GENESIS, space))).digest())
 
 
-def hash_commit(space: str, commit: Commit, note_digest: Hash | None = None) -> Hash:
-    """Covers everything a later decision relies on (FACT-3); the kind stands inside the arguments.
-
-    `note_digest` replaces the recorded one where the caller has computed it from the note itself.
-    """
+def hash_commit(space: str, commit: Commit) -> Hash:
+    """Covers everything a later decision relies on (FACT-3); the kind stands inside the arguments."""
     identity = commit.identity
     session, number = (
         (identity.session, identity.local) if isinstance(identity, LocalIdentity) else (None, identity.operation)
@@ -179,7 +176,7 @@ def hash_commit(space: str, commit: Commit, note_digest: Hash | None = None) -> 
         number,
         commit.time,
         commit.request,
-        commit.note_digest if note_digest is None else note_digest,
+        commit.note_digest,
         commit.facts,
         commit.fact_branches,
     )

@@ -56,14 +56,3 @@ def hash_fact(kind: FactKind, id_: str, parent: bytes, digest: bytes) -> Hash:
 def empty(id_: str) -> Hash:
     """The Empty reference of an id: the parent of its first fact (FACT-4)."""
     return Hash(blake3(encode((TAG_EMPTY, id_))).digest())
-
-
-def recompute(fact: Fact) -> Hash:
-    """The hash the fact must have, from its body where it is there and from its digest where it is gone."""
-    if fact.kind == "delete":
-        digest = NO_BODY
-    elif fact.body is None or fact.salt is None:
-        digest = fact.digest
-    else:
-        digest = digest_of(fact.salt, fact.body)
-    return hash_fact(fact.kind, fact.id, fact.parent, digest)

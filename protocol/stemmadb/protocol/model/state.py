@@ -9,9 +9,9 @@ from typing import Protocol
 import msgspec
 
 from stemmadb.protocol.model import facts
+from stemmadb.protocol.model.access import Rights
 from stemmadb.protocol.model.commit import Identity
 from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Local, TimeMs, Version
-from stemmadb.protocol.model.limits import DEFAULTS
 from stemmadb.protocol.model.values import Value
 
 
@@ -90,6 +90,10 @@ class View(Protocol):
 
     def branch(self, name: str) -> BranchState | None: ...
 
+    def rights(self, principal: Did) -> Rights:
+        """What the principal may do by the ACL just before this batch."""
+        ...
+
     def tag(self, name: str) -> Version | None: ...
 
     def entity(self, branch: BranchName, id_: EntityId) -> EntityState: ...
@@ -106,15 +110,16 @@ class View(Protocol):
 
 
 def link(
-    newer: Change, older: Change | None, seen_after: Version, scan_max: int = DEFAULTS.scan_facts_max
+    head: EntityState, version: Version, author: Did, writes: tuple[str, ...] | None, scan_max: int
 ) -> tuple[Change, Version]:
-    """Puts a change in front of the older ones, and forgets the oldest when twice the scan bound is held.
+    """The changes with a new one in front, and how far back they reach.
 
-    Forgetting half at a time keeps the cost of a write constant on average.
+    When twice the scan bound is held the older half is forgotten; that keeps the cost of a write constant on average.
     """
+    older = head.changes
     count = older.count + 1 if older is not None else 1
-    whole = Change(newer.version, newer.author, newer.writes, older, count)
-    return (whole, seen_after) if count <= 2 * scan_max else _newest(whole, scan_max)
+    change = Change(version, author, writes, older, count)
+    return (change, head.seen_after) if count <= 2 * scan_max else _newest(change, scan_max)
 
 
 def _newest(change: Change, keep: int) -> tuple[Change, Version]:

@@ -1,0 +1,157 @@
+"""Admission: decides a batch of proposals in order, on a view and nothing else (COMMIT-2..6, COMMIT-10, COMMIT-11).
+
+A decision has no effect. The caller appends what was accepted, tells every verdict only once that is durable, and
+throws the whole decision away if the append fails (COMMIT-10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from stemmadb.protocol.errors import Conflict, Forbidden, IdentityClash, Overtaken, StemmaError
+from stemmadb.protocol.model import declared, restructure, writing
+from stemmadb.protocol.model.access import Rights, Role
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit, Identity, LocalIdentity, kind_of, sealed
+from stemmadb.protocol.model.draft import Draft
+from stemmadb.protocol.model.facts import NO_BODY, Fact, digest_of
+from stemmadb.protocol.model.ids import TimeMs, Version
+from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.proposal import Proposal
+from stemmadb.protocol.model.state import Known, NotGathered, View
+from stemmadb.protocol.model.writing import Written
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The record to append, its facts, and the heads as they are after it."""
+
+    commit: Commit
+    facts: tuple[Fact, ...]
+    written: Written
+
+
+class Repeated(msgspec.Struct, frozen=True):
+    """It was accepted before at this version: the same answer, and nothing is written (COMMIT-5)."""
+
+    version: Version
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A verdict against it. `at` is the version it was decided at; the frame that tells it reaches that far."""
+
+    error: StemmaError
+    at: Version
+
+
+Outcome: TypeAlias = Accepted | Repeated | Refused
+
+
+def decide(
+    batch: Sequence[Proposal], view: View, *, now: TimeMs, salts: Iterator[bytes], limits: Limits = DEFAULTS
+) -> list[Outcome]:
+    """An outcome for each proposal in order, each seeing those accepted before it.
+
+    Shorter than the batch where the view lacks something the next one needs: the caller gathers and decides the
+    rest again. `salts` gives 16 random bytes at a time (FACT-2).
+    """
+    draft = Draft(view)
+    outcomes: list[Outcome] = []
+    for proposal in batch:
+        try:
+            outcomes.append(_decide_one(proposal, draft, now, salts, limits))
+        except NotGathered:
+            break
+    return outcomes
+
+
+def _decide_one(proposal: Proposal, draft: Draft, now: TimeMs, salts: Iterator[bytes], limits: Limits) -> Outcome:
+    try:
+        known = draft.accepted(proposal.identity)
+        if known is not None:
+            return _same_again(proposal, known)
+        _check_order(proposal.identity, draft)
+        rights = draft.rights(proposal.identity.principal)
+        _check_rights(proposal, rights)
+        _check_branch(proposal, draft)
+        declared.check(proposal, draft, rights, limits)
+        return _accept(proposal, draft, now, salts, limits)
+    except StemmaError as error:
+        return Refused(error, draft.version)
+
+
+def _same_again(proposal: Proposal, known: Known) -> Repeated:
+    if known.request != proposal.request:
+        raise IdentityClash(local=_number(proposal.identity), version=known.version)
+    return Repeated(known.version)
+
+
+def _check_order(identity: Identity, draft: Draft) -> None:
+    """A local below the highest accepted one of its session, and not itself accepted, came too late (COMMIT-5)."""
+    if isinstance(identity, LocalIdentity):
+        highest = draft.highest_local(identity.principal, identity.session)
+        if identity.local < highest:
+            raise Overtaken(local=identity.local, highest=highest)
+
+
+_NEEDS: dict[str, Role] = {"erase": "own", "compact": "own", "revoke": "own"}
+
+
+def _check_rights(proposal: Proposal, rights: Rights) -> None:
+    needs = _NEEDS.get(kind_of(proposal.details), "write")
+    if not rights.has(needs):
+        raise Forbidden(action="write", needs=needs)
+    for step in proposal.steps:
+        if not rights.may_write(step.id):
+            raise Forbidden(action=f"write {step.id!r}", needs="write")
+
+
+def _check_branch(proposal: Proposal, draft: Draft) -> None:
+    if proposal.branch is not None:
+        branch = draft.writable_branch(proposal.branch)
+        if proposal.merged is not None and branch.merged > proposal.merged:
+            raise Conflict(count=1, stale=(), merged=branch.merged)
+
+
+def _accept(proposal: Proposal, draft: Draft, now: TimeMs, salts: Iterator[bytes], limits: Limits) -> Accepted:
+    """Writes the facts, seals the record, and lets the rest of the batch see both."""
+    details = proposal.details
+    if details is not None:
+        restructure.check(details, draft, limits)
+    version = Version(draft.version + 1)
+    author = proposal.identity.principal
+    facts, written = writing.write(proposal.steps, draft, version=version, author=author, salts=salts, limits=limits)
+    commit = _record(proposal, draft, version, now, facts, salts)
+    draft.take(commit, written)
+    if details is not None:
+        restructure.take(details, draft, version, proposal.branch)
+    return Accepted(commit, facts, written)
+
+
+def _record(
+    proposal: Proposal, draft: Draft, version: Version, now: TimeMs, facts: tuple[Fact, ...], salts: Iterator[bytes]
+) -> Commit:
+    """The record with its hash. Time never goes back: a clock that does repeats the last time (COMMIT-7)."""
+    note = proposal.note
+    note_salt = None if note is None else next(salts)
+    commit = Commit(
+        version=version,
+        previous=draft.hash,
+        identity=proposal.identity,
+        time=max(now, draft.time),
+        request=proposal.request,
+        branch=proposal.branch,
+        facts=tuple([fact.hash for fact in facts]),
+        fact_branches=() if proposal.branch is not None else tuple(fact.branch for fact in facts),
+        arguments=NO_ARGUMENTS if proposal.details is None else encode(proposal.details),
+        note_digest=NO_BODY if note is None or note_salt is None else digest_of(note_salt, note),
+        note=note,
+        note_salt=note_salt,
+    )
+    return sealed(draft.space, commit)
+
+
+def _number(identity: Identity) -> int | str:
+    return identity.local if isinstance(identity, LocalIdentity) else identity.operation.hex()

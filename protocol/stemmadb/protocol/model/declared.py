@@ -1,0 +1,66 @@
+"""Whether the declared reads of a proposal still hold; all that do not are named together (COMMIT-2, COMMIT-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from stemmadb.protocol.errors import Conflict, Dependency, FutureVersion
+from stemmadb.protocol.model.access import Rights
+from stemmadb.protocol.model.commit import Identity, LocalIdentity
+from stemmadb.protocol.model.draft import Draft
+from stemmadb.protocol.model.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.proposal import Proposal
+from stemmadb.protocol.model.request import PendingName, Read
+from stemmadb.protocol.model.stale import StaleRead, explain, overlapping
+from stemmadb.protocol.model.state import EntityState
+
+
+def check(proposal: Proposal, draft: Draft, rights: Rights, limits: Limits) -> None:
+    """Raises `Conflict` with every stale read, or `Dependency`; a read the principal may not make claims nothing."""
+    stale: list[StaleRead] = []
+    for read in proposal.reads:
+        branch = read.branch or proposal.branch
+        assert branch is not None, "a write without a branch names the branch of each read"
+        if read.version > draft.version:
+            raise FutureVersion(version=read.version, head=draft.version)
+        own = _versions_of(read.locals, proposal.identity, draft) if read.locals else ()
+        for state in _changed(read, branch, draft, rights):
+            change = overlapping(state, read.path, read.version, own, limits.scan_facts_max)
+            if change is not None:
+                stale.append(explain(read, branch, state, change))
+    if stale:
+        raise Conflict(count=len(stale), stale=tuple(stale))
+
+
+def _changed(read: Read, branch: BranchName, draft: Draft, rights: Rights) -> Collection[EntityState]:
+    """What a read looks at, as far as it has a fact later than the read and the principal may know."""
+    if read.branch is not None:
+        draft.readable_branch(branch)
+    if read.prefix is not None:
+        changed = draft.changed_under(branch, read.prefix, read.version)
+        return [state for state in changed if rights.may_read(state.id)]
+    id_ = read.id
+    assert id_ is not None, "prepare() lets no read pass that names neither an id nor a prefix"
+    if not rights.may_read(id_):
+        return ()
+    state = draft.entity(branch, EntityId(id_))
+    return (state,) if state.version > read.version else ()
+
+
+def _versions_of(names: tuple[PendingName, ...], identity: Identity, draft: Draft) -> frozenset[Version]:
+    """The versions of the own commits a read was made through; one that was not accepted sinks it (COMMIT-4)."""
+    versions = []
+    for name in names:
+        known = draft.accepted(_named(name, identity))
+        if known is None:
+            raise Dependency(local=name if isinstance(name, int) else name[1])
+        versions.append(known.version)
+    return frozenset(versions)
+
+
+def _named(name: PendingName, identity: Identity) -> LocalIdentity:
+    if isinstance(name, tuple):
+        return LocalIdentity(identity.principal, name[0], name[1])
+    assert isinstance(identity, LocalIdentity), "prepare() gives space-wide writes no reads through locals"
+    return LocalIdentity(identity.principal, identity.session, name)

@@ -1,0 +1,92 @@
+"""State as a batch is being decided: the view beneath and, on top, what this batch has accepted so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from stemmadb.protocol.errors import BranchDeleted, UnknownBranch
+from stemmadb.protocol.model.access import Rights
+from stemmadb.protocol.model.commit import Commit, Identity, LocalIdentity
+from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Local, Version
+from stemmadb.protocol.model.state import BranchState, EntityState, Known, NotGathered, View
+
+
+class Draft:
+    """Never changes the view; a batch that fails to be written leaves nothing behind (COMMIT-10)."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.space = view.space
+        self.version = view.version
+        self.hash = view.hash
+        self.time = view.time
+        self.entities: dict[tuple[BranchName, EntityId], EntityState] = {}
+        self.branches: dict[str, BranchState] = {}
+        self.tags: dict[str, Version | None] = {}
+        self._accepted: dict[Identity, Known] = {}
+        self._highest: dict[tuple[Did, bytes], Local] = {}
+
+    def rights(self, principal: Did) -> Rights:
+        return self._view.rights(principal)
+
+    def branch(self, name: str) -> BranchState | None:
+        return self.branches.get(name) or self._view.branch(name)
+
+    def tag(self, name: str) -> Version | None:
+        return self.tags[name] if name in self.tags else self._view.tag(name)
+
+    def entity(self, branch: BranchName, id_: EntityId) -> EntityState:
+        state = self.entities.get((branch, id_))
+        if state is not None:
+            return state
+        self._must_be_older(branch)
+        return self._view.entity(branch, id_)
+
+    def changed_under(self, branch: BranchName, prefix: str, after: Version) -> Iterable[EntityState]:
+        """As the view says, with what this batch wrote in the place of what it replaced."""
+        self._must_be_older(branch)
+        own = {
+            id_: state
+            for (name, id_), state in self.entities.items()
+            if name == branch and id_.startswith(prefix) and state.version > after
+        }
+        yield from own.values()
+        for state in self._view.changed_under(branch, prefix, after):
+            if state.id not in own:
+                yield state
+
+    def accepted(self, identity: Identity) -> Known | None:
+        return self._accepted.get(identity) or self._view.accepted(identity)
+
+    def highest_local(self, principal: Did, session: bytes) -> Local:
+        return self._highest.get((principal, session)) or self._view.highest_local(principal, session)
+
+    def readable_branch(self, name: str) -> BranchState:
+        """The branch, deleted or not; `UnknownBranch` otherwise."""
+        found = self.branch(name)
+        if found is None:
+            raise UnknownBranch(branch=name)
+        return found
+
+    def writable_branch(self, name: str) -> BranchState:
+        """The branch if it can be written (BRANCH-1)."""
+        found = self.readable_branch(name)
+        if found.deleted is not None:
+            raise BranchDeleted(branch=name)
+        return found
+
+    def take(self, commit: Commit, written: Mapping[tuple[BranchName, EntityId], EntityState]) -> None:
+        """The commit is accepted: what follows in the batch sees it."""
+        self.version = commit.version
+        self.hash = commit.hash
+        self.time = commit.time
+        self.entities.update(written)
+        self._accepted[commit.identity] = Known(commit.version, commit.request)
+        if isinstance(commit.identity, LocalIdentity):
+            self._highest[commit.identity.principal, commit.identity.session] = commit.identity.local
+
+    def _must_be_older(self, branch: BranchName) -> None:
+        """The entities of a branch made in this batch are not known to the view beneath."""
+        made_here = self.branches.get(branch)
+        if made_here is not None and made_here.parent is not None and self._view.branch(branch) is None:
+            raise NotGathered(branch)

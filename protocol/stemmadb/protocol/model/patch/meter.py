@@ -1,0 +1,94 @@
+"""Keeps the encoded size of a value under change exact, and within its bounds, without encoding it again.
+
+Only what comes and what goes is encoded. The change is judged before it is made, so a patch that copies the value
+into itself stops at the bound, having used no more memory than the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
+
+import msgspec
+
+from stemmadb.protocol.errors import LimitExceeded
+from stemmadb.protocol.model.limits import MEBIBYTE
+from stemmadb.protocol.model.values import Value
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_CONTAINERS: Final = frozenset((list, dict))
+WORK_FACTOR_MAX: Final = 16
+
+
+class Meter:
+    """The minimal msgpack length of the value so far. A bound that is passed is named in `LimitExceeded`.
+
+    A copied value is measured again each time, so few bytes of patch could ask for a great deal of work. In all, a
+    patch may have `WORK_FACTOR_MAX` times the largest value (and a mebibyte, for small bounds) measured.
+    """
+
+    __slots__ = ("_depth_max", "_size_max", "_work", "_work_max", "size")
+
+    def __init__(self, size: int, size_max: int, depth_max: int) -> None:
+        self.size = size
+        self._size_max = size_max
+        self._depth_max = depth_max
+        self._work = 0
+        self._work_max = WORK_FACTOR_MAX * size_max + MEBIBYTE
+
+    def grow(self, count: int, pair: tuple[str, Value], level: int) -> None:
+        """A key and its value come into an object of `count`; `level` containers will hold the value."""
+        self._change(_head(count + 1) - _head(count) + self._enter(pair, level))
+
+    def shrink(self, count: int, pair: tuple[str, Value]) -> None:
+        """A key and its value go from an object of `count`."""
+        self._change(_head(count - 1) - _head(count) - self._measure(pair))
+
+    def swap(self, old: Value, new: Value, level: int) -> None:
+        """One value takes another's place."""
+        self._change(self._enter((new,), level) - self._measure((old,)))
+
+    def cut(self, count: int, removed: list[Value], added: list[Value], level: int) -> None:
+        """Elements go from an array of `count` and others come."""
+        heads = _head(count - len(removed) + len(added)) - _head(count)
+        self._change(heads + self._enter(added, level) - self._measure(removed))
+
+    def _change(self, by: int) -> None:
+        """A patch that makes a value smaller is welcome even if it is still too large, as after a lowered bound."""
+        self.size += by
+        if by > 0 and self.size > self._size_max:
+            raise LimitExceeded(bound="value_bytes_max", maximum=self._size_max, actual=self.size)
+
+    def _enter(self, items: Sequence[Value], level: int) -> int:
+        """The length of what comes, seen to be not too deep for where it comes."""
+        length = self._measure(items)
+        # Each nested container takes a byte at least, so what is short enough cannot be too deep.
+        if level + length > self._depth_max:
+            deepest = level + _depth(items)
+            if deepest > self._depth_max:
+                raise LimitExceeded(bound="depth_max", maximum=self._depth_max, actual=deepest)
+        return length
+
+    def _measure(self, items: Sequence[Value]) -> int:
+        length = len(_encode(items)) - _head(len(items))
+        self._work += length
+        if self._work > self._work_max:
+            raise LimitExceeded(bound="patch_work_bytes_max", maximum=self._work_max, actual=self._work)
+        return length
+
+
+def _head(count: int) -> int:
+    """The bytes msgpack writes before the items of an array or a map."""
+    return 1 if count < 16 else 3 if count < 65536 else 5
+
+
+def _depth(items: Sequence[Value]) -> int:
+    """How deep containers nest in the items; level by level, so that plain values cost next to nothing."""
+    deepest = 0
+    level: list[Value] = list(items)
+    while not _CONTAINERS.isdisjoint(map(type, level)):
+        deepest += 1
+        inner = (item.values() if isinstance(item, dict) else item for item in level if isinstance(item, list | dict))
+        level = list(chain.from_iterable(inner))
+    return deepest

@@ -1,0 +1,154 @@
+"""A write ready to be decided: bodies read once, paths known, everything checked that needs no state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from stemmadb.protocol.errors import LimitExceeded, Malformed, Undeclared
+from stemmadb.protocol.model import body, ids, patch, pointer
+from stemmadb.protocol.model.commit import Arguments, Identity
+from stemmadb.protocol.model.facts import FactKind
+from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
+from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.request import Content, Operation, Read
+from stemmadb.protocol.model.values import Value
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One operation: `payload` is the value of a `set` or the list of a `patch`; `writes` None is every path.
+
+    `claims` are the written paths that need a declared read: none if blind, and never those that are only
+    incremented, so that increments do not collide (COMMIT-3).
+    """
+
+    kind: FactKind
+    branch: BranchName
+    id: EntityId
+    body: bytes | None
+    payload: Any
+    size: int
+    writes: tuple[str, ...] | None
+    claims: tuple[str, ...]
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """What admission decides on. `merged` is the target's last merge a merge was computed on (MERGE-1)."""
+
+    identity: Identity
+    request: Hash
+    branch: BranchName | None
+    steps: tuple[Step, ...] = ()
+    reads: tuple[Read, ...] = ()
+    details: Arguments | None = None
+    note: bytes | None = None
+    merged: Version | None = None
+
+
+_WHOLE = (pointer.ROOT,)
+
+
+def prepare(identity: Identity, request: Hash, content: Content, limits: Limits = DEFAULTS) -> Proposal:
+    """The proposal a client's commit makes; a typed error if it could never be accepted, whatever the state."""
+    _check_counts(content, limits)
+    branch = ids.branch_name(content.branch)
+    steps = tuple(step_of(operation, branch, limits) for operation in content.operations)
+    reads = tuple(_check_read(read, index, limits) for index, read in enumerate(content.reads))
+    _check_covered(steps, reads, branch)
+    return Proposal(
+        identity=identity,
+        request=request,
+        branch=branch,
+        steps=steps,
+        reads=reads,
+        note=_check_note(content.note, limits),
+    )
+
+
+def step_of(operation: Operation, branch: BranchName, limits: Limits = DEFAULTS) -> Step:
+    """The operation with its body read; checks the id, the shape and the bounds of the value."""
+    id_ = ids.entity_id(operation.id, limits.id_bytes_max)
+    if operation.op == "delete":
+        if operation.body is not None:
+            raise Malformed(path="operations", why=f"the delete of {id_!r} brings a body")
+        return Step("delete", branch, id_, None, None, 0, None, () if operation.blind else _WHOLE)
+    if operation.body is None:
+        raise Malformed(path="operations", why=f"the {operation.op} of {id_!r} brings no body")
+    if operation.op == "set":
+        return set_step(branch, id_, operation.body, blind=operation.blind, limits=limits)
+    return patch_step(branch, id_, operation.body, blind=operation.blind, limits=limits)
+
+
+def set_step(
+    branch: BranchName, id_: EntityId, body_: bytes, *, blind: bool = False, limits: Limits = DEFAULTS
+) -> Step:
+    value, size = body.read_value(body_, limits)
+    return Step("set", branch, id_, body_, value, size, None, () if blind else _WHOLE)
+
+
+def patch_step(
+    branch: BranchName, id_: EntityId, body_: bytes, *, blind: bool = False, limits: Limits = DEFAULTS
+) -> Step:
+    operations: Sequence[dict[str, Value]] = body.read_patch(body_, limits)
+    footprint = patch.footprint(operations)
+    claims: tuple[str, ...] = ()
+    if not blind:
+        free = footprint.increments
+        claims = tuple(path for path in footprint.writes if path not in free) if free else footprint.writes
+    return Step("patch", branch, id_, body_, operations, 0, footprint.writes, claims)
+
+
+def _check_counts(content: Content, limits: Limits) -> None:
+    if not content.operations:
+        raise Malformed(path="operations", why="a commit has at least one operation")
+    if len(content.operations) > limits.operations_max:
+        raise LimitExceeded(bound="operations_max", maximum=limits.operations_max, actual=len(content.operations))
+    if len(content.reads) > limits.reads_max:
+        raise LimitExceeded(bound="reads_max", maximum=limits.reads_max, actual=len(content.reads))
+
+
+def _check_read(read: Read, index: int, limits: Limits) -> Read:
+    if (read.id is None) is (read.prefix is None):
+        raise Malformed(path=f"reads/{index}", why="a read names an id or a prefix, and not both")
+    if read.version < 0:
+        raise Malformed(path=f"reads/{index}/version", why="a version is never negative")
+    if len(read.locals) > limits.locals_max:
+        raise LimitExceeded(bound="locals_max", maximum=limits.locals_max, actual=len(read.locals))
+    if read.branch is not None:
+        ids.branch_name(read.branch)
+    if read.prefix is not None:
+        ids.id_prefix(read.prefix, limits.id_bytes_max)
+        if read.path:
+            raise Malformed(path=f"reads/{index}/path", why="a prefix is read whole, without a path")
+    elif read.path:
+        pointer.parse(read.path)
+    return read
+
+
+def _check_note(note: bytes | None, limits: Limits) -> bytes | None:
+    if note is not None:
+        if len(note) > limits.note_bytes_max:
+            raise LimitExceeded(bound="note_bytes_max", maximum=limits.note_bytes_max, actual=len(note))
+        body.read(note, depth_max=limits.depth_max)
+    return note
+
+
+def _check_covered(steps: Iterable[Step], reads: Iterable[Read], branch: BranchName) -> None:
+    """Each path written lies in a declared read of the branch, or follows a whole write of its own (COMMIT-3)."""
+    paths: dict[str, list[str]] = {}
+    prefixes: list[str] = []
+    for read in reads:
+        if read.branch is None or read.branch == branch:
+            if read.id is not None:
+                paths.setdefault(read.id, []).append(read.path)
+            elif read.prefix is not None:
+                prefixes.append(read.prefix)
+    for index, step in enumerate(steps):
+        declared = paths.get(step.id, ())
+        for claim in step.claims:
+            if not pointer.covered_by_any(claim, declared) and not step.id.startswith(tuple(prefixes)):
+                raise Undeclared(index=index, id=step.id, path=claim)
+        if step.writes is None:
+            paths.setdefault(step.id, []).append(pointer.ROOT)

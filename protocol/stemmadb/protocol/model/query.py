@@ -1,0 +1,196 @@
+"""What is asked and what is answered: queries as users write them, checked and compiled, and their answers (QUERY-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from stemmadb.protocol.errors import InvalidQuery, LimitExceeded
+from stemmadb.protocol.model import ids, pointer, schema
+from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId
+from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.schema import Conjuncts
+from stemmadb.protocol.model.values import Value
+
+EVERY = "*"
+
+
+class Root(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a traversal starts: an id, a prefix written `urn:todo:*`, or `*`; without a schema no link is followed."""
+
+    id: str
+    path: str = pointer.ROOT
+    schema: bool | dict[str, Any] | None = None
+
+
+class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Roots on a branch at a moment: a version, a time, or, with neither, the head (QUERY-1)."""
+
+    roots: tuple[Root, ...]
+    branch: str = MAIN
+    version: int | None = None
+    time: int | None = None
+
+
+class Visit(NamedTuple):
+    """An entity looked at from one path under one schema; two visits are the same if all three are (QUERY-4)."""
+
+    id: EntityId
+    path: str
+    conjuncts: Conjuncts | None
+    """None where the root has no schema: the value is taken and no link is followed."""
+
+
+class Start(NamedTuple):
+    """A root, compiled: one id, or every id that begins with `name`."""
+
+    name: str
+    listing: bool
+    path: str
+    conjuncts: Conjuncts | None
+
+    def visit(self, id_: EntityId) -> Visit:
+        return Visit(id_, self.path, self.conjuncts)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A query found good; equal and hashable by content, so that equal queries can share one evaluation (WATCH-2)."""
+
+    starts: tuple[Start, ...]
+    branch: BranchName
+    version: int | None
+    time: int | None
+    space: Did | None
+    """The space that is asked: a link that names it is a link within; one that names another is unresolved."""
+
+    @property
+    def at_head(self) -> bool:
+        return self.version is None and self.time is None
+
+    @property
+    def named(self) -> tuple[Visit, ...]:
+        """The visits of roots given by their id, each once, in the order written."""
+        return tuple(dict.fromkeys(s.visit(EntityId(s.name)) for s in self.starts if not s.listing))
+
+    @property
+    def listings(self) -> tuple[Start, ...]:
+        """The roots given by a prefix or `*`, each once, in the order written."""
+        return tuple(dict.fromkeys(s for s in self.starts if s.listing))
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """The fewest prefixes that cover every listing."""
+        kept: list[str] = []
+        for prefix in sorted({s.name for s in self.starts if s.listing}):
+            if not kept or not prefix.startswith(kept[-1]):
+                kept.append(prefix)
+        return tuple(kept)
+
+
+class Held(Protocol):
+    """What a supplier gives for an entity that exists; anything more it carries goes into the answer untouched."""
+
+    @property
+    def value(self) -> Value: ...
+
+    @property
+    def size(self) -> int:
+        """The bytes of the encoded value, which count towards `query_bytes_max`."""
+        ...
+
+
+H = TypeVar("H", bound=Held)
+
+
+class Hop(NamedTuple):
+    """A link that was followed: the place that holds it, relative to the visit's path, and where it leads."""
+
+    place: tuple[str, ...]
+    target: Visit
+
+
+class Unresolved(NamedTuple):
+    """Where nothing was found, without the reason (QUERY-5). A broken link is named by the place that holds it."""
+
+    id: str
+    path: str
+
+
+class Ask(NamedTuple):
+    """The request of a traversal: these ids and everything under these prefixes, all as of one version."""
+
+    ids: tuple[EntityId, ...]
+    prefixes: tuple[str, ...] = ()
+
+
+Supply: TypeAlias = Mapping[EntityId, H]
+"""The reply to an `Ask`: what does not exist or may not be read is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[H]):
+    """One cut: every entity that some visit matched, what led nowhere, and the links between them."""
+
+    entities: dict[EntityId, H]
+    unresolved: frozenset[Unresolved]
+    unmatched: frozenset[EntityId]
+    """Looked at by its id or through a link and not in the answer: the answer depends on these as well."""
+    roots: tuple[Visit, ...]
+    """The roots that matched, as the query orders them; those of one listing by id."""
+    links: dict[Visit, tuple[Hop, ...]]
+    """Every visit that matched, with the links it followed."""
+
+
+def prepare(query: Query, *, limits: Limits = DEFAULTS, space: Did | None = None) -> Prepared:
+    """The query, checked and compiled; `InvalidQuery`, or the error of the part that is wrong."""
+    if not isinstance(query.roots, tuple | list) or not query.roots:
+        raise InvalidQuery(why="it has no roots")
+    if len(query.roots) > limits.roots_max:
+        raise LimitExceeded(bound="roots_max", maximum=limits.roots_max, actual=len(query.roots))
+    if query.version is not None and query.time is not None:
+        raise InvalidQuery(why="it names both a version and a time")
+    return Prepared(
+        starts=tuple(_start(root, index, limits) for index, root in enumerate(query.roots)),
+        branch=ids.branch_name(_text(query.branch, "the branch")),
+        version=_moment(query.version, "version"),
+        time=_moment(query.time, "time"),
+        space=space,
+    )
+
+
+def _start(root: Root, index: int, limits: Limits) -> Start:
+    if not isinstance(root, Root):
+        raise InvalidQuery(why=f"root {index} is not a root")
+    text = _text(root.id, f"the id of root {index}")
+    listing = text.endswith(EVERY)
+    if listing:
+        name = ids.id_prefix(text[: -len(EVERY)], limits.id_bytes_max)
+    else:
+        name = ids.entity_id(text, limits.id_bytes_max)
+    path = _text(root.path, f"the path of root {index}")
+    pointer.parse(path)
+    return Start(name, listing, path, _compiled(root.schema))
+
+
+def _compiled(written: bool | dict[str, Any] | None) -> Conjuncts | None:
+    if written is None:
+        return None
+    return schema.narrow(schema.EVERYTHING, frozenset((schema.compile(written),)))
+
+
+def _text(text: object, what: str) -> str:
+    if not isinstance(text, str):
+        raise InvalidQuery(why=f"{what} is not a string")
+    return text
+
+
+def _moment(number: object, what: str) -> int | None:
+    if number is None:
+        return None
+    if type(number) is not int or number < 0:
+        raise InvalidQuery(why=f"the {what} is not a number from 0 up")
+    return number

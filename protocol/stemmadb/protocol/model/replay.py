@@ -1,0 +1,63 @@
+"""Replay: an entity's state is a fold of its facts, from the beginning or from a snapshot (COMMIT-8, SNAP-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stemmadb.protocol.model import body, patch
+from stemmadb.protocol.model.facts import Fact
+from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.state import Missing
+from stemmadb.protocol.model.values import Value
+
+SNAPSHOT_BYTES_FACTOR = 2
+SNAPSHOT_COUNT_MAX = 64
+SNAPSHOT_BYTES_MIN = 4096
+
+
+def fold(
+    start: Value | Missing,
+    facts: Iterable[Fact],
+    *,
+    gone: Missing = Missing.ERASED,
+    limits: Limits = DEFAULTS,
+) -> Value | Missing:
+    """The state after the facts, oldest first, given the state before them.
+
+    A body that is gone makes the state `gone` until the next `set` or `delete` (ERASE-1); a checkpoint states the
+    value again, so replay can begin there too.
+    """
+    state = start
+    for fact in facts:
+        state = _after(state, fact, gone, limits)
+    return state
+
+
+def _after(state: Value | Missing, fact: Fact, gone: Missing, limits: Limits) -> Value | Missing:
+    if fact.kind == "delete":
+        return Missing.ABSENT
+    if fact.body is None:
+        # A checkpoint changes nothing, so one that is gone takes nothing away from a state that is there.
+        return state if fact.kind == "checkpoint" and not isinstance(state, Missing) else gone
+    if fact.kind == "patch":
+        if isinstance(state, Missing):
+            assert state is not Missing.ABSENT, f"admission let a patch of nothing into the log: {fact.id}"
+            return state
+        return patch.apply(state, body.read_patch(fact.body, limits))
+    return body.read_value(fact.body, limits)[0]
+
+
+def begins_here(fact: Fact) -> bool:
+    """Whether the state after this fact needs none before it."""
+    return fact.kind == "delete" or (fact.kind in ("set", "checkpoint") and fact.body is not None)
+
+
+def snapshot_due(*, patches: int, patch_bytes: int, value_bytes: int) -> bool:
+    """Whether replaying the patches since the last whole value costs more than a bounded multiple of reading it.
+
+    By count, because each patch is a row to read and a list to apply; by bytes, because a small value is not worth a
+    snapshot for a few small patches, and a large one not until the patches weigh as much as it does (SNAP-1).
+    """
+    if patches >= SNAPSHOT_COUNT_MAX:
+        return True
+    return patch_bytes >= max(SNAPSHOT_BYTES_MIN, SNAPSHOT_BYTES_FACTOR * value_bytes)

@@ -1,0 +1,59 @@
+"""Writes that change the structure of a space: branches and tags, and the mark a merge leaves (BRANCH-1, MERGE-1)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stemmadb.protocol.errors import FutureVersion, TagExists, UnknownTag
+from stemmadb.protocol.model import branch as branches
+from stemmadb.protocol.model import ids
+from stemmadb.protocol.model.commit import Arguments, BranchCreate, BranchDelete, Merge, TagCreate, TagDelete
+from stemmadb.protocol.model.draft import Draft
+from stemmadb.protocol.model.ids import BranchName, Version
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.state import BranchState
+
+
+def check(details: Arguments, draft: Draft, limits: Limits) -> None:
+    """Whether the structure allows it; a typed error otherwise, and nothing has changed."""
+    if isinstance(details, BranchCreate):
+        branches.check_create(
+            draft.branch, details.name, parent=details.parent, fork=details.fork, head=draft.version, limits=limits
+        )
+    elif isinstance(details, BranchDelete):
+        branches.check_delete(draft.branch, details.name)
+    elif isinstance(details, TagCreate):
+        _check_tag(details, draft)
+    elif isinstance(details, TagDelete) and draft.tag(details.name) is None:
+        raise UnknownTag(tag=details.name)
+
+
+def _check_tag(details: TagCreate, draft: Draft) -> None:
+    ids.branch_name(details.name)
+    draft.readable_branch(details.branch)
+    if draft.tag(details.name) is not None:
+        raise TagExists(tag=details.name)
+    if details.version > draft.version:
+        raise FutureVersion(version=details.version, head=draft.version)
+
+
+def take(details: Arguments, draft: Draft, version: Version, target: BranchName | None) -> None:
+    """It was accepted: the rest of the batch sees the new structure."""
+    if isinstance(details, BranchCreate):
+        depth = draft.readable_branch(details.parent).depth + 1
+        draft.branches[details.name] = BranchState(
+            name=details.name, parent=details.parent, fork=details.fork, depth=depth
+        )
+    elif isinstance(details, BranchDelete):
+        _replace(draft, details.name, deleted=version)
+    elif isinstance(details, Merge):
+        assert target is not None, "a merge has a target"
+        _replace(draft, target, merged=version)
+    elif isinstance(details, TagCreate):
+        draft.tags[details.name] = details.version
+    elif isinstance(details, TagDelete):
+        draft.tags[details.name] = None
+
+
+def _replace(draft: Draft, name: BranchName, **marks: Version) -> None:
+    draft.branches[name] = msgspec.structs.replace(draft.readable_branch(name), **marks)

@@ -1,0 +1,72 @@
+"""Stale reads: what overlaps a declared read, and what a person is told about it (COMMIT-2, COMMIT-4, SYNC-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from stemmadb.protocol.model import pointer
+from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Version
+from stemmadb.protocol.model.request import Read
+from stemmadb.protocol.model.state import Change, EntityState
+
+
+class StaleRead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A read that does not hold: what was read, at which version, and the commit that won and its author.
+
+    `author` is unknown where the winner lies beyond what is scanned.
+    """
+
+    branch: BranchName
+    id: EntityId
+    path: str = ""
+    prefix: str | None = None
+    read: Version
+    head: Version
+    winner: Version
+    author: Did | None = None
+
+
+_OUT_OF_SIGHT = Change(Version(0), Did(""), None)
+
+
+def overlapping(
+    state: EntityState, path: str, after: Version, own: Collection[Version], scan_max: int
+) -> Change | None:
+    """The newest change after that version that overlaps the path, own named commits aside.
+
+    What lies past `scan_max` changes, or before what the state remembers, counts as overlap: refusing more is safe.
+    """
+    change = state.changes
+    for _ in range(scan_max):
+        if change is None:
+            return None if state.seen_after <= after else _OUT_OF_SIGHT
+        if change.version <= after:
+            return None
+        if change.version not in own and _touches(change, path):
+            return change
+        change = change.older
+    return _OUT_OF_SIGHT if change is None or change.version > after else None
+
+
+def _touches(change: Change, path: str) -> bool:
+    writes = change.writes
+    if writes is None or not path:
+        return True
+    return any(pointer.overlaps(path, written) for written in writes)
+
+
+def explain(read: Read, branch: BranchName, state: EntityState, change: Change) -> StaleRead:
+    """The stale read as data; the winner of a change out of sight is the head."""
+    seen = change is not _OUT_OF_SIGHT
+    return StaleRead(
+        branch=branch,
+        id=state.id,
+        path=read.path,
+        prefix=read.prefix,
+        read=read.version,
+        head=state.version,
+        winner=change.version if seen else state.version,
+        author=change.author if seen else None,
+    )
