@@ -12,7 +12,7 @@ from stemmadb.protocol.errors import BrokenChain
 from stemmadb.protocol.model import commit as commits
 from stemmadb.protocol.model import facts
 from stemmadb.protocol.model.commit import BranchCreate, Commit
-from stemmadb.protocol.model.facts import Fact, digest_of
+from stemmadb.protocol.model.facts import NO_BODY, Fact, digest_of
 from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Hash, TimeMs, Version
 
 

@@ -25,8 +25,9 @@ def check(proposal: Proposal, draft: Draft, rights: Rights, limits: Limits) -> N
         if read.version > draft.version:
             raise FutureVersion(version=read.version, head=draft.version)
         own = _versions_of(read.locals, proposal.identity, draft) if read.locals else ()
+        path = read.path if read.prefix is None else None
         for state in _changed(read, branch, draft, rights):
-            change = overlapping(state, read.path, read.version, own, limits.scan_facts_max)
+            change = overlapping(state, path, read.version, own, limits.scan_facts_max)
             if change is not None:
                 stale.append(explain(read, branch, state, change))
     if stale:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -52,8 +53,13 @@ class Start(NamedTuple):
     path: str
     conjuncts: Conjuncts | None
 
-    def visit(self, id_: EntityId) -> Visit:
-        return Visit(id_, self.path, self.conjuncts)
+
+class Listing(NamedTuple):
+    """The listings of one path and schema together: every entity that begins with one of the prefixes is a root."""
+
+    prefixes: tuple[str, ...]
+    path: str
+    conjuncts: Conjuncts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +73,40 @@ class Prepared:
     space: Did | None
     """The space that is asked: a link that names it is a link within; one that names another is unresolved."""
 
-    @property
     def at_head(self) -> bool:
         return self.version is None and self.time is None
 
-    @property
     def named(self) -> tuple[Visit, ...]:
-        """The visits of roots given by their id, each once, in the order written."""
-        return tuple(dict.fromkeys(s.visit(EntityId(s.name)) for s in self.starts if not s.listing))
+        """The visits of the roots given by id, each once, in the order written."""
+        return tuple(
+            dict.fromkeys(Visit(EntityId(s.name), s.path, s.conjuncts) for s in self.starts if not s.listing)
+        )
 
-    @property
-    def listings(self) -> tuple[Start, ...]:
-        """The roots given by a prefix or `*`, each once, in the order written."""
-        return tuple(dict.fromkeys(s for s in self.starts if s.listing))
+    def listings(self) -> tuple[Listing, ...]:
+        """The roots given by a prefix or `*`, one for each path and schema."""
+        grouped: dict[tuple[str, Conjuncts | None], list[str]] = {}
+        for start in self.starts:
+            if start.listing:
+                grouped.setdefault((start.path, start.conjuncts), []).append(start.name)
+        return tuple(Listing(_fewest(prefixes), *key) for key, prefixes in grouped.items())
 
-    @property
     def prefixes(self) -> tuple[str, ...]:
         """The fewest prefixes that cover every listing."""
-        kept: list[str] = []
-        for prefix in sorted({s.name for s in self.starts if s.listing}):
-            if not kept or not prefix.startswith(kept[-1]):
-                kept.append(prefix)
-        return tuple(kept)
+        return _fewest([start.name for start in self.starts if start.listing])
+
+
+def listed(listings: tuple[Listing, ...], id_: EntityId) -> list[Visit]:
+    """The visits that this entity gets as a root of the listings."""
+    return [Visit(id_, one.path, one.conjuncts) for one in listings if id_.startswith(one.prefixes)]
+
+
+def _fewest(prefixes: list[str]) -> tuple[str, ...]:
+    """Without those that another one covers; sorted, a prefix comes right before what it covers."""
+    kept: list[str] = []
+    for prefix in sorted(set(prefixes)):
+        if not kept or not prefix.startswith(kept[-1]):
+            kept.append(prefix)
+    return tuple(kept)
 
 
 class Held(Protocol):
@@ -120,6 +138,24 @@ class Unresolved(NamedTuple):
     path: str
 
 
+class Found(enum.Enum):
+    """What a visit came upon."""
+
+    MATCHED = "matched"
+    UNMATCHED = "unmatched"
+    NOWHERE = "nowhere"
+    """No such entity, none that may be read, or no such path in it: all alike (QUERY-5)."""
+
+
+class Outcome(NamedTuple):
+    """What one visit found; only a visit that matched has links."""
+
+    found: Found
+    hops: tuple[Hop, ...] = ()
+    dangling: tuple[Unresolved, ...] = ()
+    """Links that lead to no entity of this space whatever is stored: broken ones and those to other spaces."""
+
+
 class Ask(NamedTuple):
     """The request of a traversal: these ids and everything under these prefixes, all as of one version."""
 
@@ -133,16 +169,19 @@ Supply: TypeAlias = Mapping[EntityId, H]
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[H]):
-    """One cut: every entity that some visit matched, what led nowhere, and the links between them."""
+    """One cut: every entity that some visit matched, what led nowhere, and the visits that led there."""
 
     entities: dict[EntityId, H]
     unresolved: frozenset[Unresolved]
-    unmatched: frozenset[EntityId]
-    """Looked at by its id or through a link and not in the answer: the answer depends on these as well."""
     roots: tuple[Visit, ...]
-    """The roots that matched, as the query orders them; those of one listing by id."""
-    links: dict[Visit, tuple[Hop, ...]]
-    """Every visit that matched, with the links it followed."""
+    """The roots that matched, in the order of the query; those of one listing by id."""
+    visits: dict[Visit, Outcome]
+    """Every visit made, but those of a listing that did not match."""
+
+    def unmatched(self) -> frozenset[EntityId]:
+        """Looked at by id or through a link, there, and not in the answer, which depends on these too."""
+        looked_at = {visit.id for visit, outcome in self.visits.items() if outcome.found is Found.UNMATCHED}
+        return frozenset(looked_at - self.entities.keys())
 
 
 def prepare(query: Query, *, limits: Limits = DEFAULTS, space: Did | None = None) -> Prepared:

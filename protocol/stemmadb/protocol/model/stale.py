@@ -32,9 +32,9 @@ _OUT_OF_SIGHT = Change(Version(0), Did(""), None)
 
 
 def overlapping(
-    state: EntityState, path: str, after: Version, own: Collection[Version], scan_max: int
+    state: EntityState, path: str | None, after: Version, own: Collection[Version], scan_max: int
 ) -> Change | None:
-    """The newest change after that version that overlaps the path, own named commits aside.
+    """The newest change after that version that overlaps the path, own named commits aside; any fact does if path is None.
 
     What lies past `scan_max` changes, or before what the state remembers, counts as overlap: refusing more is safe.
     """
@@ -50,11 +50,10 @@ def overlapping(
     return _OUT_OF_SIGHT if change is None or change.version > after else None
 
 
-def _touches(change: Change, path: str) -> bool:
-    writes = change.writes
-    if writes is None or not path:
+def _touches(change: Change, path: str | None) -> bool:
+    if path is None:
         return True
-    return any(pointer.overlaps(path, written) for written in writes)
+    return change.writes is None or any(pointer.overlaps(path, written) for written in change.writes)
 
 
 def explain(read: Read, branch: BranchName, state: EntityState, change: Change) -> StaleRead:

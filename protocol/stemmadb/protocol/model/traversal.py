@@ -7,63 +7,68 @@ can make single visits again and stand on the same function.
 
 from __future__ import annotations
 
+import bisect
 import enum
-from collections.abc import Generator, Iterable
-from typing import Final, Generic, NamedTuple
+from collections.abc import Generator, Iterable, Iterator
+from typing import Final, Generic
 
 from stemmadb.protocol.errors import InvalidPointer, LimitExceeded
 from stemmadb.protocol.model import pointer, schema
 from stemmadb.protocol.model.ids import Did, EntityId
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.model.query import Answer, Ask, H, Held, Hop, Prepared, Supply, Unresolved, Visit
+from stemmadb.protocol.model.query import (
+    Answer,
+    Ask,
+    Found,
+    H,
+    Held,
+    Hop,
+    Outcome,
+    Prepared,
+    Start,
+    Supply,
+    Unresolved,
+    Visit,
+    listed,
+)
+from stemmadb.protocol.model.schema import Conjuncts
 from stemmadb.protocol.model.values import Value
 
 VISITS_PER_ENTITY_MAX: Final = 10
 """Schemas that links carry can multiply the visits of a few entities without end; this bounds them."""
 
 
-class Found(enum.Enum):
-    """What a visit came upon."""
-
-    MATCHED = "matched"
-    UNMATCHED = "unmatched"
-    NOWHERE = "nowhere"
-    """No such entity, none that may be read, or no such path in it: all alike (QUERY-5)."""
-
-
-class Outcome(NamedTuple):
-    """What one visit found; only a visit that matched has links."""
-
-    found: Found
-    hops: tuple[Hop, ...] = ()
-    dangling: tuple[Unresolved, ...] = ()
-    """Links that lead to no entity of this space whatever is stored: broken ones and those to other spaces."""
-
-
+_TAKEN: Final = Outcome(Found.MATCHED)
 _UNMATCHED: Final = Outcome(Found.UNMATCHED)
 _NOWHERE: Final = Outcome(Found.NOWHERE)
-_MISSING: Final = object()
 
 
-def traverse(
-    prepared: Prepared, *, limits: Limits = DEFAULTS
-) -> Generator[Ask, Supply[H], Answer[H]]:
+class Missing(enum.Enum):
+    """The sign that a path leads nowhere; null is a value like any other."""
+
+    MISSING = "missing"
+
+
+MISSING: Final = Missing.MISSING
+
+
+def traverse(prepared: Prepared, *, limits: Limits = DEFAULTS) -> Generator[Ask, Supply[H], Answer[H]]:
     """Yields what it needs to see and is sent it; returns the answer (QUERY-7).
 
     Everything sent must be as of one version. The reply to the first `Ask` is iterated once, so it can be a mapping
     that reads from a store while it goes. `LimitExceeded` as soon as a bound is passed (QUERY-6).
     """
     walk: _Walk[H] = _Walk(prepared, limits)
-    level = walk.start((yield Ask(walk.named_ids(), prepared.prefixes)))
+    walk.start((yield Ask(walk.named_ids, prepared.prefixes())))
     depth = 0
-    while level:
+    while level := walk.level():
         depth += 1
         if depth > limits.query_depth_max:
             raise LimitExceeded(bound="query_depth_max", maximum=limits.query_depth_max, actual=depth)
         missing = walk.missing(level)
         if missing:
             walk.take(missing, (yield Ask(missing)))
-        level = walk.visit(level)
+        walk.visit(level)
     return walk.answer()
 
 
@@ -72,49 +77,50 @@ def examine(visit: Visit, held: Held | None, space: Did | None) -> Outcome:
     if held is None:
         return _NOWHERE
     value = resolve(held.value, visit.path)
-    if value is _MISSING:
+    if value is MISSING:
         return _NOWHERE
     if visit.conjuncts is None:
-        return Outcome(Found.MATCHED)
-    if not schema.selects(visit.conjuncts, value):  # type: ignore[arg-type]  # it is a value: it is not _MISSING
+        return _TAKEN
+    if not schema.selects(visit.conjuncts, value):
         return _UNMATCHED
-    return _follow(visit, schema.reach(visit.conjuncts, value), space)  # type: ignore[arg-type]  # as above
+    return _follow(visit, schema.reach(visit.conjuncts, value), space)
 
 
 def _follow(visit: Visit, reached: Iterable[schema.Reached], space: Did | None) -> Outcome:
     hops: list[Hop] = []
     dangling: list[Unresolved] = []
-    for place, link, conjuncts in ((r.path, r.link, r.conjuncts) for r in reached):
+    for one in reached:
+        link = one.link
         if not isinstance(link, schema.Link):
-            dangling.append(Unresolved(visit.id, visit.path + pointer.write(place)))
+            dangling.append(Unresolved(visit.id, visit.path + pointer.write(one.path)))
         elif link.space is not None and link.space != space:
             dangling.append(Unresolved(link.id, link.path))
         else:
-            hops.append(Hop(place, Visit(EntityId(link.id), link.path, conjuncts)))
+            hops.append(Hop(one.path, Visit(EntityId(link.id), link.path, one.conjuncts)))
     return Outcome(Found.MATCHED, tuple(hops), tuple(dangling))
 
 
-def resolve(value: Value, path: str) -> object:
-    """The part of the value at the path, or an object that is no value where the path leads nowhere."""
+def resolve(value: Value, path: str) -> Value | Missing:
+    """The part of the value at the path; `MISSING` where the path leads nowhere or is no pointer."""
     if not path:
         return value
     try:
         tokens = pointer.parse(path)
     except InvalidPointer:
-        return _MISSING
-    part: object = value
+        return MISSING
+    part: Value | Missing = value
     for token in tokens:
         part = _child(part, token)
     return part
 
 
-def _child(part: object, token: str) -> object:
+def _child(part: Value | Missing, token: str) -> Value | Missing:
     if isinstance(part, dict):
-        return part.get(token, _MISSING)
+        return part.get(token, MISSING)
     if isinstance(part, list):
-        index = pointer.index(token, len(part) - 1) if part else None
-        return _MISSING if index is None else part[index]
-    return _MISSING
+        index = pointer.index(token, len(part) - 1)
+        return MISSING if index is None else part[index]
+    return MISSING
 
 
 class _Walk(Generic[H]):
@@ -123,41 +129,42 @@ class _Walk(Generic[H]):
     def __init__(self, prepared: Prepared, limits: Limits) -> None:
         self.prepared = prepared
         self.limits = limits
-        self.named = prepared.named
-        self.seen: dict[Visit, None] = {}
+        self.named = prepared.named()
+        self.named_ids = tuple(dict.fromkeys(visit.id for visit in self.named))
+        self.listings = prepared.listings()
+        self.discovered: set[Visit] = set()
+        self.visits: dict[Visit, Outcome] = {}
         self.values: dict[EntityId, H | None] = {}
         self.entities: dict[EntityId, H] = {}
         self.bytes = 0
         self.unresolved: set[Unresolved] = set()
-        self.unmatched: set[EntityId] = set()
-        self.links: dict[Visit, tuple[Hop, ...]] = {}
+        self.next_level: list[Visit] = []
 
-    def named_ids(self) -> tuple[EntityId, ...]:
-        return tuple(dict.fromkeys(visit.id for visit in self.named))
-
-    def start(self, supply: Supply[H]) -> list[Visit]:
-        """Visits the roots; gives the visits of the next level."""
-        self.take(self.named_ids(), supply)
-        upcoming: dict[Visit, None] = {}
+    def start(self, supply: Supply[H]) -> None:
+        """Visits the roots."""
         for visit in self.named:
             self._discover(visit)
-            self._make(visit, upcoming)
-        if self.prepared.listings:
+        self.take(self.named_ids, supply)
+        for visit in self.named:
+            self._make(visit)
+        if self.listings:
             for id_, held in supply.items():
-                self._list(id_, held, upcoming)
-        return [visit for visit in upcoming if visit not in self.links]
+                self._list(id_, held)
 
-    def _list(self, id_: EntityId, held: H, upcoming: dict[Visit, None]) -> None:
+    def _list(self, id_: EntityId, held: H) -> None:
         """A listing selects: what it does not match leaves no trace, however many there are."""
-        for start in self.prepared.listings:
-            visit = start.visit(id_)
-            if not id_.startswith(start.name) or visit in self.links:
-                continue
+        for visit in listed(self.listings, id_):
             outcome = examine(visit, held, self.prepared.space)
             if outcome.found is Found.MATCHED:
                 self.values[id_] = held
                 self._discover(visit)
-                self._record(visit, outcome, upcoming)
+                self._record(visit, outcome)
+
+    def level(self) -> list[Visit]:
+        """The visits one link farther; a root that was also linked to is made already."""
+        level = [visit for visit in self.next_level if visit not in self.visits]
+        self.next_level = []
+        return level
 
     def missing(self, level: list[Visit]) -> tuple[EntityId, ...]:
         return tuple(dict.fromkeys(visit.id for visit in level if visit.id not in self.values))
@@ -166,62 +173,69 @@ class _Walk(Generic[H]):
         for id_ in ids:
             self.values[id_] = supply.get(id_)
 
-    def visit(self, level: list[Visit]) -> list[Visit]:
-        """Makes the visits of a level; gives those of the next."""
-        upcoming: dict[Visit, None] = {}
+    def visit(self, level: list[Visit]) -> None:
         for visit in level:
-            self._make(visit, upcoming)
-        return list(upcoming)
+            self._make(visit)
 
-    def _make(self, visit: Visit, upcoming: dict[Visit, None]) -> None:
-        outcome = examine(visit, self.values[visit.id], self.prepared.space)
-        if outcome.found is Found.MATCHED:
-            self._record(visit, outcome, upcoming)
-        elif outcome.found is Found.UNMATCHED:
-            self.unmatched.add(visit.id)
-        else:
-            self.unresolved.add(Unresolved(visit.id, visit.path))
+    def _make(self, visit: Visit) -> None:
+        self._record(visit, examine(visit, self.values[visit.id], self.prepared.space))
 
-    def _record(self, visit: Visit, outcome: Outcome, upcoming: dict[Visit, None]) -> None:
-        self.links[visit] = outcome.hops
+    def _record(self, visit: Visit, outcome: Outcome) -> None:
+        self.visits[visit] = outcome
         self.unresolved.update(outcome.dangling)
-        if visit.id not in self.entities:
+        if outcome.found is Found.MATCHED:
             self._include(visit.id)
+        elif outcome.found is Found.NOWHERE:
+            self.unresolved.add(Unresolved(visit.id, visit.path))
         for hop in outcome.hops:
-            if hop.target not in self.seen:
+            if hop.target not in self.discovered:
                 self._discover(hop.target)
-                upcoming[hop.target] = None
+                self.next_level.append(hop.target)
 
     def _include(self, id_: EntityId) -> None:
+        if id_ in self.entities:
+            return
         held = self.values[id_]
         assert held is not None
         self.entities[id_] = held
         self.bytes += held.size
-        check_bounds(self.limits, visits=len(self.seen), entities=len(self.entities), size=self.bytes)
+        check_bounds(self.limits, entities=len(self.entities), size=self.bytes)
 
     def _discover(self, visit: Visit) -> None:
-        self.seen[visit] = None
-        check_bounds(self.limits, visits=len(self.seen), entities=0, size=0)
+        self.discovered.add(visit)
+        check_bounds(self.limits, visits=len(self.discovered))
 
     def answer(self) -> Answer[H]:
         return Answer(
             entities=self.entities,
             unresolved=frozenset(self.unresolved),
-            unmatched=frozenset(self.unmatched - self.entities.keys()),
             roots=self._roots(),
-            links=self.links,
+            visits=self.visits,
         )
 
     def _roots(self) -> tuple[Visit, ...]:
+        alike: dict[tuple[str, Conjuncts | None], list[EntityId]] = {}
+        for visit, outcome in self.visits.items():
+            if outcome.found is Found.MATCHED:
+                alike.setdefault((visit.path, visit.conjuncts), []).append(visit.id)
+        for ids in alike.values():
+            ids.sort()
         roots: dict[Visit, None] = {}
-        listed = sorted(self.entities) if self.prepared.listings else []
         for start in self.prepared.starts:
-            ids = (i for i in listed if i.startswith(start.name)) if start.listing else (EntityId(start.name),)
-            roots.update((visit, None) for visit in map(start.visit, ids) if visit in self.links)
+            ids = alike.get((start.path, start.conjuncts), [])
+            roots.update((Visit(id_, start.path, start.conjuncts), None) for id_ in _begun(start, ids))
         return tuple(roots)
 
 
-def check_bounds(limits: Limits, *, visits: int, entities: int, size: int) -> None:
+def _begun(start: Start, ids: list[EntityId]) -> Iterator[EntityId]:
+    """Those of the sorted ids that the root names or lists."""
+    for index in range(bisect.bisect_left(ids, start.name), len(ids)):
+        if not (ids[index].startswith(start.name) if start.listing else ids[index] == start.name):
+            return
+        yield ids[index]
+
+
+def check_bounds(limits: Limits, *, visits: int = 0, entities: int = 0, size: int = 0) -> None:
     """`LimitExceeded` naming the bound that is passed (QUERY-6)."""
     if entities > limits.query_entities_max:
         raise LimitExceeded(bound="query_entities_max", maximum=limits.query_entities_max, actual=entities)

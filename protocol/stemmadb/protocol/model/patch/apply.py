@@ -24,7 +24,7 @@ def apply(value: Value, operations: Sequence[Operation]) -> Value:
     the operations bring. For patches that were admitted before: it bounds nothing.
     """
     draft = Draft(value)
-    _run(draft, operations)
+    op.run(HANDLERS, draft, operations)
     return draft.root
 
 
@@ -38,13 +38,8 @@ def apply_sized(
     """
     meter = Meter(size, size_max, depth_max)
     draft = Draft(value, meter)
-    _run(draft, operations)
+    op.run(HANDLERS, draft, operations)
     return draft.root, meter.size
-
-
-def perform(draft: Draft, operation: Operation) -> None:
-    """One operation; `Fault` if it cannot be done."""
-    op.choose(_HANDLERS, operation)(draft, operation)
 
 
 def increased(number: Value, by: int | float) -> int | float:
@@ -57,16 +52,6 @@ def increased(number: Value, by: int | float) -> int | float:
     if not math.isfinite(total):
         raise Fault("the sum is not finite")
     return total
-
-
-def _run(draft: Draft, operations: Sequence[Operation]) -> None:
-    op.require_list(operations)
-    index = 0
-    try:
-        for index, operation in enumerate(operations):
-            op.choose(_HANDLERS, operation)(draft, operation)
-    except Fault as fault:
-        raise op.failure(fault, operations, index) from None
 
 
 def _add(draft: Draft, operation: Operation) -> None:
@@ -109,7 +94,7 @@ def _increment(draft: Draft, operation: Operation) -> None:
     draft.replace(place, increased(draft.find(place), by))
 
 
-_HANDLERS: Final[Mapping[str, Callable[[Draft, Operation], None]]] = {
+HANDLERS: Final[Mapping[str, Callable[[Draft, Operation], None]]] = {
     "add": _add,
     "replace": _replace,
     "remove": _remove,

@@ -12,7 +12,7 @@ import msgspec
 
 from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.patch import operation as op
-from stemmadb.protocol.model.patch.operation import Fault, Operation
+from stemmadb.protocol.model.patch.operation import Operation
 
 
 class Footprint(msgspec.Struct, frozen=True):
@@ -28,14 +28,8 @@ class Footprint(msgspec.Struct, frozen=True):
 
 def footprint(operations: Sequence[Operation]) -> Footprint:
     """What the patch touches, never less (PATCH-4); `PatchFailed` for an operation that no value could make valid."""
-    op.require_list(operations)
     trace = _Trace()
-    index = 0
-    try:
-        for index, operation in enumerate(operations):
-            op.choose(_HANDLERS, operation)(trace, operation)
-    except Fault as fault:
-        raise op.failure(fault, operations, index) from None
+    op.run(_HANDLERS, trace, operations)
     increments = tuple(path for path, only in trace.writes.items() if only)
     return Footprint(tuple(trace.writes), tuple(trace.reads), increments)
 

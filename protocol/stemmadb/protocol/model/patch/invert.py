@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 
 from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.patch import operation as op
-from stemmadb.protocol.model.patch.apply import increased, perform
+from stemmadb.protocol.model.patch.apply import HANDLERS, increased
 from stemmadb.protocol.model.patch.draft import Draft, insertion
-from stemmadb.protocol.model.patch.operation import Fault, Operation, Tokens
+from stemmadb.protocol.model.patch.operation import Operation, Tokens
 from stemmadb.protocol.model.values import INT_MAX, Value
 
 Step: TypeAlias = dict[str, Value]
@@ -25,20 +25,13 @@ def invert(value: Value, operations: Sequence[Operation]) -> list[Step]:
     Increments of integers become increments, so that later increments by others stay. `PatchFailed` if the
     operations cannot be applied to the value.
     """
-    op.require_list(operations)
-    draft = Draft(value)
-    undo: list[list[Step]] = []
-    index = 0
-    try:
-        for index, operation in enumerate(operations):
-            undo.append(op.choose(_HANDLERS, operation)(draft, operation))
-    except Fault as fault:
-        raise op.failure(fault, operations, index) from None
+    undo = op.run(_HANDLERS, Draft(value), operations)
     return [step for steps in reversed(undo) for step in steps]
 
 
-def _after(look: _Handler) -> _Handler:
+def _before(kind: str, look: _Handler) -> _Handler:
     """First looks what will undo the operation, then performs it."""
+    perform = HANDLERS[kind]
 
     def handler(draft: Draft, operation: Operation) -> list[Step]:
         steps = look(draft, operation)
@@ -112,12 +105,12 @@ def _keep(kind: str, draft: Draft, place: Tokens) -> Step:
 
 
 _HANDLERS: Final[Mapping[str, _Handler]] = {
-    "add": _after(_put),
-    "replace": _after(_replace),
-    "remove": _after(_remove),
+    "add": _before("add", _put),
+    "replace": _before("replace", _replace),
+    "remove": _before("remove", _remove),
     "move": _move,
-    "copy": _after(_put),
-    "test": _after(_nothing),
-    "splice": _after(_splice),
-    "increment": _after(_increment),
+    "copy": _before("copy", _put),
+    "test": _before("test", _nothing),
+    "splice": _before("splice", _splice),
+    "increment": _before("increment", _increment),
 }

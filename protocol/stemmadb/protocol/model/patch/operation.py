@@ -7,7 +7,7 @@ RFC 6902 asks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from stemmadb.protocol.errors import InvalidPointer, PatchFailed
 from stemmadb.protocol.model import pointer
@@ -15,32 +15,42 @@ from stemmadb.protocol.model.values import Value
 
 Operation: TypeAlias = Mapping[str, Value]
 Tokens: TypeAlias = tuple[str, ...]
-Handler = TypeVar("Handler", bound=Callable[..., Any])
+Subject = TypeVar("Subject")
+Result = TypeVar("Result")
+Handler = TypeVar("Handler")
 
 
 class Fault(Exception):
-    """Why one operation cannot be applied; `failure` adds which one it was."""
+    """Why one operation cannot be applied; `run` adds which one it was."""
 
 
-def failure(fault: Fault, operations: Sequence[Operation], index: int) -> PatchFailed:
-    """The typed error for the operation at `index`, with its path as far as it has one."""
-    operation: object = operations[index]
-    text = operation.get("path") if isinstance(operation, Mapping) else None
-    return PatchFailed(index=index, why=str(fault), path=pointer.shown(text) if isinstance(text, str) else "")
-
-
-def require_list(operations: object) -> None:
-    """Text and maps can be walked too, so that it is a list has to be asked."""
+def run(
+    handlers: Mapping[str, Callable[[Subject, Operation], Result]], subject: Subject, operations: Sequence[Operation]
+) -> list[Result]:
+    """What each operation's handler gave, in order; `PatchFailed` with the index of the first that faults."""
+    # Text and maps can be walked too, so that it is a list has to be asked.
     if type(operations) is not list and type(operations) is not tuple:
         raise PatchFailed(index=0, why="a patch is a list of operations", path="")
+    results: list[Result] = []
+    try:
+        for operation in operations:
+            results.append(_choose(handlers, operation)(subject, operation))  # noqa: PERF401  # their count is the index
+    except Fault as fault:
+        index = len(results)
+        raise PatchFailed(index=index, why=str(fault), path=_shown_path(operations[index])) from None
+    return results
 
 
-def choose(handlers: Mapping[str, Handler], operation: Operation) -> Handler:
-    """What handles this operation's kind."""
+def _choose(handlers: Mapping[str, Handler], operation: Operation) -> Handler:
     try:
         return handlers[operation["op"]]  # type: ignore[index]  # anything else than a known name ends below
     except (KeyError, TypeError):
         raise _unknown(operation) from None
+
+
+def _shown_path(operation: object) -> str:
+    text = operation.get("path") if isinstance(operation, Mapping) else None
+    return pointer.shown(text) if isinstance(text, str) else ""
 
 
 def _unknown(operation: object) -> Fault:

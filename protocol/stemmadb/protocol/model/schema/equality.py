@@ -1,0 +1,55 @@
+"""Equality and divisibility of JSON values, exactly (MODEL-3): what `enum`, `const`, `uniqueItems`, `multipleOf` stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+from stemmadb.protocol.model.values import Value
+
+
+def identity(value: Value) -> str:
+    """A text that two values share exactly if they are equal as JSON: 1 and 1.0 do, 1 and true do not.
+
+    Texts and not tuples are compared, since the hash of a text cannot be foreseen: nobody can send values that all
+    fall on one place of a hash table.
+    """
+    kind = type(value)
+    if kind is str:
+        return f'"{len(value)}:{value}'  # type: ignore[arg-type]
+    if kind is dict:
+        return "{" + ",".join([identity(key) + identity(value[key]) for key in sorted(value)]) + "}"  # type: ignore
+    if kind is list:
+        return "[" + ",".join([identity(item) for item in value]) + "]"  # type: ignore[union-attr]
+    if kind is float and value.is_integer():  # type: ignore[union-attr]
+        return repr(int(value))  # type: ignore[arg-type]
+    return repr(value)
+
+
+def all_differ(items: list[Value]) -> bool:
+    """Whether no two items are equal, in time linear in their size."""
+    if len(items) < 2:
+        return True
+    if set(map(type, items)) == {str}:
+        return len(set(items)) == len(items)  # type: ignore[arg-type]
+    return len({identity(item) for item in items}) == len(items)
+
+
+def multiple_of(divisor: int | float) -> Callable[[int | float], bool]:
+    """Whether a number is a whole multiple of the divisor, both taken as the decimals they are written as.
+
+    As binary fractions 0.0075 is no multiple of 0.0001; as what a person wrote it is.
+    """
+    above, below = _ratio(divisor)
+
+    def holds(number: int | float) -> bool:
+        if type(number) is int and below == 1:
+            return number % above == 0
+        numerator, denominator = _ratio(number)
+        return numerator * below % (denominator * above) == 0
+
+    return holds
+
+
+def _ratio(number: int | float) -> tuple[int, int]:
+    return (number, 1) if type(number) is int else Decimal(repr(number)).as_integer_ratio()

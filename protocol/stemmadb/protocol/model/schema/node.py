@@ -1,0 +1,114 @@
+"""One subschema of a document: what it asserts, and the subschemas it applies where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from blake3 import blake3
+
+from stemmadb.protocol.model import pointer
+
+from .admit import canonical
+
+IGNORED = frozenset(("$schema", "$comment", "title", "description", "default", "examples", "$defs"))
+MARK = "x-entity-reference"
+
+
+class Document:
+    """The whole schema that a subschema belongs to, and to which its `$ref`s refer."""
+
+    __slots__ = ("_key", "raw", "recursive")
+
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+        self.recursive = False
+        self._key: bytes | None = None
+
+    @property
+    def key(self) -> bytes:
+        if self._key is None:
+            self._key = blake3(canonical(self.raw)).digest()
+        return self._key
+
+
+class Node:
+    """A subschema at `path` of its document. Written by `parse` and `resolve`, never changed afterwards."""
+
+    __slots__ = (
+        "_key", "additional", "all_of", "any_of", "arrivals", "defs", "document", "has_ref", "is_false", "is_true",
+        "items", "negated", "one_of", "path", "prefix", "properties", "raw", "ref", "schema", "search", "tests",
+    )  # fmt: skip
+
+    def __init__(self, document: Document, raw: Any, path: tuple[str, ...]) -> None:
+        self.document = document
+        self.path = path
+        self.raw: dict[str, Any] = raw if type(raw) is dict else {}
+        self.is_false = raw is False
+        # true, {} and what holds nothing but notes say the same: anything goes
+        self.is_true = raw is True or (raw is not False and self.raw.keys() <= IGNORED)
+        self.has_ref = "$ref" in self.raw
+        self.properties: dict[str, Node] = {}
+        self.additional: Node | None = None
+        self.prefix: list[Node] = []
+        self.items: Node | None = None
+        self.all_of: list[Node] = []
+        self.any_of: list[Node] = []
+        self.one_of: list[Node] = []
+        self.negated: Node | None = None
+        self.ref: Node | None = None
+        self.defs: dict[str, Node] = {}
+        self.search: Callable[[str], bool] | None = None
+        self.arrivals = 0
+        self.schema: Any = None
+        self.tests: list[Any] = [None, None, None]
+        self._key: bytes | None = None
+
+    @property
+    def is_only_a_ref(self) -> bool:
+        return "$ref" in self.raw and self.raw.keys() - IGNORED == {"$ref"}
+
+    @property
+    def marked(self) -> bool:
+        """Whether a string here names an entity."""
+        return self.raw.get(MARK) is True
+
+    @property
+    def speaks_of_children(self) -> bool:
+        return any(key in self.raw for key in ("properties", "additionalProperties", "items", "prefixItems"))
+
+    def together(self) -> Iterator[Node]:
+        """The subschemas that apply to the same value and must hold with this one."""
+        yield from self.all_of
+        if self.ref is not None:
+            yield self.ref
+
+    def apart(self) -> Iterator[Node]:
+        """The subschemas that apply to the same value, each with an answer of its own."""
+        yield from self.any_of
+        yield from self.one_of
+        if self.negated is not None:
+            yield self.negated
+
+    def below(self) -> Iterator[Node]:
+        """The subschemas that apply to parts of the value."""
+        yield from self.properties.values()
+        yield from self.prefix
+        if self.additional is not None:
+            yield self.additional
+        if self.items is not None:
+            yield self.items
+
+    @property
+    def key(self) -> bytes:
+        """Equal keys mean equal behaviour: the content, or the document and the place in it where a `$ref` counts."""
+        if self._key is None:
+            self._key = self._digest()
+        return self._key
+
+    def _digest(self) -> bytes:
+        if self.is_true or self.is_false:
+            return blake3(b"true" if self.is_true else b"false").digest()
+        if not self.has_ref or not self.path:
+            return self.document.key if not self.path else blake3(canonical(self.raw)).digest()
+        return blake3(b"within" + self.document.key + pointer.write(self.path).encode()).digest()

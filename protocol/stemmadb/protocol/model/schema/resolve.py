@@ -1,0 +1,163 @@
+"""From a tree of nodes to the graph that `$ref` makes of it, known to end on every value (QUERY-3).
+
+Where a subschema leads back to itself without going into the value it would recurse for ever, and is refused. Where it
+goes into the value it ends with the value; what is left to bound is how many calls stand inside one another on the way.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from stemmadb.protocol.errors import InvalidPointer, LimitExceeded
+from stemmadb.protocol.model import pointer
+from stemmadb.protocol.model.limits import DEFAULTS
+
+from .admit import refused
+from .node import Node
+
+CALLS_MAX: Final = 640
+"""Calls inside one another that a schema may need; Python gives up at 1,000, of which the caller has used some."""
+_CALLS_BELOW = 2
+_CALLS_APART = 2
+_CALLS_TOGETHER = 1
+
+
+def resolve(root: Node, nodes: list[Node]) -> Node:
+    """Follows every `$ref`; gives the root, or what stands for it where it is nothing but a `$ref`."""
+    for node in nodes:
+        if "$ref" in node.raw:
+            node.ref = _target(root, node)
+    order = _places_in_order(nodes)
+    for node in nodes:
+        _skip_mere_refs(node)
+    for node in nodes:
+        for child in (*node.below(), *node.together(), *node.apart()):
+            child.arrivals += 1
+    start = _meant(root)
+    _check_calls(start, order)
+    return start
+
+
+def _target(root: Node, node: Node) -> Node:
+    text, path = node.raw["$ref"], (*node.path, "$ref")
+    if not text.startswith("#"):
+        raise refused(path, "a '$ref' points into its own document: '#' or '#/…'")
+    try:
+        tokens = pointer.parse(unquote_to_bytes(text[1:]).decode())
+    except (InvalidPointer, UnicodeDecodeError):
+        raise refused(path, "a '$ref' is '#' and a JSON Pointer") from None
+    target = _at(root, tokens)
+    if target is None:
+        raise refused(path, f"there is no schema at {pointer.shown(text)!r}")
+    return target
+
+
+def _at(node: Node, tokens: tuple[str, ...]) -> Node | None:
+    """The node at a place; None where there is nothing, or something that is not a schema."""
+    todo = list(reversed(tokens))
+    while todo:
+        found = _step(node, todo)
+        if found is None:
+            return None
+        node = found
+    return node
+
+
+def _step(node: Node, todo: list[str]) -> Node | None:
+    keyword = todo.pop()
+    single = {"additionalProperties": node.additional, "items": node.items, "not": node.negated}
+    if keyword in single:
+        return single[keyword]
+    if not todo:
+        return None
+    token = todo.pop()
+    named = {"properties": node.properties, "$defs": node.defs}
+    if keyword in named:
+        return named[keyword].get(token)
+    several = {"allOf": node.all_of, "anyOf": node.any_of, "oneOf": node.one_of, "prefixItems": node.prefix}
+    if keyword in several:
+        index = pointer.index(token, len(several[keyword]) - 1)
+        return None if index is None else several[keyword][index]
+    return None
+
+
+def _places_in_order(nodes: list[Node]) -> list[Node]:
+    """Every node after those that it applies to the same value; refuses the cycles for which there is no such order."""
+    done: dict[Node, bool] = {}
+    order: list[Node] = []
+    for start in nodes:
+        todo = [start]
+        while todo:
+            node = todo[-1]
+            if done.get(node):
+                todo.pop()
+            elif node in done:
+                done[todo.pop()] = True
+                order.append(node)
+            else:
+                done[node] = False
+                todo.extend(_unfinished(node, done))
+    return order
+
+
+def _unfinished(node: Node, done: dict[Node, bool]) -> list[Node]:
+    inner = [child for child in (*node.together(), *node.apart()) if not done.get(child)]
+    for child in inner:
+        if child in done:
+            raise refused(node.path, "it recurses for ever: it leads back to itself without going into the value")
+    return inner
+
+
+def _meant(node: Node) -> Node:
+    """The node itself, or what it refers to where it says nothing else; ends, since cycles were refused."""
+    while node.ref is not None and node.is_only_a_ref:
+        node = node.ref
+    return node
+
+
+def _skip_mere_refs(node: Node) -> None:
+    node.properties = {name: _meant(child) for name, child in node.properties.items()}
+    node.prefix = [_meant(child) for child in node.prefix]
+    node.all_of = [_meant(child) for child in node.all_of]
+    node.any_of = [_meant(child) for child in node.any_of]
+    node.one_of = [_meant(child) for child in node.one_of]
+    node.additional = _meant(node.additional) if node.additional is not None else None
+    node.items = _meant(node.items) if node.items is not None else None
+    node.negated = _meant(node.negated) if node.negated is not None else None
+    node.ref = _meant(node.ref) if node.ref is not None and not node.is_only_a_ref else node.ref
+
+
+def _check_calls(start: Node, order: list[Node]) -> None:
+    """Bounds the calls inside one another, whatever the value; without a cycle by the longest way through the graph."""
+    calls: dict[Node, int] = {}
+    for node in order:
+        together = [calls[child] + (_CALLS_TOGETHER if child.arrivals > 1 else 0) for child in node.together()]
+        apart = [calls[child] + _CALLS_APART for child in node.apart()]
+        calls[node] = max(0, *together, *apart)
+    worst = (DEFAULTS.depth_max + 1) * (_CALLS_BELOW + max(calls.values()))
+    if worst > CALLS_MAX:
+        worst = _longest_way(start, worst)
+    if worst > CALLS_MAX:
+        raise LimitExceeded(bound="schema_calls_max", maximum=CALLS_MAX, actual=worst)
+
+
+def _longest_way(start: Node, if_cyclic: int) -> int:
+    """The calls on the longest way through the whole graph; `if_cyclic` where it leads back to itself."""
+    longest: dict[Node, int | None] = {}
+    todo = [start]
+    while todo:
+        node = todo[-1]
+        inner = [(child, _CALLS_BELOW) for child in (*node.below(), *node.together(), *node.apart())]
+        if node not in longest:
+            longest[node] = None
+            waiting = [child for child, _ in inner if longest.get(child, -1) in (None, -1)]
+            if any(child in longest for child in waiting):
+                return if_cyclic
+            todo.extend(waiting)
+            continue
+        if longest[todo.pop()] is None:
+            longest[node] = max((longest[child] + cost for child, cost in inner), default=0)  # type: ignore[operator]
+    found = longest[start]
+    assert found is not None
+    return found

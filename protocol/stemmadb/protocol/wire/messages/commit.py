@@ -1,0 +1,78 @@
+"""A commit and what becomes of it: accepted, rejected with reasons, or deferred (COMMIT-5, COMMIT-10, SYNC-5)."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from stemmadb.protocol.model.ids import BranchName, EntityId
+from stemmadb.protocol.model.stale import StaleRead
+from stemmadb.protocol.wire.messages.base import Message, Part
+from stemmadb.protocol.wire.messages.fields import (
+    Body,
+    Count,
+    EncodedContent,
+    RandomId,
+    Salt,
+    WireHash,
+    WireLocal,
+    WireTime,
+    WireVersion,
+)
+
+
+class CommitMessage(Message, frozen=True, kw_only=True, tag="commit"):
+    """A commit of the session. `content` is hashed as sent, together with the nonce (MODEL-4, COMMIT-5).
+
+    `session` is given only when an undecided commit of an older session of the same principal is sent again.
+    """
+
+    local: WireLocal
+    nonce: RandomId
+    content: EncodedContent
+    session: RandomId | None = None
+
+
+class Deferred(Message, frozen=True, kw_only=True, tag="deferred"):
+    """Not a verdict: the commit could not be decided now and stays pending (COMMIT-10)."""
+
+    local: WireLocal
+    session: RandomId | None = None
+    code: str
+    retry_after_ms: Count = 0
+
+
+class Accepted(Part, frozen=True, kw_only=True, tag_field="verdict", tag="accepted"):
+    """The commit is durable at `version`. One hash and one salt for each of its facts; a delete has no salt."""
+
+    local: WireLocal
+    session: RandomId | None = None
+    version: WireVersion
+    time: WireTime
+    hash: WireHash
+    hashes: tuple[WireHash, ...]
+    salts: tuple[Salt | None, ...]
+
+
+class Current(Part, frozen=True, kw_only=True):
+    """An entity of a stale read as it is now, so that a retry needs no round trip; without `body` it has no value."""
+
+    branch: BranchName
+    id: EntityId
+    version: WireVersion
+    hash: WireHash
+    body: Body | None = None
+
+
+class Rejected(Part, frozen=True, kw_only=True, tag_field="verdict", tag="rejected"):
+    """The commit is not in the log. `stale` and `current` are there for a conflict, within a size bound (SYNC-5)."""
+
+    local: WireLocal
+    session: RandomId | None = None
+    code: str
+    message: str
+    details: dict[str, Any] = {}
+    stale: tuple[StaleRead, ...] = ()
+    current: tuple[Current, ...] = ()
+
+
+Verdict: TypeAlias = Accepted | Rejected

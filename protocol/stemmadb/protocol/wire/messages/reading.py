@@ -1,0 +1,226 @@
+"""Asking for state and for the past: query, watch, unwatch, history, log, diff, blame (QUERY-1..6, HISTORY-1)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, TypeAlias
+
+from stemmadb.protocol.model.commit import NO_ARGUMENTS, CommitKind
+from stemmadb.protocol.model.facts import FactKind
+from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId
+from stemmadb.protocol.model.query import Query
+from stemmadb.protocol.wire.messages.base import PagedAnswer, PagedRequest, Part, Request
+from stemmadb.protocol.wire.messages.fields import (
+    Body,
+    Count,
+    EncodedArguments,
+    RandomId,
+    Salt,
+    WatchId,
+    WireHash,
+    WireLocal,
+    WireTime,
+    WireVersion,
+)
+from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem
+
+Order: TypeAlias = Literal["newest", "oldest"]
+
+
+class QueriedEntity(Part, frozen=True, kw_only=True):
+    """An entity of an answer, whole: `version` and `hash` are those of its last fact."""
+
+    id: EntityId
+    version: WireVersion
+    hash: WireHash
+    body: Body
+
+
+class UnresolvedLink(Part, frozen=True, kw_only=True):
+    """Where nothing was found, without the reason (QUERY-5)."""
+
+    id: str
+    path: str = ""
+
+
+class QueryAnswer(PagedAnswer, frozen=True, kw_only=True):
+    """One cut: every entity in it is as of `version`."""
+
+    entities: tuple[QueriedEntity, ...] = ()
+    unresolved: tuple[UnresolvedLink, ...] = ()
+
+
+class QueryRequest(PagedRequest, frozen=True, kw_only=True, tag="query"):
+    """Runs a query once. Paging is for queries without a schema."""
+
+    answer: ClassVar[type[Part]] = QueryAnswer
+    query: Query
+
+
+class WatchAnswer(Part, frozen=True, kw_only=True):
+    """The watch starts at `version` and continues in the stream (SYNC-7).
+
+    With `since`, `commits` are the facts from there; while `next` is given, `watch` is sent again with that `since`.
+    """
+
+    version: WireVersion
+    commits: tuple[CommitItem, ...] = ()
+    next: WireVersion | None = None
+
+
+class WatchRequest(Request, frozen=True, kw_only=True, tag="watch"):
+    """Keeps a query true in the stream. A number in use is replaced: the stream tells the difference (WATCH-3)."""
+
+    answer: ClassVar[type[Part]] = WatchAnswer
+    watch: WatchId
+    query: Query
+    since: WireVersion | None = None
+
+
+class UnwatchRequest(Request, frozen=True, kw_only=True, tag="unwatch"):
+    """Ends a watch."""
+
+    watch: WatchId
+
+
+class HistoryEntry(Part, frozen=True, kw_only=True):
+    """A fact of the entity with the data of its commit; body and salt may be gone, the digest stays."""
+
+    version: WireVersion
+    index: Count
+    branch: BranchName
+    kind: FactKind
+    parent: WireHash
+    hash: WireHash
+    digest: WireHash
+    salt: Salt | None = None
+    body: Body | None = None
+    author: Did
+    time: WireTime
+    session: RandomId | None = None
+    local: WireLocal | None = None
+    operation: RandomId | None = None
+    note: Body | None = None
+    made_by: CommitKind = "commit"
+
+
+class HistoryAnswer(PagedAnswer, frozen=True, kw_only=True):
+    entries: tuple[HistoryEntry, ...] = ()
+
+
+class HistoryRequest(PagedRequest, frozen=True, kw_only=True, tag="history"):
+    """The facts of one entity as a branch sees them, up to a version."""
+
+    answer: ClassVar[type[Part]] = HistoryAnswer
+    entity: EntityId
+    branch: BranchName = MAIN
+    version: WireVersion | None = None
+    order: Order = "newest"
+
+
+class LogEntry(Part, frozen=True, kw_only=True):
+    """A commit record with everything its hash covers, so that a client can verify the chain (FACT-3).
+
+    It has `session` and `local`, or `operation`. `facts` are their hashes in order; `items` are the facts themselves,
+    as far as they were asked for and may be read.
+    """
+
+    version: WireVersion
+    hash: WireHash
+    previous: WireHash
+    kind: CommitKind = "commit"
+    arguments: EncodedArguments = NO_ARGUMENTS
+    branch: BranchName | None = None
+    author: Did
+    session: RandomId | None = None
+    local: WireLocal | None = None
+    operation: RandomId | None = None
+    time: WireTime
+    request: WireHash
+    note_digest: WireHash
+    note: Body | None = None
+    note_salt: Salt | None = None
+    facts: tuple[WireHash, ...] = ()
+    fact_branches: tuple[BranchName, ...] = ()
+    items: tuple[FactItem, ...] = ()
+
+
+class LogAnswer(PagedAnswer, frozen=True, kw_only=True):
+    entries: tuple[LogEntry, ...] = ()
+
+
+class LogRequest(PagedRequest, frozen=True, kw_only=True, tag="log"):
+    """Commits up to `version` that pass every filter given; `since` and `until` are times, both included."""
+
+    answer: ClassVar[type[Part]] = LogAnswer
+    branch: BranchName | None = None
+    author: Did | None = None
+    session: RandomId | None = None
+    prefix: str | None = None
+    since: WireTime | None = None
+    until: WireTime | None = None
+    version: WireVersion | None = None
+    order: Order = "newest"
+    with_facts: bool = False
+
+
+class Moment(Part, frozen=True, kw_only=True):
+    """A branch at a version, at a time, or at its head."""
+
+    branch: BranchName = MAIN
+    version: WireVersion | None = None
+    time: WireTime | None = None
+
+
+class EntityChange(Part, frozen=True, kw_only=True):
+    """An entity that differs: the versions of its last facts on both sides, and how to get from left to right.
+
+    `patch` where both sides have a value; otherwise `body`, the value of the side that has one.
+    """
+
+    id: EntityId
+    left: WireVersion | None = None
+    right: WireVersion | None = None
+    patch: Body | None = None
+    body: Body | None = None
+
+
+class DiffAnswer(Part, frozen=True, kw_only=True):
+    """`left` and `right` are the versions that were compared."""
+
+    left: WireVersion
+    right: WireVersion
+    changes: tuple[EntityChange, ...] = ()
+    next: str | None = None
+
+
+class DiffRequest(PagedRequest, frozen=True, kw_only=True, tag="diff"):
+    """Compares any two states, per entity and per path."""
+
+    answer: ClassVar[type[Part]] = DiffAnswer
+    left: Moment
+    right: Moment
+    prefix: str = ""
+
+
+class BlameLine(Part, frozen=True, kw_only=True):
+    """The commit that last wrote the leaf at `path`."""
+
+    path: str
+    version: WireVersion
+    author: Did
+    time: WireTime
+    note: Body | None = None
+
+
+class BlameAnswer(PagedAnswer, frozen=True, kw_only=True):
+    lines: tuple[BlameLine, ...] = ()
+
+
+class BlameRequest(PagedRequest, frozen=True, kw_only=True, tag="blame"):
+    """For each leaf of an entity's value, or of the part at `path`: who wrote it last."""
+
+    answer: ClassVar[type[Part]] = BlameAnswer
+    entity: EntityId
+    branch: BranchName = MAIN
+    version: WireVersion | None = None
+    path: str = ""
