@@ -96,7 +96,7 @@ _arguments = msgspec.msgpack.Decoder(Arguments | None)
 NO_ARGUMENTS: Final = encode(None)
 
 
-class LocalIdentity(msgspec.Struct, frozen=True):
+class LocalIdentity(msgspec.Struct, frozen=True, gc=False):
     """Who a commit is, for ever: a principal, a session of it, and the client's own number (COMMIT-5)."""
 
     principal: Did
@@ -104,7 +104,7 @@ class LocalIdentity(msgspec.Struct, frozen=True):
     local: Local
 
 
-class OperationIdentity(msgspec.Struct, frozen=True):
+class OperationIdentity(msgspec.Struct, frozen=True, gc=False):
     """Who a space-wide write is: a principal and 16 random bytes of the client (COMMIT-11)."""
 
     principal: Did
@@ -114,7 +114,7 @@ class OperationIdentity(msgspec.Struct, frozen=True):
 Identity: TypeAlias = LocalIdentity | OperationIdentity
 
 
-class Commit(msgspec.Struct, frozen=True, kw_only=True):
+class Commit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An accepted write. `note` is the msgpack of message and metadata; it can be erased, its digest stays."""
 
     version: Version

@@ -35,7 +35,8 @@ class Deferrals:
             return None
         if identity.local > held[0]:
             return held[1]
-        del self._waiting[session]
+        if identity.local == held[0]:
+            del self._waiting[session]
         return None
 
     def forget(self, principal: Did, session: bytes) -> None:

@@ -39,7 +39,8 @@ class Draft:
         state = self.entities.get((branch, id_))
         if state is not None:
             return state
-        self._must_be_older(branch)
+        if self.branches:
+            self._must_be_older(branch)
         return self._view.entity(branch, id_)
 
     def changed_under(self, branch: BranchName, prefix: str, after: Version) -> Iterable[EntityState]:

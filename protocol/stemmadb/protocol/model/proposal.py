@@ -17,7 +17,7 @@ from stemmadb.protocol.model.request import Content, Operation, Read
 from stemmadb.protocol.model.values import Value
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """One operation: `payload` is the value of a `set` or the list of a `patch`; `writes` None is every path.
 
     `claims` are the written paths that need a declared read: none if blind, and never those that are only
@@ -34,7 +34,7 @@ class Step(msgspec.Struct, frozen=True):
     claims: tuple[str, ...]
 
 
-class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+class Proposal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What admission decides on. `merged` is the target's last merge a merge was computed on (MERGE-1)."""
 
     identity: Identity

@@ -1,4 +1,4 @@
-"""What is asked and what is answered: queries as users write them, checked and compiled, and their answers (QUERY-1)."""
+"""What is asked and what is answered: queries as users write them, compiled, and their answers (QUERY-1)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVERY = "*"
 
 
 class Root(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a traversal starts: an id, a prefix written `urn:todo:*`, or `*`; without a schema no link is followed."""
+    """Where to start: an id, a prefix written `urn:todo:*`, or `*`. Without a schema no link is followed."""
 
     id: str
     path: str = pointer.ROOT
@@ -64,7 +64,7 @@ class Listing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A query found good; equal and hashable by content, so that equal queries can share one evaluation (WATCH-2)."""
+    """A query found good; equal and hashable by content, so that equal ones can share an evaluation (WATCH-2)."""
 
     starts: tuple[Start, ...]
     branch: BranchName
@@ -186,7 +186,7 @@ class Answer(Generic[H]):
 
 def prepare(query: Query, *, limits: Limits = DEFAULTS, space: Did | None = None) -> Prepared:
     """The query, checked and compiled; `InvalidQuery`, or the error of the part that is wrong."""
-    if not isinstance(query.roots, tuple | list) or not query.roots:
+    if type(query.roots) is not tuple or not query.roots:
         raise InvalidQuery(why="it has no roots")
     if len(query.roots) > limits.roots_max:
         raise LimitExceeded(bound="roots_max", maximum=limits.roots_max, actual=len(query.roots))

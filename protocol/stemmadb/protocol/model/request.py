@@ -18,7 +18,7 @@ PendingName: TypeAlias = Local | tuple[bytes, Local]
 """An own pending commit: its local in the same session, or (session, local) in another one of the principal's."""
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """`set` and `patch` bring a body, `delete` none; `blind` claims nothing about what was there (COMMIT-3)."""
 
     op: Literal["set", "patch", "delete"]
@@ -27,7 +27,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     blind: bool = False
 
 
-class Read(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Read(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """A declared read of one path of an entity, or of a whole id prefix ("nothing else is there") (COMMIT-2).
 
     `version` is the confirmed version it was read at. A read through own pending commits names them in `locals`, and
@@ -42,7 +42,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     locals: tuple[PendingName, ...] = ()
 
 
-class Content(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class Content(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """The content of a commit: what its digest covers and what is decided on."""
 
     operations: tuple[Operation, ...]

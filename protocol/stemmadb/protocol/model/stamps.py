@@ -1,8 +1,8 @@
 """Stamps: which version wrote each part of a value, kept as a tree beside it.
 
 A stamp speaks for everything beneath it, except where a deeper stamp says otherwise. Writing a whole value is one
-stamp; writing `/a/b` later adds one at `/a/b`. What was removed keeps its stamp: a deletion was written too. Arrays are
-leaves, because elements have no names to follow: whatever is written inside one is written to the array.
+stamp; writing `/a/b` later adds one at `/a/b`. What was removed keeps its stamp: a deletion was written too. Arrays
+are leaves, because elements have no names to follow: whatever is written inside one is written to the array.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from stemmadb.protocol.model import patch, pointer, values
+from stemmadb.protocol.model import patch, pointer
 from stemmadb.protocol.model.ids import Version
 from stemmadb.protocol.model.patch import operation as op
 from stemmadb.protocol.model.patch.operation import Operation, Tokens
-from stemmadb.protocol.model.state import Missing
 from stemmadb.protocol.model.values import Value
 
 _NOTHING: Mapping[str, Stamp] = {}
@@ -73,10 +72,8 @@ def leaves(value: Value, stamp: Stamp, path: str = pointer.ROOT) -> Iterator[tup
         yield path, latest(stamp)
 
 
-def patched(
-    value: Value, stamp: Stamp, operations: Sequence[Operation], version: Version
-) -> tuple[Value, Stamp]:
-    """The value after a patch that was admitted, and its stamps: what an operation names is written, changed or not."""
+def patched(value: Value, stamp: Stamp, operations: Sequence[Operation], version: Version) -> tuple[Value, Stamp]:
+    """The value after a patch that was admitted, and its stamps: what an operation names is written, if equal too."""
     for operation in operations:
         for path in _written(operation):
             place = _outside_arrays(value, path)
@@ -103,17 +100,3 @@ def _outside_arrays(value: Value, path: Tokens) -> Tokens:
             return path[:depth]
         value = value.get(key) if isinstance(value, dict) else None
     return path
-
-
-def same(one: Value | Missing, other: Value | Missing) -> bool:
-    """Equal values, or missing for the same reason."""
-    if isinstance(one, Missing) or isinstance(other, Missing):
-        return one is other
-    return values.equal(one, other)
-
-
-def item(value: Value | Missing, key: str) -> Value | Missing:
-    """What is at a key; nothing is beneath what is not an object, and of what is not known nothing is known."""
-    if isinstance(value, dict):
-        return value.get(key, Missing.ABSENT)
-    return value if value in UNKNOWN else Missing.ABSENT

@@ -23,7 +23,7 @@ class Missing(Enum):
     COMPACTED = "compacted"
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """A fact as far as overlap is concerned, linked to the one before it.
 
     `writes` None means every path: a `set`, a `delete`, or a fact whose body is gone (COMMIT-2). Linked, and not in a
@@ -37,7 +37,7 @@ class Change(msgspec.Struct, frozen=True):
     count: int = 1
 
 
-class EntityState(msgspec.Struct, frozen=True):
+class EntityState(msgspec.Struct, frozen=True, gc=False):
     """An entity on a branch as of now. Changes after `seen_after` are all in `changes`; older ones may not be."""
 
     id: EntityId
@@ -65,7 +65,7 @@ class BranchState(msgspec.Struct, frozen=True, kw_only=True):
     merged: Version = Version(0)
 
 
-class Known(msgspec.Struct, frozen=True):
+class Known(msgspec.Struct, frozen=True, gc=False):
     """An accepted write as far as a retry is concerned (COMMIT-5)."""
 
     version: Version

@@ -18,11 +18,10 @@ MARK = "x-entity-reference"
 class Document:
     """The whole schema that a subschema belongs to, and to which its `$ref`s refer."""
 
-    __slots__ = ("_key", "raw", "recursive")
+    __slots__ = ("_key", "raw")
 
     def __init__(self, raw: Any) -> None:
         self.raw = raw
-        self.recursive = False
         self._key: bytes | None = None
 
     @property
@@ -36,8 +35,8 @@ class Node:
     """A subschema at `path` of its document. Written by `parse` and `resolve`, never changed afterwards."""
 
     __slots__ = (
-        "_key", "additional", "all_of", "any_of", "arrivals", "defs", "document", "has_ref", "is_false", "is_true",
-        "items", "negated", "one_of", "path", "prefix", "properties", "raw", "ref", "schema", "search", "tests",
+        "_key", "additional", "all_of", "any_of", "arrivals", "defs", "document", "has_ref", "is_false",
+        "is_mere_ref", "is_true", "items", "negated", "one_of", "path", "prefix", "properties", "raw", "ref", "schema", "search", "tests",
     )  # fmt: skip
 
     def __init__(self, document: Document, raw: Any, path: tuple[str, ...]) -> None:
@@ -48,6 +47,7 @@ class Node:
         # true, {} and what holds nothing but notes say the same: anything goes
         self.is_true = raw is True or (raw is not False and self.raw.keys() <= IGNORED)
         self.has_ref = "$ref" in self.raw
+        self.is_mere_ref = self.has_ref and self.raw.keys() - IGNORED == {"$ref"}
         self.properties: dict[str, Node] = {}
         self.additional: Node | None = None
         self.prefix: list[Node] = []
@@ -63,10 +63,6 @@ class Node:
         self.schema: Any = None
         self.tests: list[Any] = [None, None, None]
         self._key: bytes | None = None
-
-    @property
-    def is_only_a_ref(self) -> bool:
-        return "$ref" in self.raw and self.raw.keys() - IGNORED == {"$ref"}
 
     @property
     def marked(self) -> bool:

@@ -105,7 +105,9 @@ class _Translation:
     def _repeat(self) -> None:
         found = _REPEAT.match(self.text, self.at)
         if found is None or not self.repeatable:
-            raise BadPattern(f"{self.text[self.at]!r} at {self.at} repeats nothing; write it '\\{self.text[self.at]}'")
+            raise BadPattern(
+                f"{self.text[self.at]!r} at {self.at} repeats nothing; write it '\\{self.text[self.at]}'"
+            )
         lazy = self.text[found.end() : found.end() + 1] == "?"
         self._write(found.group(), found.end() - self.at + lazy, repeatable=False)
 

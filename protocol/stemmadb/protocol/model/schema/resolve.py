@@ -29,10 +29,12 @@ def resolve(root: Node, nodes: list[Node]) -> Node:
         if "$ref" in node.raw:
             node.ref = _target(root, node)
     order = _places_in_order(nodes)
+    for node in order:  # what a node refers to comes before it, so a chain of refs is followed one step at a time
+        node.ref = _meant(node.ref) if node.ref is not None else None
     for node in nodes:
         _skip_mere_refs(node)
     for node in nodes:
-        for child in (*node.below(), *node.together(), *node.apart()):
+        for child in () if node.is_mere_ref else (*node.below(), *node.together(), *node.apart()):
             child.arrivals += 1
     start = _meant(root)
     _check_calls(start, order)
@@ -110,10 +112,8 @@ def _unfinished(node: Node, done: dict[Node, bool]) -> list[Node]:
 
 
 def _meant(node: Node) -> Node:
-    """The node itself, or what it refers to where it says nothing else; ends, since cycles were refused."""
-    while node.ref is not None and node.is_only_a_ref:
-        node = node.ref
-    return node
+    """The node itself, or what it refers to where it says nothing else."""
+    return node.ref if node.is_mere_ref and node.ref is not None else node
 
 
 def _skip_mere_refs(node: Node) -> None:
@@ -125,7 +125,6 @@ def _skip_mere_refs(node: Node) -> None:
     node.additional = _meant(node.additional) if node.additional is not None else None
     node.items = _meant(node.items) if node.items is not None else None
     node.negated = _meant(node.negated) if node.negated is not None else None
-    node.ref = _meant(node.ref) if node.ref is not None and not node.is_only_a_ref else node.ref
 
 
 def _check_calls(start: Node, order: list[Node]) -> None:
@@ -134,7 +133,7 @@ def _check_calls(start: Node, order: list[Node]) -> None:
     for node in order:
         together = [calls[child] + (_CALLS_TOGETHER if child.arrivals > 1 else 0) for child in node.together()]
         apart = [calls[child] + _CALLS_APART for child in node.apart()]
-        calls[node] = max(0, *together, *apart)
+        calls[node] = max([0, *together, *apart])
     worst = (DEFAULTS.depth_max + 1) * (_CALLS_BELOW + max(calls.values()))
     if worst > CALLS_MAX:
         worst = _longest_way(start, worst)

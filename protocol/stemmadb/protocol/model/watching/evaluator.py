@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Generator, Iterable, KeysView, Mapping
-from typing import Generic
+from typing import Generic, NoReturn
 
 from stemmadb.protocol.errors import InvalidQuery, LimitExceeded
 from stemmadb.protocol.model.ids import EntityId
@@ -118,11 +118,11 @@ class Watch(Generic[H]):
         self.state = State.DEAD
 
     def _revise(self, id_: EntityId, held: H | None) -> None:
-        """Makes the visits of a changed entity again. What they newly link to waits until it is sure to be reached."""
+        """Makes the visits of a changed entity again; new links wait until they are sure to be reached."""
         entity = self._graph.entities.get(id_)
         for node in tuple(entity.nodes.values()) if entity is not None else ():
             if node.found is not None:
-                self._make(node, held)
+                self._make_again(node, held)
         for visit in listed(self._listings, id_):
             self._list(visit, held)
 
@@ -136,6 +136,13 @@ class Watch(Generic[H]):
             self._graph.anchor(visit, named=False)
         elif node.listed:
             self._graph.unlist(node)
+
+    def _make_again(self, node: Node, held: H | None) -> None:
+        try:
+            self._make(node, held)
+        except LimitExceeded:
+            # A visit that cannot be made fails the step only if it is still reached: then it is made once more.
+            self._graph.postpone(node)
 
     def _make(self, node: Node, held: H | None) -> None:
         outcome = examine(node.visit, held, self.prepared.space)
@@ -179,7 +186,7 @@ class Watch(Generic[H]):
         tally = self._graph.tally
         check_bounds(self.limits, visits=tally.visits, entities=tally.entities, size=tally.bytes)
 
-    def _too_deep(self) -> None:
+    def _too_deep(self) -> NoReturn:
         maximum = self.limits.query_depth_max
         raise LimitExceeded(bound="query_depth_max", maximum=maximum, actual=maximum + 1)
 

@@ -68,6 +68,15 @@ class Graph:
         self.tally.count(node)
         self._point(node, dict.fromkeys(hop.target for hop in outcome.hops))
 
+    def postpone(self, node: Node) -> None:
+        """Takes back what the visit found; it is to be made if it is still attached once all cuts are known."""
+        self.tally.discount(node)
+        node.found = None
+        node.dangling = ()
+        self.tally.count(node)
+        self._point(node, {})
+        self._frontier.append(node)
+
     def take_unvisited(self) -> list[Node]:
         """The attached visits not made yet, each once; those still not made must be put back (`defer`)."""
         taken = dict.fromkeys(node for node in self._frontier if node.attached and node.found is None)
@@ -216,7 +225,8 @@ def _prop(node: Node) -> bool:
 
 def _hang(node: Node, parent: Node | None) -> None:
     if node.parent is not parent:
-        assert parent is not None and node.parent is not None  # a root has no parent and is given none
+        assert parent is not None, "a root has no tree edge and is given none"
+        assert node.parent is not None, "what a root reaches hangs on something"
         node.add_other(node.parent)
         node.remove_other(parent)
         node.parent = parent

@@ -24,7 +24,7 @@ class Entity:
 
 
 class Node:
-    """A visit. Its in-edges are the tree edge from `parent` and those from `others`, which most visits do not have."""
+    """A visit. Its in-edges are the tree edge from `parent` and those from `others`, which most do not have."""
 
     __slots__ = (
         "attached",

@@ -6,7 +6,15 @@ from typing import ClassVar
 
 import msgspec
 
-from stemmadb.protocol.wire.messages.fields import Cursor, PageSize, RandomId, RequestId, WireHash, WireTime, WireVersion
+from stemmadb.protocol.wire.messages.fields import (
+    Cursor,
+    PageSize,
+    RandomId,
+    RequestId,
+    WireHash,
+    WireTime,
+    WireVersion,
+)
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

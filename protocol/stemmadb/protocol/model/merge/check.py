@@ -1,0 +1,40 @@
+"""Whether a merge can be asked for at all: its branches, its version and its strategy (MERGE-1, MERGE-3)."""
+
+from __future__ import annotations
+
+from stemmadb.protocol.errors import BranchDeleted, FutureVersion, InvalidMerge, UnknownBranch
+from stemmadb.protocol.model import pointer
+from stemmadb.protocol.model.branch import Find
+from stemmadb.protocol.model.commit import Strategy
+from stemmadb.protocol.model.ids import BranchName, Version
+from stemmadb.protocol.model.merge.decide import STRATEGIES
+from stemmadb.protocol.model.state import BranchState
+
+
+def check_merge(
+    find: Find, *, source: BranchName, source_version: Version, target: BranchName, head: Version
+) -> None:
+    """The source may be deleted, the target may not, and they are two branches (BRANCH-1)."""
+    _found(find, source)
+    if _found(find, target).deleted is not None:
+        raise BranchDeleted(branch=target)
+    if source == target:
+        raise InvalidMerge(why=f"{target!r} cannot be merged into itself")
+    if source_version > head:
+        raise FutureVersion(version=source_version, head=head)
+
+
+def check_strategy(strategy: object) -> Strategy:
+    """The strategy, known to be one."""
+    for known in STRATEGIES:
+        if strategy == known:
+            return known
+    shown = pointer.shown(strategy) if isinstance(strategy, str) else type(strategy).__name__
+    raise InvalidMerge(why=f"there is no strategy {shown!r}; use one of {', '.join(STRATEGIES)}")
+
+
+def _found(find: Find, name: BranchName) -> BranchState:
+    state = find(name)
+    if state is None:
+        raise UnknownBranch(branch=name)
+    return state

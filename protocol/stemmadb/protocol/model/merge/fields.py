@@ -1,0 +1,72 @@
+"""The strategy `fields`: three-way inside objects, arrays whole, increments of both sides added (MERGE-3)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from stemmadb.protocol.model import pointer, stamps
+from stemmadb.protocol.model.difference import Content, is_gone, item, keys, same
+from stemmadb.protocol.model.merge import counters
+from stemmadb.protocol.model.merge.precedence import source_is_later
+from stemmadb.protocol.model.merge.sides import Candidate
+from stemmadb.protocol.model.state import Missing
+from stemmadb.protocol.model.values import Value
+
+Path = tuple[str, ...]
+
+
+class ContestedPath(msgspec.Struct, frozen=True):
+    """A place that both sides changed differently, and who won there."""
+
+    path: str
+    winner: Literal["source", "target", "both"]
+
+
+def merge_fields(entity: Candidate) -> tuple[Content, list[ContestedPath]]:
+    """The merged content, and each place where both sides changed the same thing differently."""
+    merge = _Merge(entity)
+    content = merge.at((), entity.base_content, entity.source.content, entity.target.content)
+    return content, merge.contested
+
+
+class _Merge:
+    def __init__(self, entity: Candidate) -> None:
+        self._entity = entity
+        self.contested: list[ContestedPath] = []
+
+    def at(self, path: Path, base: Content, source: Content, target: Content) -> Content:
+        """What the merge puts at a path, given what is there at the base, the source and the target."""
+        if not is_gone(base):
+            if same(source, base):
+                return target
+            if same(target, base):
+                return source
+        if isinstance(source, dict) and isinstance(target, dict):
+            return self._object(path, base, source, target)
+        if counters.both_counted(self._entity, path, base, source, target):
+            added = counters.total(base, source, target)
+            if added is not None:
+                self.contested.append(ContestedPath(pointer.write(path), "both"))
+                return added
+        elif same(source, target):
+            return target
+        return self._later(path, base, source, target)
+
+    def _object(
+        self, path: Path, base: Content, source: dict[str, Value], target: dict[str, Value]
+    ) -> dict[str, Value]:
+        merged: dict[str, Value] = {}
+        for key in keys(target, source):
+            content = self.at((*path, key), item(base, key), item(source, key), item(target, key))
+            if not isinstance(content, Missing):
+                merged[key] = content
+        return merged
+
+    def _later(self, path: Path, base: Content, source: Content, target: Content) -> Content:
+        """The same leaf, or delete against edit: as `lww` on that leaf."""
+        mine, theirs = stamps.at(self._entity.source_stamp, path), stamps.at(self._entity.target_stamp, path)
+        wins = source_is_later(base, source, target, mine, theirs)
+        self.contested.append(ContestedPath(pointer.write(path), "source" if wins else "target"))
+        return source if wins else target

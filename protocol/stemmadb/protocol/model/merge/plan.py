@@ -1,0 +1,148 @@
+"""The plan of a merge: what it writes, what it must have read, and every conflict (MERGE-1, MERGE-4).
+
+A dry run and a merge are the same plan; the merge commits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from stemmadb.protocol.errors import InvalidMerge, MergeConflict
+from stemmadb.protocol.model import patch, pointer
+from stemmadb.protocol.model.ancestry import Point
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.commit import Contested, Merge, Strategy
+from stemmadb.protocol.model.difference import Content, same
+from stemmadb.protocol.model.ids import EntityId, Version
+from stemmadb.protocol.model.merge.check import check_strategy
+from stemmadb.protocol.model.merge.decide import Decision, Resolutions, decide
+from stemmadb.protocol.model.merge.sides import Candidate
+from stemmadb.protocol.model.request import Operation, Read
+from stemmadb.protocol.model.state import Missing
+from stemmadb.protocol.model.values import Value
+
+NO_RESOLUTIONS: Resolutions = {}
+
+
+class Write(msgspec.Struct, frozen=True):
+    """One entity to write: what the target holds afterwards, and the smallest operation that leads there."""
+
+    content: Content
+    operation: Operation
+
+    @property
+    def id(self) -> EntityId:
+        return self.operation.id
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What the merge does on the target.
+
+    `reads` are the entities the source changed, at the version of their last fact on the target: written or not, the
+    plan is right only while they stay as they are (MERGE-1). `resolved` are those whose resolution was taken.
+    """
+
+    strategy: Strategy
+    writes: tuple[Write, ...] = ()
+    reads: tuple[Read, ...] = ()
+    conflicts: tuple[Contested, ...] = ()
+    resolved: tuple[EntityId, ...] = ()
+
+    def details(self, *, source: Point, target_version: Version) -> Merge:
+        """The record of the merge that commits this plan."""
+        return Merge(
+            source=source.branch,
+            source_version=source.version,
+            target_version=target_version,
+            strategy=self.strategy,
+            resolved=self.resolved,
+            conflicts=self.conflicts,
+        )
+
+
+def plan(
+    entities: Iterable[Candidate],
+    *,
+    strategy: Strategy = "lww",
+    resolutions: Resolutions = NO_RESOLUTIONS,
+    ignore: Collection[EntityId] = (),
+) -> Plan:
+    """Three-way, entity by entity; those to ignore, such as the ACL, stay as they are on the target.
+
+    `InvalidMerge` for an unknown strategy or a resolution of what is not in conflict, `MergeConflict` with every
+    conflict left under `fail`.
+    """
+    made = _Making(check_strategy(strategy), resolutions)
+    for entity in entities:
+        if entity.id not in ignore:
+            made.take(entity)
+    return made.plan()
+
+
+class _Making:
+    def __init__(self, strategy: Strategy, resolutions: Resolutions) -> None:
+        self._strategy = strategy
+        self._resolutions = resolutions
+        self._writes: list[Write] = []
+        self._reads: list[Read] = []
+        self._conflicts: list[Contested] = []
+        self._resolved: list[EntityId] = []
+
+    def take(self, entity: Candidate) -> None:
+        decision = decide(entity, self._strategy, self._resolutions)
+        if decision is None:
+            return
+        self._reads.append(Read(version=entity.target.version, id=entity.id))
+        self._conflicts.extend(decision.conflicts)
+        if decision.is_resolved:
+            self._resolved.append(entity.id)
+        operation = _operation(entity.id, entity.target.content, decision)
+        if operation is not None:
+            self._writes.append(Write(decision.content, operation))
+
+    def plan(self) -> Plan:
+        self._check_resolutions()
+        self._check_failed()
+        return Plan(
+            self._strategy,
+            tuple(self._writes),
+            tuple(self._reads),
+            tuple(self._conflicts),
+            tuple(self._resolved),
+        )
+
+    def _check_resolutions(self) -> None:
+        unused = self._resolutions.keys() - set(self._resolved)
+        if unused:
+            raise InvalidMerge(why=f"{min(unused)!r} is not in conflict and needs no resolution")
+
+    def _check_failed(self) -> None:
+        left = [conflict for conflict in self._conflicts if conflict.winner != "resolution"]
+        if self._strategy == "fail" and left:
+            raise MergeConflict(count=len(left), conflicts=tuple(left))
+
+
+def _operation(id_: EntityId, target: Content, decision: Decision) -> Operation | None:
+    """The smallest operation from the target's content to the merged one; None if there is nothing to write.
+
+    A resolution is written even if it is what the target holds: it was made now, and originates at its own version.
+    """
+    content = decision.content
+    if isinstance(content, Missing):
+        return Operation(op="delete", id=id_) if target is not Missing.ABSENT else None
+    if same(target, content):
+        return _set(id_, content) if decision.is_resolved else None
+    steps = None if isinstance(target, Missing) else patch.diff(target, content)
+    if steps is None or _is_whole(steps):
+        return _set(id_, content)
+    return Operation(op="patch", id=id_, body=encode(steps))
+
+
+def _set(id_: EntityId, content: Value) -> Operation:
+    return Operation(op="set", id=id_, body=encode(content))
+
+
+def _is_whole(steps: list[dict[str, Value]]) -> bool:
+    return len(steps) == 1 and steps[0]["op"] == "replace" and steps[0]["path"] == pointer.ROOT

@@ -1,0 +1,55 @@
+"""Precedence: which of two changes was made last, by origin and not by the time of a merge (MERGE-3)."""
+
+from __future__ import annotations
+
+from stemmadb.protocol.model import stamps
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.difference import Content, is_gone, item, keys, same
+from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.stamps import Stamp
+from stemmadb.protocol.model.state import Missing
+
+
+def source_is_later(
+    base: Content, source: Content, target: Content, source_stamp: Stamp, target_stamp: Stamp
+) -> bool:
+    """Whether the source's change since the base was made after the target's.
+
+    A change is as late as the latest of what it changed; if both sides have that from one place, the next latest
+    decides. Changes of equal origins throughout are told apart by their bytes, so that both directions decide alike.
+    """
+    # Without a base the two can only be compared with each other.
+    since_source, since_target = (target, source) if is_gone(base) else (base, base)
+    mine = _origins(since_source, source, source_stamp)
+    theirs = _origins(since_target, target, target_stamp)
+    if mine != theirs:
+        return mine > theirs
+    return _bytes(source) > _bytes(target)
+
+
+def _origins(old: Content, new: Content, stamp: Stamp) -> list[Version]:
+    """The origins of everything that is not as it was, latest first."""
+    found: list[Version] = []
+    _collect(old, new, stamp, found)
+    return sorted(found, reverse=True)
+
+
+def _collect(old: Content, new: Content, stamp: Stamp, found: list[Version]) -> None:
+    if same(old, new):
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in keys(old, new):
+            _collect(item(old, key), item(new, key), stamps.child(stamp, key), found)
+    else:
+        found.append(_latest(new, stamp))
+
+
+def _latest(content: Content, stamp: Stamp) -> Version:
+    """The latest of the leaves, and of what was removed among them; the object around them has no origin of its own."""
+    if not (isinstance(content, dict) and content):
+        return stamps.latest(stamp)
+    return max(_latest(item(content, key), stamps.child(stamp, key)) for key in {*content, *stamp.below})
+
+
+def _bytes(content: Content) -> bytes:
+    return b"" if isinstance(content, Missing) else encode(content)

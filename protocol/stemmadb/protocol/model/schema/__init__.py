@@ -1,0 +1,25 @@
+"""JSON Schema as queries use it: matching, narrowing, and the links that a schema reaches (QUERY-2, QUERY-3, QUERY-4)."""
+
+from __future__ import annotations
+
+from .compiler import compile, matches
+from .compiled import Schema
+from .narrowing import EVERYTHING, Conjuncts, conjuncts, narrow, selects
+from .links import BrokenLink, Link, link_of
+from .reaching import Reached, reach
+
+__all__ = [
+    "EVERYTHING",
+    "BrokenLink",
+    "Conjuncts",
+    "Link",
+    "Reached",
+    "Schema",
+    "compile",
+    "conjuncts",
+    "link_of",
+    "matches",
+    "narrow",
+    "reach",
+    "selects",
+]

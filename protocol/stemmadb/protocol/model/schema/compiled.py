@@ -1,0 +1,78 @@
+"""A compiled schema: immutable, equal by content, and the judge of values (QUERY-3, QUERY-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from blake3 import blake3
+
+from .judge import MAY, PLAIN, Judge, judge
+from .keywords import Memo
+from .node import Node
+
+
+class Schema:
+    """One subschema, or several of one document that apply together. Equal keys mean equal behaviour."""
+
+    __slots__ = ("_hash", "_judges", "key", "nodes", "plans")
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        self.nodes = nodes
+        self.key: bytes = nodes[0].key if len(nodes) == 1 else _key_of_all(nodes)
+        self.plans: Any = None  # what `reach` has worked out about it; says nothing that the nodes do not say
+        self._hash = hash(self.key)
+        self._judges: tuple[Judge, Judge] = (
+            (judge(nodes[0], PLAIN), judge(nodes[0], MAY))
+            if len(nodes) == 1
+            else (Judge(nodes, PLAIN), Judge(nodes, MAY))
+        )
+
+    @property
+    def is_true(self) -> bool:
+        """Whether it is `true`, or says no more than that."""
+        return self.nodes[0].is_true
+
+    @property
+    def is_false(self) -> bool:
+        return self.nodes[0].is_false
+
+    def matches(self, value: Any) -> bool:
+        """Whether the value is valid, as draft 2020-12 has it (QUERY-3)."""
+        return self._judges[0].run(value, {})
+
+    def may_match(self, value: Any, memo: Memo) -> bool:
+        """The same, where a place that holds a link satisfies everything but `false`."""
+        return self._judges[1].run(value, memo)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Schema) and self.key == other.key)
+
+    def __repr__(self) -> str:
+        return f"Schema({self.key.hex()[:12]})"
+
+
+def schema_of(nodes: Iterable[Node]) -> Schema:
+    """The nodes as one schema: `false` if one of them is, without those that say nothing, each once."""
+    unique = {node.key: node for node in nodes}
+    for node in unique.values():
+        if node.is_false:
+            return _single(node)
+    telling = [unique[key] for key in sorted(unique) if not unique[key].is_true]
+    return (
+        _single(telling[0] if telling else next(iter(unique.values()))) if len(telling) < 2 else Schema((*telling,))
+    )
+
+
+def _single(node: Node) -> Schema:
+    found: Schema | None = node.schema
+    if found is None:
+        found = node.schema = Schema((node,))
+    return found
+
+
+def _key_of_all(nodes: tuple[Node, ...]) -> bytes:
+    return blake3(b"all of" + b"".join(sorted(node.key for node in nodes))).digest()

@@ -1,0 +1,116 @@
+"""The assertions of one subschema as small functions, sorted by the type of value that they concern (QUERY-3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import NoneType
+from typing import Any, Final
+
+from .equality import all_differ, identity, multiple_of
+from .node import Node
+
+Memo = dict[tuple[int, int], bool]
+"""Answers already found in one run, by subschema and value: what is applied twice is judged once."""
+Check = Callable[[Any, Memo], bool]
+
+KINDS: Final = (dict, list, str, int, float, bool, NoneType)
+"""The types of a value, each exactly: a bool is not an int here."""
+_KINDS_OF_TYPE: Final = {
+    "null": (NoneType,), "boolean": (bool,), "integer": (int, float), "number": (int, float), "string": (str,),
+    "array": (list,), "object": (dict,),
+}  # fmt: skip
+
+
+def checks(node: Node, kind: type) -> list[Check] | None:
+    """What the node asserts of a value of this kind by itself, the cheapest first; None if it allows no such value."""
+    raw = node.raw
+    if node.is_false or ("type" in raw and not _allows(raw["type"], kind)):
+        return None
+    found: list[Check] = []
+    if kind is float and "type" in raw and "number" not in _names(raw["type"]):
+        found.append(lambda value, _: value.is_integer())
+    found += _OF_KIND.get(kind, _nothing)(node)
+    for members in ([raw["const"]] if "const" in raw else None, raw.get("enum")):
+        if members is not None:
+            found.append(_among([member for member in members if _same_kind(kind, type(member))], kind))
+    return found
+
+
+def _names(types: str | list[str]) -> list[str]:
+    return [types] if isinstance(types, str) else types
+
+
+def _allows(types: str | list[str], kind: type) -> bool:
+    return any(kind in _KINDS_OF_TYPE[name] for name in _names(types))
+
+
+def _same_kind(kind: type, other: type) -> bool:
+    return kind is other or (kind in (int, float) and other in (int, float))
+
+
+def _among(members: list[Any], kind: type) -> Check:
+    """Of one kind Python's own equality is JSON's for scalars; arrays and objects go by their identity."""
+    if kind is dict or kind is list:
+        identities = {identity(member) for member in members}
+        return lambda value, _: identity(value) in identities
+    if len(members) == 1:
+        only = members[0]
+        return lambda value, _: bool(value == only)
+    allowed = frozenset(members)
+    return lambda value, _: value in allowed
+
+
+def _nothing(_node: Node) -> Iterator[Check]:
+    return iter(())
+
+
+def _of_text(node: Node) -> Iterator[Check]:
+    raw = node.raw
+    if "minLength" in raw or "maxLength" in raw:
+        yield _length_within(raw.get("minLength", 0), raw.get("maxLength"))
+    if node.search is not None:
+        search = node.search
+        yield lambda value, _: search(value)
+
+
+def _of_list(node: Node) -> Iterator[Check]:
+    raw = node.raw
+    if "minItems" in raw or "maxItems" in raw:
+        yield _length_within(raw.get("minItems", 0), raw.get("maxItems"))
+    if raw.get("uniqueItems"):
+        yield lambda value, _: all_differ(value)
+
+
+def _of_object(node: Node) -> Iterator[Check]:
+    raw = node.raw
+    if "minProperties" in raw or "maxProperties" in raw:
+        yield _length_within(raw.get("minProperties", 0), raw.get("maxProperties"))
+    if raw.get("required"):
+        required = frozenset(raw["required"])
+        yield lambda value, _: required <= value.keys()
+
+
+def _length_within(least: int | float, most: int | float | None) -> Check:
+    if most is None:
+        return lambda value, _: len(value) >= least
+    return lambda value, _: least <= len(value) <= most
+
+
+def _of_number(node: Node) -> Iterator[Check]:
+    for keyword, maker in _BOUNDS.items():
+        if keyword in node.raw:
+            yield maker(node.raw[keyword])
+    if "multipleOf" in node.raw:
+        holds = multiple_of(node.raw["multipleOf"])
+        yield lambda value, _: holds(value)
+
+
+_BOUNDS: Final[dict[str, Callable[[int | float], Check]]] = {
+    "minimum": lambda bound: lambda value, _: value >= bound,
+    "maximum": lambda bound: lambda value, _: value <= bound,
+    "exclusiveMinimum": lambda bound: lambda value, _: value > bound,
+    "exclusiveMaximum": lambda bound: lambda value, _: value < bound,
+}
+_OF_KIND: Final[dict[type, Callable[[Node], Iterator[Check]]]] = {
+    dict: _of_object, list: _of_list, str: _of_text, int: _of_number, float: _of_number,
+}  # fmt: skip

@@ -1,0 +1,197 @@
+"""Messages to bytes or text and back, with every bound enforced: one codec for each subprotocol (WIRE-1).
+
+Reading goes from cheap to exact: the size, the shape (typed, in C), the counts, and that nothing was written twice.
+What is bad is answered by one typed error and costs no more than what is good.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.request import Content
+from stemmadb.protocol.wire import bounds, exact, failures
+from stemmadb.protocol.wire.messages import ClientMessage, Message, Part, ServerMessage
+from stemmadb.protocol.wire.messages.session import Ok
+
+Data: TypeAlias = bytes | str
+A = TypeVar("A", bound=Part)
+
+_ENVELOPE_DEPTH: Final = 16  # how deep the typed part of any message can be, around a value
+_encoder: Final = msgspec.msgpack.Encoder()
+_client: Final = msgspec.msgpack.Decoder(ClientMessage)
+_server: Final = msgspec.msgpack.Decoder(ServerMessage)
+_content: Final = msgspec.msgpack.Decoder(Content)
+
+
+class Answer(Message, frozen=True, kw_only=True, tag="ok"):
+    """An `ok` on its way out, its result still an object, so that it is encoded in one go."""
+
+    id: int
+    result: Any
+
+
+class Peeked(msgspec.Struct, frozen=True):
+    """What can be told of a message that cannot be read, so that its error reaches the right place."""
+
+    type: str | None = None
+    id: int | None = None
+    local: int | None = None
+
+
+class Codec(Protocol):
+    """What both subprotocols do."""
+
+    limits: Limits
+
+    def encode(self, message: Message) -> Data:
+        """Our own message as it is sent."""
+        ...
+
+    def encode_answer(self, id_: int, result: Part) -> Data:
+        """The `ok` to a request."""
+        ...
+
+    def read_client(self, data: Data) -> ClientMessage:
+        """What a client sent."""
+        ...
+
+    def read_server(self, data: Data) -> ServerMessage:
+        """What a server sent; the result of an `ok` is read by `read_result`."""
+        ...
+
+    def read_result(self, ok: Ok, answer: type[A]) -> A:
+        """The result of an `ok`, once it is known to which request it belongs."""
+        ...
+
+    def peek(self, data: Data) -> Peeked:
+        """What can be told of a message that could not be read; never fails."""
+        ...
+
+
+class MsgpackCodec:
+    """`stemma.v1.msgpack`: binary messages."""
+
+    def __init__(self, limits: Limits = DEFAULTS) -> None:
+        self.limits = limits
+        self._depth_max = limits.depth_max + _ENVELOPE_DEPTH
+        self._results: dict[type[Part], msgspec.msgpack.Decoder[Any]] = {}
+
+    def encode(self, message: Message) -> bytes:
+        data = _encoder.encode(message)
+        bounds.check_size(len(data), self.limits)
+        return data
+
+    def encode_answer(self, id_: int, result: Part) -> bytes:
+        return self.encode(Answer(id=id_, result=result))
+
+    def read_client(self, data: Data) -> ClientMessage:
+        assert isinstance(data, bytes), "the connection lets no text through"
+        bounds.check_size(len(data), self.limits)
+        if len(data) > self.limits.schema_bytes_max:
+            bounds.check_light(len(data), self.peek(data).type, self.limits)
+        try:
+            message: ClientMessage = _client.decode(data)
+            bounds.check_client(message, self.limits)
+            if _encoder.encode(message) != data:
+                exact.check(data, depth_max=self._depth_max)
+        except failures.DecoderFailures as failure:
+            raise self._failed(failure, data) from None
+        return message
+
+    def read_server(self, data: Data) -> ServerMessage:
+        assert isinstance(data, bytes), "the connection lets no text through"
+        bounds.check_size(len(data), self.limits)
+        try:
+            message: ServerMessage = _server.decode(data)
+            bounds.check_server(message, self.limits)
+            if _encoder.encode(message) != data:
+                exact.check(data, depth_max=self._depth_max)
+        except failures.DecoderFailures as failure:
+            raise self._failed(failure, data) from None
+        return message
+
+    def read_result(self, ok: Ok, answer: type[A]) -> A:
+        decoder = self._results.get(answer)
+        if decoder is None:
+            decoder = self._results[answer] = msgspec.msgpack.Decoder(answer)
+        data = bytes(ok.result)
+        return cast("A", _read_exactly(decoder, data, "result", self._depth_max))
+
+    def peek(self, data: Data) -> Peeked:
+        return peek(msgspec.msgpack, data)
+
+    def _failed(self, failure: Exception, data: bytes) -> StemmaError:
+        return failures.malformed(failure, type_=self.peek(data).type)
+
+
+def read_content(content: bytes, limits: Limits = DEFAULTS) -> Content:
+    """The content of a commit; its operations' bodies stay bytes (MODEL-4)."""
+    read: Content = _read_exactly(_content, content, "content", limits.depth_max)
+    bounds.check_content(read, limits)
+    return read
+
+
+def encode_content(content: Content) -> bytes:
+    """What a client sends and signs for with its nonce: kept as bytes, so that a retry sends the same."""
+    return _encoder.encode(content)
+
+
+def encode_item(item: Part) -> msgspec.Raw:
+    """An item of sync frames, encoded once for all frames that will hold it (`messages.sync.spliced`)."""
+    return msgspec.Raw(_encoder.encode(item))
+
+
+def encode_entered(watch: int, entity: msgspec.Raw) -> msgspec.Raw:
+    """An encoded `EntityItem` as the `Entered` of one session's watch: the same bytes, a field in front.
+
+    The number of a watch is the session's own, the value behind it is shared by all.
+    """
+    shared = bytes(entity)
+    assert 0x80 <= shared[0] < 0x8F, "an entity has few fields, so their count is in the first byte"
+    return msgspec.Raw(bytes((shared[0] + 1,)) + _WATCH + _encoder.encode(watch) + shared[1:])
+
+
+_WATCH: Final = _encoder.encode("watch")
+
+
+def _read_exactly(decoder: msgspec.msgpack.Decoder[Any], data: bytes, inside: str, depth_max: int) -> Any:
+    try:
+        read = decoder.decode(data)
+        if _encoder.encode(read) != data:
+            exact.check(data, depth_max=depth_max)
+    except failures.DecoderFailures as failure:
+        raise failures.malformed(failure, inside=inside) from None
+    return read
+
+
+class _Outline(msgspec.Struct):
+    type: msgspec.Raw = msgspec.Raw(b"")
+    id: msgspec.Raw = msgspec.Raw(b"")
+    local: msgspec.Raw = msgspec.Raw(b"")
+
+
+_OUTLINE_BYTES_MAX: Final = 256
+
+
+def peek(library: Any, data: Data) -> Peeked:
+    """What the outermost map says of itself; everything else in it is passed over unread."""
+    try:
+        outline = library.decode(data, type=_Outline)
+    except failures.DecoderFailures:
+        return Peeked()
+    return Peeked(
+        _peek_field(library, outline.type, str),
+        _peek_field(library, outline.id, int),
+        _peek_field(library, outline.local, int),
+    )
+
+
+def _peek_field(library: Any, raw: msgspec.Raw, type_: type[Any]) -> Any:
+    try:
+        return library.decode(raw, type=type_) if 0 < len(bytes(raw)) <= _OUTLINE_BYTES_MAX else None
+    except failures.DecoderFailures:
+        return None

@@ -1,0 +1,98 @@
+"""The JSON subprotocol: text messages of the same shapes, for consoles, debugging and small clients (WIRE-1)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NoReturn, cast
+
+import msgspec
+
+from stemmadb.protocol.errors import Malformed
+from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.wire import bounds, failures
+from stemmadb.protocol.wire.codec import A, Data, Peeked, peek
+from stemmadb.protocol.wire.json_form import convert, form_of
+from stemmadb.protocol.wire.messages import ClientMessage, Message, Part, ServerMessage, type_of
+from stemmadb.protocol.wire.messages.session import Ok
+
+_CLIENT: Final[Any] = ClientMessage
+_SERVER: Final[Any] = ServerMessage
+
+
+class JsonCodec:
+    """`stemma.v1.json`: text messages."""
+
+    def __init__(self, limits: Limits = DEFAULTS) -> None:
+        self.limits = limits
+
+    def encode(self, message: Message) -> str:
+        return self._text(form_of(type(message)).write(message))
+
+    def encode_answer(self, id_: int, result: Part) -> str:
+        return self._text({"type": type_of(Ok), "id": id_, "result": form_of(type(result)).write(result)})
+
+    def read_client(self, data: Data) -> ClientMessage:
+        size = self._size(data)
+        if size > self.limits.schema_bytes_max:
+            bounds.check_light(size, self.peek(data).type, self.limits)
+        message: ClientMessage = _read_message(parse(data), _CLIENT)
+        bounds.check_client(message, self.limits)
+        return message
+
+    def read_server(self, data: Data) -> ServerMessage:
+        self._size(data)
+        message: ServerMessage = _read_message(parse(data), _SERVER)
+        bounds.check_server(message, self.limits)
+        return message
+
+    def read_result(self, ok: Ok, answer: type[A]) -> A:
+        parsed = parse(bytes(ok.result).decode())
+        return cast("A", convert(form_of(answer).read(parsed, "result"), answer, inside="result"))
+
+    def peek(self, data: Data) -> Peeked:
+        return peek(msgspec.json, data)
+
+    def _text(self, plain: Any) -> str:
+        data = msgspec.json.encode(plain)
+        bounds.check_size(len(data), self.limits)
+        return data.decode()
+
+    def _size(self, data: Data) -> int:
+        assert isinstance(data, str), "the connection lets no binary through"
+        # A character takes one byte at least, so a text that is too long need not be encoded to be measured.
+        bounds.check_size(len(data), self.limits)
+        try:
+            size = len(data.encode())
+        except UnicodeError as failure:
+            raise failures.malformed(failure) from None
+        bounds.check_size(size, self.limits)
+        return size
+
+
+def _read_message(parsed: Any, union: Any) -> Any:
+    type_ = parsed.get("type") if isinstance(parsed, dict) else None
+    named = type_ if isinstance(type_, str) else None
+    return convert(form_of(union).read(parsed, ""), union, message_type=named)
+
+
+def parse(data: Data) -> Any:
+    """The JSON of a text, in which no object repeats a key and no number is not a number."""
+    try:
+        return json.loads(data, object_pairs_hook=_object, parse_constant=_no_constant)
+    except RecursionError as failure:
+        raise failures.malformed(failure) from None
+    except ValueError as wrong:  # not JSON, or a number with thousands of digits
+        raise Malformed(path=failures.WHOLE, why=failures.shown(wrong)) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        seen: set[str] = set()
+        repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise Malformed(path=failures.shown(repeated), why="the key occurs twice in one object")
+    return made
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise Malformed(path=failures.WHOLE, why=f"{name} is not a JSON number")

@@ -1,0 +1,102 @@
+"""The JSON form of single fields: references as `b3:...`, other bytes as base64, bodies as the values they hold (FACT-4).
+
+A body that is present and null is a body, the value null; a body that is absent is none.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from typing import Any
+
+import msgspec
+
+from stemmadb.protocol.errors import InvalidReference, Malformed
+from stemmadb.protocol.model import reference, values
+from stemmadb.protocol.model.body import encode, read
+from stemmadb.protocol.model.limits import DEFAULTS
+
+_BODY_DEPTH_MAX = DEFAULTS.depth_max + 3  # a patch nests a value in a list, an operation and the list of a splice
+
+
+class Plain:
+    """What is the same on both sides; strings and numbers are held to MODEL-3."""
+
+    def read(self, value: Any, path: str) -> Any:
+        if isinstance(value, str):
+            why = values.text_offence(value)
+        elif isinstance(value, float):
+            why = None if math.isfinite(value) else "the number is not finite"
+        elif isinstance(value, int):
+            why = None if values.INT_MIN <= value <= values.INT_MAX else "the integer does not fit in 64 bits"
+        else:
+            why = None
+        if why:
+            raise Malformed(path=path, why=why)
+        return value
+
+    def write(self, value: Any) -> Any:
+        return value
+
+
+class Untyped:
+    """Any JSON; `bounds` looks at it once the message is built."""
+
+    def read(self, value: Any, path: str) -> Any:  # noqa: ARG002
+        return value
+
+    def write(self, value: Any) -> Any:
+        return value
+
+
+class Reference:
+    def read(self, value: Any, path: str) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return reference.read(value)
+        except InvalidReference as wrong:
+            raise Malformed(path=path, why=wrong.message) from None
+
+    def write(self, value: Any) -> Any:
+        return reference.write(value)
+
+
+class Base64:
+    """The standard alphabet, padded, one text for each byte string."""
+
+    def read(self, value: Any, path: str) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            read_ = base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            read_ = None
+        if read_ is None or self.write(read_) != value:
+            raise Malformed(path=path, why="it is not padded base64 in the standard alphabet")
+        return read_
+
+    def write(self, value: Any) -> Any:
+        return base64.b64encode(value).decode()
+
+
+class Body:
+    """The value itself, for which the fixed encoding makes the bytes."""
+
+    def read(self, value: Any, path: str) -> Any:  # noqa: ARG002  # the offence names its place in the body
+        return encode(values.check(value, _BODY_DEPTH_MAX))
+
+    def write(self, value: Any) -> Any:
+        return read(value, depth_max=_BODY_DEPTH_MAX)[0]
+
+
+class Result:
+    """What an `ok` brings: only the request tells its shape, so it stays JSON until that is known."""
+
+    def read(self, value: Any, path: str) -> Any:  # noqa: ARG002
+        return msgspec.Raw(json.dumps(value).encode())
+
+    def write(self, value: Any) -> Any:
+        raise AssertionError("an answer is written by its own type")
