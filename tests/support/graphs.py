@@ -265,15 +265,15 @@ def random_value(random: Random, count: int) -> Value:
 
 
 def random_entities(random: Random, count: int) -> Entities:
-    ids = [random_id(random, count) for _ in range(random.randrange(count * 2))]
+    ids = [random_id(random, count) for _ in range(random.randrange(count, count * 2))]
     return {id_: Stored(random_value(random, count), size=random.randrange(1, 30)) for id_ in ids}
 
 
 def random_root(random: Random, count: int) -> Root:
     named = random_id(random, count)
     id_ = random.choice([named, named, named, "*", "urn:even:*", "urn:odd:*", "urn:even:1*"])
-    written = None if random.random() < 0.1 else random.choice(SCHEMAS)
-    return Root(id=id_, path=random.choice(PATHS), schema=written)
+    written = None if random.random() < 0.05 else True if random.random() < 0.3 else random.choice(SCHEMAS)
+    return Root(id=id_, path=random.choice(PATHS) if random.random() < 0.2 else "", schema=written)
 
 
 def random_query(random: Random, count: int) -> Query:

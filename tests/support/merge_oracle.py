@@ -1,179 +1,20 @@
-"""Branches and merges twice: by the functions under test, and by definition.
+"""Merge by definition: a page of obvious code to compare with.
 
-`Space` is a tiny store that commits, forks and merges with the functions of `stemmadb.protocol.model`. `Oracle` keeps
-the whole graph of commits, and in every commit the whole state with the origin written beside each leaf. Documents of
-the oracle have a fixed shape (see `LEAVES`), so that a document is a table and a merge is a loop over it.
+`Oracle` keeps the whole graph of commits, and in every commit the whole state, with the origin written beside each
+leaf. Documents have a fixed shape (see `LEAVES`), so that a document is a table and a merge is a loop over it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from stemmadb.protocol.model import branch, merge, origins, replay
-from stemmadb.protocol.model.ancestry import Graph, MergeEdge, Point, best_common_ancestors, graph, is_ancestor
 from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Arguments, Merge, Strategy
 from stemmadb.protocol.model.difference import Content
-from stemmadb.protocol.model.facts import NO_BODY, Fact, FactKind
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.origins import Trace, Written
-from stemmadb.protocol.model.stamps import Stamp
-from stemmadb.protocol.model.state import BranchState, Missing
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.state import Missing
 
 ABSENT = Missing.ABSENT
-
-
-def make_fact(
-    version: int, kind: FactKind, payload: object = None, *, on: str = "main", id_: str = "urn:x", gone: bool = False
-) -> Fact:
-    return Fact(
-        version=Version(version),
-        index=0,
-        branch=BranchName(on),
-        id=EntityId(id_),
-        kind=kind,
-        parent=NO_BODY,
-        digest=NO_BODY,
-        hash=NO_BODY,
-        body=None if gone or kind == "delete" else encode(payload),
-    )
-
-
-class Space:
-    """A space in memory. Every write takes the next version; hashes and admission are left out."""
-
-    def __init__(self) -> None:
-        self.version = Version(0)
-        self.branches: dict[BranchName, BranchState] = {MAIN: BranchState(name=MAIN)}
-        self.edges: list[MergeEdge] = []
-        self.commits: dict[BranchName, list[Version]] = {}
-        self.facts: dict[EntityId, list[Written]] = {}
-        self.traces_made = 0
-
-    def fork(self, name: str, parent: str = "main", version: int | None = None) -> int:
-        above, at = BranchName(parent), self.version if version is None else Version(version)
-        branch.check_create(self.branches.get, BranchName(name), parent=above, fork=at, head=self.version)
-        depth = self.branches[above].depth + 1
-        self._next()
-        self.branches[BranchName(name)] = BranchState(name=BranchName(name), parent=above, fork=at, depth=depth)
-        return self.version
-
-    def delete_branch(self, name: str) -> None:
-        branch.check_delete(self.branches.get, BranchName(name))
-        old = self.branches[BranchName(name)]
-        self._next()
-        self.branches[old.name] = BranchState(
-            name=old.name, parent=old.parent, fork=old.fork, depth=old.depth, deleted=self.version
-        )
-
-    def set(self, on: str, id_: str, value: Value) -> int:
-        return self._commit(on, [("set", id_, encode(value))])
-
-    def patch(self, on: str, id_: str, *operations: Mapping[str, Value]) -> int:
-        return self._commit(on, [("patch", id_, encode(operations))])
-
-    def delete(self, on: str, id_: str) -> int:
-        return self._commit(on, [("delete", id_, None)])
-
-    def get(self, on: str, id_: str = "urn:x", version: int | None = None) -> Content:
-        spans = branch.lineage(self.branches, BranchName(on), Version(self.version if version is None else version))
-        facts = [written.fact for written in self.facts.get(EntityId(id_), ())]
-        return replay.fold(ABSENT, [fact for fact in facts if branch.visible(spans, fact.branch, fact.version)])
-
-    def trace(self, id_: str = "urn:x") -> Trace:
-        self.traces_made += 1
-        return Trace(self.branches, self.facts.get(EntityId(id_), ()))
-
-    def graph(self) -> Graph:
-        return graph(self.branches, self.edges, self._last)
-
-    def merge(
-        self,
-        source: str,
-        target: str = "main",
-        strategy: Strategy = "lww",
-        resolutions: Mapping[EntityId, Content] | None = None,
-        *,
-        version: int | None = None,
-        dry_run: bool = False,
-        ignore: Sequence[EntityId] = (),
-    ) -> merge.Plan:
-        theirs = Point(BranchName(source), Version(self.version if version is None else version))
-        mine = Point(BranchName(target), self.version)
-        merge.check_merge(
-            self.branches.get,
-            source=theirs.branch,
-            source_version=theirs.version,
-            target=mine.branch,
-            head=mine.version,
-        )
-        plan = merge.plan(
-            self._candidates(theirs, mine), strategy=strategy, resolutions=resolutions or {}, ignore=ignore
-        )
-        if not dry_run and not is_ancestor(self.graph(), theirs, mine):
-            operations = [(write.operation.op, write.id, write.operation.body) for write in plan.writes]
-            self._commit(target, operations, plan.details(source=theirs, target_version=mine.version))
-            self.edges.append(MergeEdge(mine.branch, self.version, theirs.branch, theirs.version))
-        return plan
-
-    def _candidates(self, source: Point, target: Point) -> list[merge.Candidate]:
-        bases = best_common_ancestors(self.graph(), source, target)
-        ids: set[EntityId] = set()
-        for base in bases:
-            one, other = (branch.lineage(self.branches, at.branch, at.version) for at in (source, base))
-            spans = branch.apart(one, other)
-            ids |= {id_ for id_, facts in self.facts.items() if any(_within(spans, item.fact) for item in facts)}
-        return [self._candidate(id_, bases, source, target) for id_ in sorted(ids)]
-
-    def _candidate(self, id_: EntityId, bases: tuple[Point, ...], source: Point, target: Point) -> merge.Candidate:
-        made: list[Trace] = []
-
-        def side(point: Point) -> merge.Side:
-            content = self.get(point.branch, id_, point.version)
-
-            def stamp() -> Stamp:
-                if not made:
-                    made.append(self.trace(id_))
-                return made[0].at(point).stamp
-
-            return merge.Side(content, self._last_fact(id_, point), stamp)
-
-        return merge.Candidate(id_, tuple(map(side, bases)), side(source), side(target))
-
-    def _last_fact(self, id_: EntityId, point: Point) -> Version:
-        spans = branch.lineage(self.branches, point.branch, point.version)
-        seen = [item.fact.version for item in self.facts.get(id_, ()) if _within(spans, item.fact)]
-        return max(seen, default=Version(0))
-
-    def _commit(
-        self, on: str, operations: Sequence[tuple[FactKind, str, bytes | None]], details: Arguments | None = None
-    ) -> int:
-        self._next()
-        for kind, id_, body in operations:
-            fact = make_fact(self.version, kind, on=on, id_=id_, gone=True)
-            made = Fact(**{name: getattr(fact, name) for name in fact.__struct_fields__} | {"body": body})
-            self.facts.setdefault(EntityId(id_), []).append(Written(made, details))
-        self.commits.setdefault(BranchName(on), []).append(self.version)
-        return self.version
-
-    def _last(self, name: BranchName, version: Version) -> Version:
-        versions = self.commits.get(name, [])
-        count = bisect_right(versions, version)
-        return versions[count - 1] if count else Version(0)
-
-    def _next(self) -> None:
-        self.version = Version(self.version + 1)
-
-
-def _within(spans: Sequence[branch.Span], fact: Fact) -> bool:
-    return branch.visible(spans, fact.branch, fact.version)
-
-
-# ---------------------------------------------------------------- by definition
 
 LEAVES = ("/a", "/b", "/n", "/l", "/k", "/o/x", "/o/y", "/o/k")
 """`k` is always there and never changed, so that no object is ever empty; `n` is a number, `l` an array."""

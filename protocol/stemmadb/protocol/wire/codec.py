@@ -14,7 +14,8 @@ from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.request import Content
 from stemmadb.protocol.wire import bounds, exact, failures
-from stemmadb.protocol.wire.messages import ClientMessage, Message, Part, ServerMessage
+from stemmadb.protocol.wire.messages import ClientMessage, ServerMessage
+from stemmadb.protocol.wire.messages.base import Message, Part
 from stemmadb.protocol.wire.messages.session import Ok
 
 Data: TypeAlias = bytes | str

@@ -86,8 +86,10 @@ class _Walk:
         if form.items_each:
             self._open(length, form.items_each)
             return None
-        payload = self._take(form.fixed or length) if form.text else self._skip(form.fixed or length)
-        return payload
+        if form.text:
+            return self._take(length)
+        self._skip(form.fixed or length)
+        return None
 
     def _open(self, length: int, items_each: int) -> None:
         if length * items_each > len(self._data) - self._at:

@@ -12,7 +12,8 @@ from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.wire import bounds, failures
 from stemmadb.protocol.wire.codec import A, Data, Peeked, peek
 from stemmadb.protocol.wire.json_form import convert, form_of
-from stemmadb.protocol.wire.messages import ClientMessage, Message, Part, ServerMessage, type_of
+from stemmadb.protocol.wire.messages import ClientMessage, ServerMessage, type_of
+from stemmadb.protocol.wire.messages.base import Message, Part
 from stemmadb.protocol.wire.messages.session import Ok
 
 _CLIENT: Final[Any] = ClientMessage

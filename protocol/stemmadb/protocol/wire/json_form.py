@@ -7,7 +7,7 @@ JSON.
 from __future__ import annotations
 
 import types
-from functools import lru_cache
+from functools import cache
 from typing import Annotated, Any, Protocol, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -94,7 +94,7 @@ class Mapping:
 class Structure:
     """A message or a part of one."""
 
-    def __init__(self, cls: type[msgspec.Struct]) -> None:
+    def __init__(self, cls: Any) -> None:
         self._cls = cls
         config = cls.__struct_config__
         self._tag = (config.tag_field, config.tag) if config.tag_field is not None else None
@@ -146,8 +146,7 @@ class Choice:
         if isinstance(value, dict) and self._structures:
             tag = value.get(self._tag_field)
             return self._structures.get(tag if isinstance(tag, str) else None, _UNTYPED)
-        kinds = {dict: dict, list: tuple, str: bytes}
-        return self._forms.get(kinds.get(type(value)), _PLAIN)
+        return self._forms.get(_KINDS.get(type(value)), _PLAIN)
 
     def write(self, value: Any) -> Any:
         return self._forms.get(type(value), _PLAIN).write(value)
@@ -168,6 +167,8 @@ class Optional:
 
 _PLAIN = Plain()
 _UNTYPED = Untyped()
+_KINDS: dict[type, type] = {dict: dict, list: tuple, str: bytes}
+"""Which member of a union a kind of JSON stands for, where the members are no parts."""
 
 
 class _NoDefault:
@@ -184,7 +185,7 @@ def _field_form(cls: type, name: str, hint: Any) -> Form:
     return Body() if (cls.__name__, name) in BODIES_OF_THE_MODEL else form_of(hint)
 
 
-@lru_cache(maxsize=None)
+@cache
 def form_of(hint: Any) -> Form:
     """The form of a type annotation."""
     origin, arguments = get_origin(hint), get_args(hint)

@@ -1,4 +1,4 @@
-"""The JSON form of single fields: references as `b3:...`, other bytes as base64, bodies as the values they hold (FACT-4).
+"""The JSON form of single fields: references as `b3:...`, bytes as base64, bodies as the values they hold (FACT-4).
 
 A body that is present and null is a body, the value null; a body that is absent is none.
 """
@@ -98,5 +98,5 @@ class Result:
     def read(self, value: Any, path: str) -> Any:  # noqa: ARG002
         return msgspec.Raw(json.dumps(value).encode())
 
-    def write(self, value: Any) -> Any:
+    def write(self, value: Any) -> Any:  # noqa: ARG002
         raise AssertionError("an answer is written by its own type")

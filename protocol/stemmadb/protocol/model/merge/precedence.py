@@ -45,7 +45,7 @@ def _collect(old: Content, new: Content, stamp: Stamp, found: list[Version]) -> 
 
 
 def _latest(content: Content, stamp: Stamp) -> Version:
-    """The latest of the leaves, and of what was removed among them; the object around them has no origin of its own."""
+    """The latest of the leaves, and of what was removed among them; an object has no origin of its own."""
     if not (isinstance(content, dict) and content):
         return stamps.latest(stamp)
     return max(_latest(item(content, key), stamps.child(stamp, key)) for key in {*content, *stamp.below})

@@ -19,8 +19,8 @@ def refused(path: tuple[str, ...], why: str) -> InvalidSchema:
     return InvalidSchema(path=pointer.shown(pointer.write(path)), why=why)
 
 
-def admitted(schema: object) -> Any:
-    """A copy of the schema with sorted keys, known to be JSON within the bounds; nobody else can change it."""
+def check_bounds(schema: object) -> None:
+    """Raises unless it is JSON within the bounds of depth and number."""
     if type(schema) is not bool and type(schema) is not dict:
         raise refused((), f"a schema is an object or a bool, not {type(schema).__name__}")
     _check_depth(schema)
@@ -28,6 +28,11 @@ def admitted(schema: object) -> Any:
         values.check(schema)
     except InvalidValue as bad:
         raise InvalidSchema(path=pointer.shown(bad.facts["path"]), why=bad.facts["why"]) from None
+
+
+def admitted(schema: object) -> Any:
+    """A copy of the schema with sorted keys, known to be JSON within the bounds; nobody else can change it."""
+    check_bounds(schema)
     encoded = _encode(schema)
     if len(encoded) > DEFAULTS.schema_bytes_max:
         raise LimitExceeded(bound="schema_bytes_max", maximum=DEFAULTS.schema_bytes_max, actual=len(encoded))

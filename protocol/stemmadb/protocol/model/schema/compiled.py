@@ -57,14 +57,15 @@ class Schema:
 
 def schema_of(nodes: Iterable[Node]) -> Schema:
     """The nodes as one schema: `false` if one of them is, without those that say nothing, each once."""
-    unique = {node.key: node for node in nodes}
-    for node in unique.values():
-        if node.is_false:
-            return _single(node)
+    given = list(nodes)
+    if len(given) == 1:
+        return _single(given[0])
+    unique = {node.key: node for node in given}
+    false = next((node for node in given if node.is_false), None)
     telling = [unique[key] for key in sorted(unique) if not unique[key].is_true]
-    return (
-        _single(telling[0] if telling else next(iter(unique.values()))) if len(telling) < 2 else Schema((*telling,))
-    )
+    if false is not None or len(telling) < 2:
+        return _single(false or (telling or given)[0])
+    return Schema(tuple(telling))
 
 
 def _single(node: Node) -> Schema:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import marshal
+from functools import lru_cache
 from typing import Any, Final
+
+import msgspec
 
 from stemmadb.protocol.model.values import Value
 
-from .admit import admitted
+from .admit import admitted, check_bounds, refused
 from .compiled import Schema, schema_of
 from .parse import parse
 from .resolve import resolve
 
-CACHED_MAX: Final = 1_024
-CACHED_BYTES_MAX: Final = 1024 * 1024
+SMALL_BYTES_MAX: Final = 8 * 1024
+SMALL_CACHED_MAX: Final = 512
+LARGE_CACHED_MAX: Final = 4
 
-_cache: dict[bytes, Schema] = {}
-_cached_bytes = 0
+# A dict may have changed since it was last seen, so the cache goes by its content: the bytes are the key, and what is
+# compiled is what the bytes say. Unlike JSON, msgpack has other bytes for NaN, for binary and for a key that is no string.
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
 
 
 def matches(value: Value, schema: bool | dict[str, Any]) -> bool:
@@ -27,31 +32,24 @@ def matches(value: Value, schema: bool | dict[str, Any]) -> bool:
 def compile(schema: bool | dict[str, Any]) -> Schema:  # noqa: A001  # as in re.compile
     """The compiled schema; `InvalidSchema` with the place, or `LimitExceeded` with the bound."""
     try:
-        # A dict may have changed since it was seen, so its content is the key. marshal tells a tuple from a list and
-        # 1 from true and refuses what is not plain data, so nothing but the same JSON finds a cached schema.
-        key = marshal.dumps(schema, 2)
-    except ValueError:
-        key = b""
-    found = _cache.get(key)
-    if found is None:
-        found = _compile(schema)
-        _remember(key, found)
-    return found
+        encoded = _encode(schema)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        check_bounds(schema)  # says which place it is that cannot be encoded
+        raise refused((), "it is not JSON") from None
+    return _small(encoded) if len(encoded) <= SMALL_BYTES_MAX else _large(encoded)
 
 
-def _compile(schema: object) -> Schema:
-    root, nodes = parse(admitted(schema))
+def _compiled(encoded: bytes) -> Schema:
+    root, nodes = parse(admitted(_decoded(encoded)))
     return schema_of((resolve(root, nodes),))
 
 
-def _remember(key: bytes, schema: Schema) -> None:
-    """Keeps the newest, in number and in bytes; one that would fill a quarter of it is not worth keeping."""
-    global _cached_bytes
-    if not key or len(key) > CACHED_BYTES_MAX // 4:
-        return
-    _cache[key] = schema
-    _cached_bytes += len(key)
-    while len(_cache) > CACHED_MAX or _cached_bytes > CACHED_BYTES_MAX:
-        oldest = next(iter(_cache))
-        del _cache[oldest]
-        _cached_bytes -= len(oldest)
+def _decoded(encoded: bytes) -> object:
+    try:
+        return _decode(encoded)
+    except (msgspec.DecodeError, ValueError, TypeError):
+        raise refused((), "it is not JSON") from None
+
+
+_small = lru_cache(maxsize=SMALL_CACHED_MAX)(_compiled)
+_large = lru_cache(maxsize=LARGE_CACHED_MAX)(_compiled)

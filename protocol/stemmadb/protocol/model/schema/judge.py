@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from .keywords import KINDS, Check, Memo, checks
+from .keywords import KINDS, Check, Memo, checks, outright
 from .links import SIGIL, is_link
 from .node import Node
 
@@ -51,7 +51,7 @@ def _build(nodes: Sequence[Node], mode: int) -> Check:
     if not shared and all(part.is_true for part in parts):
         return lambda _value, _memo: True
     table = {kind: found for kind in KINDS if (found := _all_checks(parts, shared, kind, mode)) is not None}
-    again = len(nodes) == 1 and (nodes[0].arrivals > 1 or mode != PLAIN)
+    again = len(nodes) == 1 and nodes[0].arrivals > 1
     plain = _by_kind(table) if mode == PLAIN else _past_links(table, answer=mode == MAY)
     return _remembering(plain, id(nodes[0]) * 3 + mode) if again else plain
 
@@ -151,28 +151,38 @@ def _appliers(node: Node, kind: type, mode: int) -> list[Check]:
     return found
 
 
+def _accepted(node: Node, mode: int) -> frozenset[type]:
+    """The kinds of value that need no judging; a link must not pass for an object where the answer is MUST."""
+    return outright(node) - ({dict} if mode == MUST else set())
+
+
 def _object_applier(node: Node, mode: int) -> Check:
-    named = [(name, judge(child, mode)) for name, child in node.properties.items() if not child.is_true]
     if node.additional is None or node.additional.is_true:
-        return _properties(named)
-    return _properties_and_others(dict(named), frozenset(node.properties), judge(node.additional, mode))
+        telling = [(name, child) for name, child in node.properties.items() if not child.is_true]
+        return _properties([(name, _accepted(child, mode), judge(child, mode)) for name, child in telling])
+    named = {name: judge(child, mode) for name, child in node.properties.items()}
+    return _properties_and_others(named, _accepted(node.additional, mode), judge(node.additional, mode))
 
 
-def _properties(named: list[tuple[str, Judge]]) -> Check:
+def _properties(named: list[tuple[str, frozenset[type], Judge]]) -> Check:
     def run(value: dict[str, Any], memo: Memo) -> bool:
-        for name, inner in named:  # noqa: SIM110
-            if name in value and not inner.run(value[name], memo):
-                return False
+        for name, accepted, inner in named:
+            if name in value:
+                item = value[name]
+                if type(item) not in accepted and not inner.run(item, memo):
+                    return False
         return True
 
     return run
 
 
-def _properties_and_others(named: dict[str, Judge], names: frozenset[str], others: Judge) -> Check:
+def _properties_and_others(named: dict[str, Judge], accepted: frozenset[type], others: Judge) -> Check:
     def run(value: dict[str, Any], memo: Memo) -> bool:
         for name, item in value.items():
-            inner = named.get(name) if name in names else others
-            if inner is not None and not inner.run(item, memo):
+            if name in named:
+                if not named[name].run(item, memo):
+                    return False
+            elif type(item) not in accepted and not others.run(item, memo):
                 return False
         return True
 
@@ -181,17 +191,29 @@ def _properties_and_others(named: dict[str, Judge], names: frozenset[str], other
 
 def _array_applier(node: Node, mode: int) -> Check:
     prefix = [judge(child, mode) for child in node.prefix]
-    rest = judge(node.items, mode) if node.items is not None and not node.items.is_true else None
+    items = _items(node.items, mode) if node.items is not None and not node.items.is_true else None
+    if not prefix and items is not None:
+        return items
     start = len(prefix)
 
     def run(value: list[Any], memo: Memo) -> bool:
         for inner, item in zip(prefix, value, strict=False):
             if not inner.run(item, memo):
                 return False
-        if rest is not None:
-            for item in value[start:] if start else value:
-                if not rest.run(item, memo):
-                    return False
+        return items is None or items(value[start:], memo)
+
+    return run
+
+
+def _items(node: Node, mode: int) -> Check:
+    accepted, inner = _accepted(node, mode), judge(node, mode)
+
+    def run(value: list[Any], memo: Memo) -> bool:
+        if accepted.issuperset(map(type, value)):
+            return True
+        for item in value:  # noqa: SIM110
+            if not inner.run(item, memo):
+                return False
         return True
 
     return run

@@ -7,7 +7,7 @@ from types import NoneType
 from typing import Any, Final
 
 from .equality import all_differ, identity, multiple_of
-from .node import Node
+from .node import IGNORED, Node
 
 Memo = dict[tuple[int, int], bool]
 """Answers already found in one run, by subschema and value: what is applied twice is judged once."""
@@ -34,6 +34,13 @@ def checks(node: Node, kind: type) -> list[Check] | None:
         if members is not None:
             found.append(_among([member for member in members if _same_kind(kind, type(member))], kind))
     return found
+
+
+def outright(node: Node) -> frozenset[type]:
+    """The kinds of which every value is valid, known without building anything; none if that takes a look."""
+    if node.is_false or not node.raw.keys() <= IGNORED | {"type"}:
+        return frozenset()
+    return frozenset(kind for kind in KINDS if not checks(node, kind) and checks(node, kind) is not None)
 
 
 def _names(types: str | list[str]) -> list[str]:

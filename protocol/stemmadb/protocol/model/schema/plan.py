@@ -11,63 +11,81 @@ from typing import Final
 
 from stemmadb.protocol.model.values import Value
 
-from .compiler import compile as compile_schema
 from .compiled import Schema, schema_of
+from .compiler import compile as compile_schema
 from .judge import MAY, judge
 from .keywords import Memo
 from .node import Node
 
 PLANS_MAX: Final = 64
-_TRUE: Final = compile_schema(True)
+TRUE: Final = compile_schema(True)
 
 
 class Plan:
-    """What some contributing subschemas say of children. `child` gives None for one that is not reached."""
+    """What some contributing subschemas say of children."""
 
-    __slots__ = ("_known", "_open", "_parts", "marked")
+    __slots__ = ("_known", "_open", "_others", "_parts", "marked", "marks_below")
 
     def __init__(self, parts: list[Node], *, silent: bool) -> None:
         self.marked = any(part.marked for part in parts)
+        self.marks_below = any(node.marked for part in parts for child in part.below() for node in anywhere([child]))
         self._parts = parts
         self._open = silent
         self._known: dict[str | int, Schema | None] = {}
+        self._others = _together([part.additional for part in parts if part.additional is not None])
 
     def child(self, key: str | int) -> Schema | None:
+        """The schema for the child at this key or index; None if it is not reached."""
         if self._open:
-            return _TRUE
-        found = [node for part in self._parts if (node := _for_child(part, key)) is not None]
-        if not found:
-            return None
-        schema = schema_of(found)
-        return None if schema.is_false else schema
+            return TRUE
+        if key in self._known:
+            return self._known[key]
+        if isinstance(key, str) and not any(key in part.properties for part in self._parts):
+            return self._others
+        said = [node for part in self._parts if (node := _said(part, key)) is not None]
+        found = _together(said)
+        if isinstance(key, str) or any(key < len(part.prefix) for part in self._parts):
+            self._known[key] = found
+        return found
 
 
-def _for_child(part: Node, key: str | int) -> Node | None:
-    if isinstance(key, str):
-        return part.properties.get(key, part.additional)
-    return part.prefix[key] if key < len(part.prefix) else part.items
+class Plans:
+    """All plans of one schema; there is one unless the value decides which branches contribute."""
+
+    __slots__ = ("_by_parts", "_fixed", "_nodes", "_silent", "may_mark")
+
+    def __init__(self, schema: Schema) -> None:
+        self._nodes = schema.nodes
+        every = anywhere(schema.nodes)
+        self.may_mark = any(node.marked for node in every)
+        self._silent = not any(node.speaks_of_children for node in every)
+        branching = any(node.any_of or node.one_of for node in every)
+        self._fixed = None if branching else Plan(every, silent=self._silent)
+        self._by_parts: dict[tuple[int, ...], Plan] = {}
+
+    def at(self, value: Value, memo: Memo) -> Plan:
+        """The plan for this value."""
+        if self._fixed is not None:
+            return self._fixed
+        parts = _contributing(self._nodes, value, memo)
+        name = tuple(map(id, parts))
+        found = self._by_parts.get(name)
+        if found is None:
+            if len(self._by_parts) >= PLANS_MAX:
+                self._by_parts.clear()
+            found = self._by_parts[name] = Plan(parts, silent=self._silent)
+        return found
 
 
-def plan_at(schema: Schema, value: Value, memo: Memo) -> Plan:
-    parts = _contributing(schema.nodes, value, memo)
-    silent = not any(node.speaks_of_children for node in _anywhere(schema.nodes))
-    return Plan(parts, silent=silent)
+def plans(schema: Schema) -> Plans:
+    """The schema's plans, made when they are first asked for."""
+    found: Plans | None = schema.plans
+    if found is None:
+        found = schema.plans = Plans(schema)
+    return found
 
 
-def _contributing(nodes: Iterable[Node], value: Value, memo: Memo) -> list[Node]:
-    found = dict.fromkeys(nodes)
-    todo = list(found)
-    while todo:
-        node = todo.pop()
-        branches = [node for node in (*node.any_of, *node.one_of) if judge(node, MAY).run(value, memo)]
-        for child in (*node.together(), *branches):
-            if child not in found:
-                found[child] = None
-                todo.append(child)
-    return list(found)
-
-
-def _anywhere(nodes: Iterable[Node]) -> list[Node]:
+def anywhere(nodes: Iterable[Node]) -> list[Node]:
     """The nodes with all that may contribute on any value."""
     found = dict.fromkeys(nodes)
     todo = list(found)
@@ -78,3 +96,29 @@ def _anywhere(nodes: Iterable[Node]) -> list[Node]:
                 found[child] = None
                 todo.append(child)
     return list(found)
+
+
+def _contributing(nodes: Iterable[Node], value: Value, memo: Memo) -> list[Node]:
+    found = dict.fromkeys(nodes)
+    todo = list(found)
+    while todo:
+        node = todo.pop()
+        branches = [branch for branch in (*node.any_of, *node.one_of) if judge(branch, MAY).run(value, memo)]
+        for child in (*node.together(), *branches):
+            if child not in found:
+                found[child] = None
+                todo.append(child)
+    return list(found)
+
+
+def _said(part: Node, key: str | int) -> Node | None:
+    if isinstance(key, str):
+        return part.properties.get(key, part.additional)
+    return part.prefix[key] if key < len(part.prefix) else part.items
+
+
+def _together(nodes: list[Node]) -> Schema | None:
+    if not nodes:
+        return None
+    schema = schema_of(nodes)
+    return None if schema.is_false else schema

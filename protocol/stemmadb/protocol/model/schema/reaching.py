@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -11,12 +11,15 @@ from stemmadb.protocol.model.values import Value
 
 from .compiler import compile as compile_schema
 from .compiled import Schema
-from .narrowing import EVERYTHING, TRUE, Conjuncts, conjuncts, narrow
+from .narrowing import EVERYTHING, Conjuncts, conjuncts, narrow
 from .keywords import Memo
 from .links import SIGIL, BrokenLink, Link, link_of, reference
-from .plan import plan_at
+from .plan import plans
 
 Path: TypeAlias = tuple[str, ...]
+
+_CONTAINERS: Final = frozenset((dict, list))
+_WITH_TEXTS: Final = frozenset((dict, list, str))
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -39,27 +42,40 @@ def reach(narrowed: Conjuncts, value: Value) -> list[Reached]:
 
 
 def _walk(schemas: tuple[Schema, ...], value: Value, path: Path, found: list[Reached], memo: Memo) -> None:
-    if type(value) is dict:
-        if SIGIL in value and (link := link_of(value)) is not None:
-            _arrive(schemas, link, path, found)
-            return
-        pairs = value.items()
-    elif type(value) is list:
-        pairs = enumerate(value)  # type: ignore[assignment]
-    else:
-        if type(value) is str and any(plan_at(schema, value, memo).marked for schema in schemas):
+    if type(value) is str:
+        if any(plans(schema).at(value, memo).marked for schema in schemas):
             found.append(Reached(path, reference(value), EVERYTHING))
-        return
-    plans = [plan_at(schema, value, memo) for schema in schemas]
-    for key, item in pairs:
-        if type(item) in (dict, list, str):
-            below = [plan.child(key) for plan in plans]
-            if None not in below:
-                _walk(tuple(conjuncts(*below)), item, (*path, str(key)), found, memo)  # type: ignore[arg-type]
+    elif type(value) is dict and SIGIL in value and (link := link_of(value)) is not None:
+        _arrive(frozenset(schemas), link, path, found)
+    elif schemas[0].is_true:
+        _walk_all(value, path, found)
+    elif type(value) is dict or type(value) is list:
+        _walk_children(schemas, value, path, found, memo)
 
 
-def _arrive(schemas: tuple[Schema, ...], link: Link | BrokenLink, path: Path, found: list[Reached]) -> None:
-    here = frozenset(schemas)
+def _walk_children(
+    schemas: tuple[Schema, ...], value: dict[str, Value] | list[Value], path: Path, found: list[Reached], memo: Memo
+) -> None:
+    here = [plans(schema).at(value, memo) for schema in schemas]
+    kinds = _WITH_TEXTS if any(plan.marks_below for plan in here) else _CONTAINERS
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if type(item) in kinds:
+            below = [schema for plan in here if (schema := plan.child(key)) is not None]
+            if len(below) == len(here):
+                inner = tuple(conjuncts(*below)) if len(below) > 1 else (below[0],)
+                _walk(inner, item, (*path, str(key)), found, memo)
+
+
+def _walk_all(value: Value, path: Path, found: list[Reached]) -> None:
+    """Below `true` everything is reached and nothing is marked; the value is not a link itself."""
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        if type(item) is dict and SIGIL in item and (link := link_of(item)) is not None:
+            _arrive(EVERYTHING, link, (*path, str(key)), found)
+        elif type(item) in _CONTAINERS:
+            _walk_all(item, (*path, str(key)), found)
+
+
+def _arrive(here: Conjuncts, link: Link | BrokenLink, path: Path, found: list[Reached]) -> None:
     if isinstance(link, BrokenLink) or link.schema is None:
         found.append(Reached(path, link, here))
         return
@@ -71,5 +87,3 @@ def _arrive(schemas: tuple[Schema, ...], link: Link | BrokenLink, path: Path, fo
     if not own.is_false:
         found.append(Reached(path, link, narrow(here, frozenset((own,)))))
 
-
-__all__ = ["TRUE", "Reached", "reach"]

@@ -36,6 +36,8 @@ def resolve(root: Node, nodes: list[Node]) -> Node:
     for node in nodes:
         for child in () if node.is_mere_ref else (*node.below(), *node.together(), *node.apart()):
             child.arrivals += 1
+        for branch in node.one_of:  # judged two ways where there are links, see `judge`
+            branch.arrivals += 1
     start = _meant(root)
     _check_calls(start, order)
     return start

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
+
 from stemmadb.protocol.model.access import Rights, Role
 from stemmadb.protocol.model.ids import Did
 from stemmadb.protocol.wire.messages.base import Part, Request, WriteRequest
@@ -15,7 +17,7 @@ class AclAnswer(Part, frozen=True, kw_only=True):
 
     version: WireVersion
     mine: Rights
-    roles: dict[Did, Role] = {}
+    roles: dict[Did, Role] = msgspec.field(default_factory=dict)
 
 
 class AclRequest(Request, frozen=True, kw_only=True, tag="acl"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import msgspec
+
 from stemmadb.protocol.model.ids import BranchName, EntityId
 from stemmadb.protocol.model.stale import StaleRead
 from stemmadb.protocol.wire.messages.base import Message, Part
@@ -70,7 +72,7 @@ class Rejected(Part, frozen=True, kw_only=True, tag_field="verdict", tag="reject
     session: RandomId | None = None
     code: str
     message: str
-    details: dict[str, Any] = {}
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
     stale: tuple[StaleRead, ...] = ()
     current: tuple[Current, ...] = ()
 

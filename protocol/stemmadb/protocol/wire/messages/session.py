@@ -28,7 +28,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     protocol: Count
     server: Did
     challenge: Challenge
-    limits: dict[str, int] = {}
+    limits: dict[str, int] = msgspec.field(default_factory=dict)
     features: tuple[str, ...] = ()
 
 
@@ -76,7 +76,7 @@ class ErrorMessage(Message, frozen=True, kw_only=True, tag="error"):
     local: WireLocal | None = None
     code: str
     message: str
-    details: dict[str, Any] = {}
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
     retriable: bool = False
 
 
@@ -85,7 +85,7 @@ class Goodbye(Message, frozen=True, kw_only=True, tag="goodbye"):
 
     code: str
     message: str
-    details: dict[str, Any] = {}
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
     retry_after_ms: Count | None = None
 
 

@@ -97,7 +97,7 @@ class Ended(Part, frozen=True, kw_only=True):
     watch: WatchId
     code: str
     message: str
-    details: dict[str, Any] = {}
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Kept(Part, frozen=True, kw_only=True):
