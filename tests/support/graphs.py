@@ -195,18 +195,24 @@ def _with(value: Any, place: tuple[str, ...], part: Any) -> Any:
 
 # ---------------------------------------------------------------- random graphs, queries and commits
 
-OPEN: dict[str, Any] = {"properties": {"done": {"const": False}}, "required": ["done"]}
-REFERENCES: dict[str, Any] = {"properties": {"ref": {"type": "string", "x-entity-reference": True}}}
+OPEN: dict[str, Any] = {"properties": {"done": {"const": False}}, "required": ["done"], "additionalProperties": True}
+OPEN_ALONE: dict[str, Any] = {"properties": {"done": {"const": False}}, "required": ["done"]}
+REFERENCES: dict[str, Any] = {
+    "properties": {"ref": {"type": "string", "x-entity-reference": True}},
+    "additionalProperties": True,
+}
 SCHEMAS: tuple[bool | dict[str, Any], ...] = (
     True,
     {},
     False,
     OPEN,
+    OPEN_ALONE,
     REFERENCES,
     {"type": "object"},
-    {"properties": {"items": False}},
+    {"properties": {"items": False}, "additionalProperties": True},
     {"properties": {"next": OPEN, "ref": {"x-entity-reference": True}}, "additionalProperties": False},
     {"properties": {"next": {"properties": {"next": OPEN}}, "items": {"items": {"type": "object"}}}},
+    {"properties": {"next": {"additionalProperties": {"$ref": "#"}}, "other": OPEN}, "minProperties": 2},
     {"anyOf": [{"required": ["next"]}, {"properties": {"items": {"items": OPEN}}, "required": ["items"]}]},
     {"oneOf": [OPEN, {"required": ["next"]}], "type": ["object", "array"]},
     {"allOf": [{"properties": {"next": OPEN}}, {"properties": {"next": {"required": ["title"]}}}]},

@@ -6,6 +6,7 @@ import random
 from typing import Any, get_args
 
 import pytest
+
 from merge_oracle import GONE, LEAVES, Doc, Oracle, Tag, doc_of
 from merge_space import Space
 from stemmadb.protocol.errors import MergeConflict
@@ -101,8 +102,7 @@ class Schedule:
                 source, target, strategy, self.plain(resolutions), version=version, dry_run=True
             )
         except MergeConflict as failed:
-            assert strategy == "fail"
-            assert failed.facts["count"] == len(failed.facts["conflicts"]) > 0
+            self._failed(strategy, failed)
             return
         made = self.space.merge(source, target, strategy, self.plain(resolutions), version=version)
         assert made == predicted
@@ -110,6 +110,10 @@ class Schedule:
         assert {(conflict.id, conflict.path, conflict.winner) for conflict in made.conflicts} == expected
         self.conflicts += len(expected)
         self._again(source, target, strategy, version)
+
+    def _failed(self, strategy: Strategy, failed: MergeConflict) -> None:
+        assert strategy == "fail"
+        assert failed.facts["count"] == len(failed.facts["conflicts"]) > 0
 
     def _again(self, source: str, target: str, strategy: Strategy, version: int) -> None:
         at = self.space.version

@@ -118,7 +118,7 @@ def test_a_thousand_operations_on_a_wide_array_copy_it_once() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert result["wide"][:1_001] == [None] * 1_000 + [1_000]
-    assert peak < 2 * 8 * 300_000
+    assert peak < 1.5 * 8 * 300_000  # one copy, at eight bytes an element
 
 
 # ---------------------------------------------------------------- bounds
@@ -154,7 +154,7 @@ def test_copies_of_the_root_into_itself_stop_at_the_bound_within_its_memory() ->
 @pytest.mark.rule("PATCH-1")
 def test_a_few_bytes_of_patch_cannot_ask_for_work_without_end() -> None:
     value: Doc = {"big": [[0]] * 10_000}
-    again: Doc = [{"op": "increment", "path": "/big/0/0", "by": 1}, {"op": "copy", "from": "/big", "path": "/tmp"}]
+    again: Doc = [{"op": "increment", "path": "/big/0/0", "by": 1}, {"op": "copy", "from": "/big", "path": "/twin"}]
     size_max = 2 * encoded_length(value)
     with pytest.raises(LimitExceeded) as passed:
         sized(value, again * 500, size_max=size_max)

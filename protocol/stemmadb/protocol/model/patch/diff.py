@@ -69,22 +69,8 @@ class _Changes:
         kept = _equal_ahead(gone[::-1], come[::-1])
         gone, come = gone[: len(gone) - kept], come[: len(come) - kept]
         if gone or come:
-            self._between_elements(gone, come, path, start)
-
-    def _between_elements(self, gone: list[Value], come: list[Value], path: str, start: int) -> None:
-        """Element by element and a splice for those that have no counterpart, or all in one splice."""
-        splice = _splice(path, start, len(gone), come)
-        pairs = min(len(gone), len(come))
-        trial = _Changes(bytes_max=len(_encode(splice)))
-        try:
-            for index, (old, new) in enumerate(zip(gone, come, strict=False), start):
-                trial.between(old, new, f"{path}/{index}")
-            if len(gone) != len(come):
-                trial._append(_splice(path, start + pairs, len(gone) - pairs, come[pairs:]))
-        except _TooLarge:
-            trial.steps = [splice]
-        for step in trial.steps:
-            self._append(step)
+            hunks = align([_encode(item) for item in gone], [_encode(item) for item in come])
+            self._smaller(_Elements(gone, come, path, start), hunks)
 
     def _append(self, step: Step) -> None:
         self._bytes_left -= len(_encode(step))

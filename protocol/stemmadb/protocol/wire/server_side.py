@@ -1,0 +1,200 @@
+"""The server's end of a connection: speaks first, opens one session, answers each request once (WIRE-2..4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from stemmadb.protocol import identity
+from stemmadb.protocol.errors import (
+    BadInput,
+    LimitExceeded,
+    Malformed,
+    OutOfOrder,
+    StemmaError,
+    Unauthenticated,
+)
+from stemmadb.protocol.model.ids import Did, Local
+from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.wire import announcing, problems
+from stemmadb.protocol.wire.codec import Data, Peeked
+from stemmadb.protocol.wire.connection import UNANSWERED_MAX, Closed, Frames, State, check_kind, close_code
+from stemmadb.protocol.wire.messages import ClientMessage, type_of
+from stemmadb.protocol.wire.messages.base import Part, Request
+from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
+from stemmadb.protocol.wire.messages.session import Hello, SessionOpen
+from stemmadb.protocol.wire.messages.sync import Sync
+from stemmadb.protocol.wire.subprotocols import codec_for
+from stemmadb.protocol.wire.version import PROTOCOL, Subprotocol
+
+CHALLENGE_MS: Final = 30_000
+"""How long a challenge can be answered."""
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that could not be taken, and the error to send back. The connection goes on.
+
+    `local` is given where the message was a commit: no verdict will follow, and the client is told which one it was.
+    """
+
+    error: StemmaError
+    reply: Data
+    id: int | None = None
+    local: int | None = None
+
+
+ServerEvent: TypeAlias = SessionOpen | CommitMessage | Request | Refused | Closed
+
+
+class ServerConnection:
+    """One connection of one session on one space, as the server sees it."""
+
+    def __init__(
+        self,
+        *,
+        subprotocol: Subprotocol,
+        server: Did,
+        space: Did,
+        challenge: bytes,
+        now_ms: Callable[[], int],
+        limits: Limits = DEFAULTS,
+        features: tuple[str, ...] = (),
+    ) -> None:
+        assert len(challenge) == identity.CHALLENGE_BYTES
+        self.state = State.NEW
+        self.principal: Did | None = None
+        self.session: bytes | None = None
+        self._subprotocol: Subprotocol = subprotocol
+        self._codec = codec_for(subprotocol, limits)
+        self._server = server
+        self._space = space
+        self._challenge = challenge
+        self._now_ms = now_ms
+        self._greeted_at = 0
+        self._features = features
+        self._unanswered: dict[int, type[Part]] = {}
+        self._frames = Frames()
+
+    def hello(self) -> Data:
+        """The first message of the connection."""
+        assert self.state is State.NEW, "hello is said once, first"
+        self.state = State.GREETED
+        self._greeted_at = self._now_ms()
+        return self._codec.encode(
+            Hello(
+                protocol=PROTOCOL,
+                server=self._server,
+                challenge=self._challenge,
+                limits=announcing.announced(self._codec.limits),
+                features=self._features,
+            )
+        )
+
+    def receive(self, data: Data) -> list[ServerEvent]:
+        """What one message of the client means; after `Closed` nothing is read any more."""
+        assert self.state is not State.NEW, "the server speaks first"
+        if self.state is State.CLOSED:
+            return []
+        try:
+            check_kind(data, self._subprotocol)
+        except Malformed as error:
+            return [self.close(error)]
+        try:
+            message = self._codec.read_client(data)
+        except StemmaError as error:
+            return [self._refuse_unread(error, self._codec.peek(data))]
+        return [self._take(message)]
+
+    def _take(self, message: ClientMessage) -> ServerEvent:
+        try:
+            if self.state is State.GREETED:
+                return self._open(message)
+            if isinstance(message, SessionOpen):
+                raise OutOfOrder(type=type_of(message), why="the session is open")
+            return message if isinstance(message, CommitMessage) else self._register(message)
+        except StemmaError as error:
+            return self.close(error)
+
+    def _open(self, message: ClientMessage) -> SessionOpen:
+        """Lets the principal in that signed this connection's challenge, in time (WIRE-2)."""
+        if not isinstance(message, SessionOpen):
+            raise OutOfOrder(type=type_of(message), why="the session is not open; send 'session.open' first")
+        if self._now_ms() - self._greeted_at > CHALLENGE_MS:
+            raise Unauthenticated(why="the challenge has expired")
+        if message.space not in (None, self._space):
+            raise Unauthenticated(why="it names another space than the address does")
+        if message.to > 0 and message.hash is None:
+            raise Malformed(path="hash", why="it is missing; a client that holds a version knows its hash")
+        identity.verify_session_open(
+            server=self._server,
+            challenge=self._challenge,
+            space=self._space,
+            principal=message.principal,
+            session=message.session,
+            signature=message.signature,
+        )
+        self.state = State.OPEN
+        self.principal, self.session = message.principal, message.session
+        self._frames.start(message.to, message.hash)
+        return message
+
+    def _register(self, request: Request) -> ServerEvent:
+        if request.id in self._unanswered:
+            raise OutOfOrder(type=type_of(request), why=f"request {request.id} is not answered yet")
+        if len(self._unanswered) >= UNANSWERED_MAX:
+            over = LimitExceeded(bound="unanswered_max", maximum=UNANSWERED_MAX, actual=len(self._unanswered) + 1)
+            return self._refused(over, id_=request.id)
+        self._unanswered[request.id] = request.answer
+        return request
+
+    def _refuse_unread(self, error: StemmaError, peeked: Peeked) -> ServerEvent:
+        """An open session survives a message that cannot be read; before that there is no second try."""
+        if self.state is State.GREETED:
+            return self.close(error)
+        if peeked.type == type_of(CommitMessage):
+            return self._refused(error, local=_in_range(peeked.local, 2**63 - 1))
+        id_ = _in_range(peeked.id, 2**53 - 1)
+        return self._refused(error, id_=None if id_ in self._unanswered else id_)
+
+    def _refused(self, error: StemmaError, *, id_: int | None = None, local: int | None = None) -> Refused:
+        message = problems.error_message(error, id_=id_, local=None if local is None else Local(local))
+        return Refused(error=error, reply=self._codec.encode(message), id=id_, local=local)
+
+    def answer(self, id_: int, result: Part) -> Data:
+        """The one answer to a request. If the result is too large to send, the request is still to be answered."""
+        assert id_ in self._unanswered, f"request {id_} is unknown or answered"
+        assert type(result) is self._unanswered[id_], f"request {id_} is answered by {self._unanswered[id_].__name__}"
+        data = self._codec.encode_answer(id_, result)
+        del self._unanswered[id_]
+        return data
+
+    def fail(self, id_: int, error: StemmaError) -> Data:
+        """The one answer to a request that failed."""
+        assert id_ in self._unanswered, f"request {id_} is unknown or answered"
+        data = self._codec.encode(problems.error_message(error, id_=id_))
+        del self._unanswered[id_]
+        return data
+
+    def send(self, message: Sync | Deferred) -> Data:
+        """A frame, or a part of one, in order (SYNC-1); or the deferral of a commit."""
+        assert self.state is State.OPEN, "nothing but hello and goodbye is sent before the session is open"
+        data = self._codec.encode(message)
+        if isinstance(message, Sync):
+            try:
+                self._frames.take(message)
+            except BadInput as own:
+                raise AssertionError(own.message) from None
+        return data
+
+    def close(self, error: StemmaError, *, retry_after_ms: int | None = None) -> Closed:
+        """Ends the connection from our side: `farewell` is the last thing to send, then the socket is closed."""
+        self.state = State.CLOSED
+        self._unanswered.clear()
+        farewell = self._codec.encode(problems.goodbye(error, retry_after_ms=retry_after_ms))
+        return Closed(error=error, close_code=close_code(error), farewell=farewell, retry_after_ms=retry_after_ms)
+
+
+def _in_range(number: int | None, maximum: int) -> int | None:
+    return number if number is not None and 1 <= number <= maximum else None

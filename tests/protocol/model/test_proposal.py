@@ -1,0 +1,129 @@
+"""Preparing a commit: what is refused before any state is looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from space import ALICE, MemorySpace, patch_, prefix_, read_, session_of, set_
+
+from stemmadb.protocol import errors
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.commit import LocalIdentity
+from stemmadb.protocol.model.facts import digest_of
+from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Local, Version
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.proposal import Proposal, prepare
+from stemmadb.protocol.model.request import Content, Operation, Read
+
+X = EntityId("urn:x")
+
+
+def prepared(content: Content, limits: Limits | None = None) -> Proposal:
+    identity = LocalIdentity(ALICE, session_of("s"), Local(1))
+    return prepare(identity, digest_of(b"", b""), content, limits or Limits())
+
+
+@pytest.mark.rule("MODEL-3")
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [
+        (Operation(op="set", id=X), "malformed"),
+        (Operation(op="patch", id=X), "malformed"),
+        (Operation(op="delete", id=X, body=b"\xc0"), "malformed"),
+        (Operation(op="set", id=EntityId("no uri"), body=b"\xc0"), "invalid_id"),
+        (Operation(op="set", id=X, body=b"\xc1", blind=True), "invalid_value"),
+        (Operation(op="set", id=X, body=b"", blind=True), "invalid_value"),
+        (Operation(op="patch", id=X, body=encode({}), blind=True), "invalid_value"),
+        (Operation(op="patch", id=X, body=encode([{"op": "jump", "path": ""}]), blind=True), "patch_failed"),
+        (
+            Operation(op="patch", id=X, body=encode([{"op": "add", "path": "x", "value": 1}]), blind=True),
+            "patch_failed",
+        ),
+    ],
+)
+def test_an_operation_that_could_never_be_applied_is_refused(operation: Operation, code: str) -> None:
+    with pytest.raises(errors.StemmaError) as caught:
+        prepared(Content(operations=(operation,)))
+    assert caught.value.code == code
+
+
+@pytest.mark.rule("COMMIT-2")
+@pytest.mark.parametrize(
+    ("read", "code"),
+    [
+        (Read(version=Version(0)), "malformed"),
+        (Read(version=Version(0), id=X, prefix="urn:"), "malformed"),
+        (Read(version=Version(-1), id=X), "malformed"),
+        (Read(version=Version(0), prefix="urn:", path="/a"), "malformed"),
+        (Read(version=Version(0), prefix="urn: "), "invalid_id"),
+        (Read(version=Version(0), id=X, path="a"), "invalid_pointer"),
+        (Read(version=Version(0), id=X, path="/~2"), "invalid_pointer"),
+        (Read(version=Version(0), id=X, branch=BranchName("a b")), "invalid_name"),
+    ],
+)
+def test_a_read_that_means_nothing_is_refused(read: Read, code: str) -> None:
+    with pytest.raises(errors.StemmaError) as caught:
+        prepared(Content(operations=(set_(X, 1, blind=True),), reads=(read,)))
+    assert caught.value.code == code
+
+
+@pytest.mark.rule("MODEL-3")
+@pytest.mark.parametrize(
+    ("bound", "content"),
+    [
+        ("operations_max", Content(operations=(set_(X, 1, blind=True),) * 3)),
+        ("reads_max", Content(operations=(set_(X, 1, blind=True),), reads=(read_(X, 0),) * 3)),
+        ("locals_max", Content(operations=(set_(X, 1, blind=True),), reads=(read_(X, 0, through=[1, 2, 3]),))),
+        ("note_bytes_max", Content(operations=(set_(X, 1, blind=True),), note=encode("ab"))),
+        ("patch_operations_max", Content(operations=(patch_(X, *[{"op": "test", "path": "", "value": 1}] * 3),))),
+    ],
+)
+def test_every_count_is_bounded_at_its_edge(bound: str, content: Content) -> None:
+    with pytest.raises(errors.LimitExceeded) as caught:
+        prepared(content, Limits(**{bound: 2}))
+    assert caught.value.facts == {"bound": bound, "maximum": 2, "actual": 3}
+    assert prepared(content, Limits(**{bound: 3})).branch == MAIN
+
+
+@pytest.mark.rule("COMMIT-7")
+def test_a_note_is_json_too() -> None:
+    with pytest.raises(errors.InvalidValue):
+        prepared(Content(operations=(set_(X, 1, blind=True),), note=b"\xc1"))
+
+
+@pytest.mark.rule("COMMIT-1")
+def test_a_commit_has_a_branch_and_at_least_one_operation() -> None:
+    with pytest.raises(errors.Malformed, match="at least one operation"):
+        prepared(Content(operations=()))
+    with pytest.raises(errors.InvalidName):
+        prepared(Content(operations=(set_(X, 1, blind=True),), branch=BranchName("")))
+
+
+@pytest.mark.rule("MODEL-4")
+def test_a_step_keeps_the_bytes_of_its_author() -> None:
+    long_form = b"\xd9\x01a"
+    (step,) = prepared(Content(operations=(Operation(op="set", id=X, body=long_form, blind=True),))).steps
+    assert (step.body, step.payload, step.size) == (long_form, "a", 2)
+
+
+@pytest.mark.rule("COMMIT-3")
+@pytest.mark.parametrize(
+    ("operations", "claims"),
+    [
+        ([{"op": "increment", "path": "/n", "by": 1}], ()),
+        ([{"op": "increment", "path": "/n", "by": 1}, {"op": "replace", "path": "/n", "value": 1}], ("/n",)),
+        ([{"op": "add", "path": "/l/-", "value": 1}], ("/l",)),
+        ([{"op": "test", "path": "/a", "value": 1}], ()),
+    ],
+)
+def test_a_patch_claims_what_it_writes_except_what_it_only_increments(operations: Any, claims: Any) -> None:
+    content = Content(operations=(patch_(X, *operations),), reads=(read_(X, 0),))
+    assert prepared(content).steps[0].claims == claims
+
+
+@pytest.mark.rule("COMMIT-2")
+def test_reads_of_every_form_pass_through_unchanged() -> None:
+    reads = (read_(X, 3, "/a", branch="draft", through=[1, (session_of("o"), 2)]), prefix_("", 0))
+    space = MemorySpace()
+    assert space.propose(set_(X, 1, blind=True), reads=reads).reads == reads
