@@ -11,6 +11,7 @@ from typing import Any
 from stemmadb.protocol.errors import PatchFailed
 from stemmadb.protocol.model import patch
 from stemmadb.protocol.model.commit import LocalIdentity
+from stemmadb.protocol.model.ids import Local
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.model.request import Read
 
@@ -76,7 +77,7 @@ class Oracle:
         assert isinstance(identity, LocalIdentity)
         session, local = (identity.session, name) if isinstance(name, int) else name
         for entry in self.log:
-            if entry.identity == LocalIdentity(identity.principal, session, local):
+            if entry.identity == LocalIdentity(identity.principal, session, Local(local)):
                 return entry.version
         return None
 

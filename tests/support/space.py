@@ -10,6 +10,7 @@ from stemmadb.protocol.model.access import OWNER, Rights
 from stemmadb.protocol.model.admission import Accepted, Outcome
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import (
+    Arguments,
     BranchCreate,
     BranchDelete,
     Commit,
@@ -200,7 +201,7 @@ class MemorySpace:
         assert isinstance(outcome, Accepted), outcome
         return outcome.commit.version
 
-    def structure(self, details: commit.Arguments, *, author: Did = ALICE, branch: str | None = None) -> Outcome:
+    def structure(self, details: Arguments, *, author: Did = ALICE, branch: str | None = None) -> Outcome:
         return self.decide([structural(details, f"op{self.version}", author=author, branch=branch)])[0]
 
     def value(self, id_: str, branch: str = MAIN) -> Any:
@@ -208,9 +209,7 @@ class MemorySpace:
         return None if isinstance(value, Missing) else value
 
 
-def structural(
-    details: commit.Arguments, operation: str, *, author: Did = ALICE, branch: str | None = None
-) -> Proposal:
+def structural(details: Arguments, operation: str, *, author: Did = ALICE, branch: str | None = None) -> Proposal:
     """A proposal for a branch, a tag, or another write that carries an operation id (COMMIT-11)."""
     return Proposal(
         identity=OperationIdentity(author, session_of(operation)),

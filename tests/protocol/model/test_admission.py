@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from space import ALICE, BOB, MemorySpace, delete_, patch_, prefix_, read_, session_of, set_, structural
 
+from space import ALICE, BOB, MemorySpace, delete_, patch_, prefix_, read_, session_of, set_, structural
 from stemmadb.protocol import errors
 from stemmadb.protocol.model.access import Rights
 from stemmadb.protocol.model.admission import Accepted, Refused, Repeated

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from oracle import Oracle
 from space import ALICE, BOB, MemorySpace, delete_, patch_, prefix_, read_, session_of, set_
-
 from stemmadb.protocol import errors
 from stemmadb.protocol.model import chain
 from stemmadb.protocol.model.admission import Accepted, Refused

@@ -10,8 +10,8 @@ import pytest
 from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from space import MemorySpace, delete_, patch_, set_
 
+from space import MemorySpace, delete_, patch_, set_
 from stemmadb.protocol.errors import BrokenChain
 from stemmadb.protocol.model import chain, commit, facts
 from stemmadb.protocol.model.body import encode
@@ -186,7 +186,7 @@ def test_a_change_in_any_field_of_a_commit_is_found(name: str) -> None:
         (lambda history: history[:2] + history[3:], 3),
         (lambda history: [history[0], history[2], history[1], *history[3:]], 2),
         (lambda history: [history[0], *history], 2),
-        (lambda history: replaced(history, 3)[:3] + [(history[3][0], history[3][1][::-1]), *history[4:]], 4),
+        (lambda history: [*history[:3], (history[3][0], history[3][1][::-1]), *history[4:]], 4),
         (lambda history: [*history[:3], (history[3][0], history[3][1][:1]), *history[4:]], 4),
     ],
 )

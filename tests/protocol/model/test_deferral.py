@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from space import ALICE, BOB, session_of
 
+from space import ALICE, BOB, session_of
 from stemmadb.protocol.errors import RateLimited, StorageFull, Unavailable
 from stemmadb.protocol.model.commit import LocalIdentity, OperationIdentity
 from stemmadb.protocol.model.deferral import Deferrals

@@ -12,6 +12,7 @@ import pytest
 
 from stemmadb.protocol.model import patch, values
 from stemmadb.protocol.model.limits import DEFAULTS
+from stemmadb.protocol.model.patch.align import align
 
 Doc = Any
 TEXT = "the quick brown fox jumps over the lazy dog and looks for something to eat"
@@ -41,7 +42,23 @@ WORKED: list[tuple[Doc, Doc, list[Doc]]] = [
     (
         PADDING | {"a": [1, 1, 1]},
         PADDING | {"a": [1, 1, 1, 1]},
-        [{"op": "splice", "path": "/a", "index": 3, "remove": 0, "add": [1]}],
+        [{"op": "add", "path": "/a/3", "value": 1}],
+    ),
+    (PADDING | {"a": [1, 2, 3]}, PADDING | {"a": [1, 3]}, [{"op": "remove", "path": "/a/1"}]),
+    (
+        PADDING | {"a": [TEXT, 0, 1, 2]},
+        PADDING | {"a": [0, 1, TEXT, 2]},
+        [{"op": "move", "from": "/a/0", "path": "/a/2"}],
+    ),
+    (
+        PADDING | {"a": [0, 1, 2, TEXT, 3]},
+        PADDING | {"a": [0, TEXT, 1, 2, 3]},
+        [{"op": "move", "from": "/a/3", "path": "/a/1"}],
+    ),
+    (
+        PADDING | {"a": [TEXT * 2, "b", TEXT, "c", TEXT * 3, "d"]},
+        PADDING | {"a": [TEXT * 2, "B", TEXT, "c", TEXT * 3]},
+        [{"op": "replace", "path": "/a/1", "value": "B"}, {"op": "remove", "path": "/a/5"}],
     ),
     (
         PADDING | {"a": [1, 2, 3, 4]},
@@ -53,7 +70,7 @@ WORKED: list[tuple[Doc, Doc, list[Doc]]] = [
         PADDING | {"a": [PADDING, PADDING | {"n": 2}, 5]},
         [
             {"op": "replace", "path": "/a/1/n", "value": 2},
-            {"op": "splice", "path": "/a", "index": 2, "remove": 0, "add": [5]},
+            {"op": "add", "path": "/a/2", "value": 5},
         ],
     ),
     ({"a": 1, "b": 2, "c": 3}, {"d": 4}, [{"op": "replace", "path": "", "value": {"d": 4}}]),
@@ -84,17 +101,56 @@ def test_a_difference_never_has_more_operations_than_a_patch_may_have() -> None:
     one_more: Doc = {str(number): [TEXT, 1] for number in range(most + 1)}
     assert patch.diff(old, one_more) == [{"op": "replace", "path": "", "value": one_more}]
     # Inside an array one splice can still do.
-    array, changed = [[TEXT, 0]] * (most + 1), [[TEXT, 1]] * (most + 1)
-    steps = patch.diff({"a": array, "b": TEXT * most * 2}, {"a": changed, "b": TEXT * most * 2})
+    array: Doc = {"a": [[TEXT, 0]] * (most + 1), "b": TEXT * most * 2}
+    changed: Doc = array | {"a": [[TEXT, 1]] * (most + 1)}
+    steps = patch.diff(array, changed)
     assert [step["op"] for step in steps] == ["splice"]
 
 
 @pytest.mark.rule("PATCH-3")
-def test_the_difference_of_long_arrays_takes_time_in_proportion() -> None:
+def test_long_arrays_that_differ_much_are_soon_given_up_as_one_change() -> None:
     old: Doc = list(range(100_000))
-    assert len(patch.diff(old, [*old[:50_000], -1, *old[50_000:]])) == 1
-    assert len(patch.diff(old, [number + 1 for number in old])) == 1
-    assert len(patch.diff(old, old[::-1])) == 1
+    assert patch.diff(old, [*old[:50_000], -1, *old[50_000:]]) == [{"op": "add", "path": "/50000", "value": -1}]
+    assert [step["op"] for step in patch.diff(old, [number + 1 for number in old])] == ["remove", "add"]
+    assert [step["op"] for step in patch.diff(old, old[::-1])] == ["replace"]
+    alike: Doc = [0, 1, 1] * 100_000  # much is equal at every shift: the search gives up by count
+    assert len(patch.diff([2, *alike, 2], [3, 4, *alike[::-1], 3])) == 1
+
+
+@pytest.mark.rule("PATCH-3")
+def test_deeply_nested_arrays_are_compared_in_bounded_time() -> None:
+    def nested(leaf: int) -> Doc:
+        value: Doc = [leaf, TEXT]
+        for level in range(60):
+            value = [leaf, value, level, value if level < 3 else leaf]
+        return value
+
+    old, new = nested(1), nested(2)
+    assert values.equal(patch.apply(old, patch.diff(old, new)), new)
+
+
+@pytest.mark.rule("PATCH-3")
+def test_the_fewest_insertions_and_removals_are_found() -> None:
+    rng = random.Random(7)
+    for _ in range(500):
+        old, new = ([bytes([rng.randrange(3)]) for _ in range(rng.randrange(9))] for _ in range(2))
+        hunks = align(old, new)
+        rebuilt, done = [], 0
+        for hunk in hunks:
+            rebuilt += old[done : hunk.old_start] + new[hunk.new_start : hunk.new_end]
+            assert len(rebuilt) == hunk.new_end
+            done = hunk.old_end
+        assert rebuilt + old[done:] == new
+        assert sum(hunk.removes + hunk.adds for hunk in hunks) == len(old) + len(new) - 2 * longest_common(old, new)
+
+
+def longest_common(old: list[bytes], new: list[bytes]) -> int:
+    """The length of the longest common subsequence, by its definition."""
+    if not old or not new:
+        return 0
+    if old[0] == new[0]:
+        return 1 + longest_common(old[1:], new[1:])
+    return max(longest_common(old[1:], new), longest_common(old, new[1:]))
 
 
 # ---------------------------------------------------------------- against the `jsonpatch` package

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from space import ALICE, MemorySpace, patch_, prefix_, read_, session_of, set_
 
+from space import ALICE, MemorySpace, patch_, prefix_, read_, session_of, set_
 from stemmadb.protocol import errors
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import LocalIdentity

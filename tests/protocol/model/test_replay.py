@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from space import MemorySpace, delete_, patch_, set_
 
+from space import MemorySpace, delete_, patch_, set_
 from stemmadb.protocol.model import replay
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.facts import Fact, FactKind

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from json_values import values as any_value
 
+from json_values import values as any_value
 from stemmadb.protocol.errors import InvalidValue
 from stemmadb.protocol.model import values
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 from blake3 import blake3
-from space import MemorySpace, session_of
 
+from space import MemorySpace, session_of
 from stemmadb.protocol import errors
 from stemmadb.protocol.model import body, chain, reference, values
 from stemmadb.protocol.model.admission import Accepted, Repeated

@@ -1,8 +1,8 @@
 """Which elements of two arrays correspond: the fewest insertions and removals, while they are few.
 
-This is the greedy algorithm of E. Myers, "An O(ND) Difference Algorithm and Its Variations" (1986). A state is how far
-one gets in the old array on each diagonal (old position minus new position) with a number of edits; equal elements are
-walked over for free.
+This is the greedy algorithm of E. Myers, "An O(ND) Difference Algorithm and Its Variations" (1986). A state is
+how far one gets in the old array on each diagonal (old position minus new position) with a number of edits; equal
+elements are walked over for free.
 """
 
 from __future__ import annotations
@@ -21,6 +21,14 @@ class Hunk(NamedTuple):
     old_end: int
     new_start: int
     new_end: int
+
+    @property
+    def removes(self) -> int:
+        return self.old_end - self.old_start
+
+    @property
+    def adds(self) -> int:
+        return self.new_end - self.new_start
 
 
 def align(old: Sequence[bytes], new: Sequence[bytes]) -> list[Hunk]:

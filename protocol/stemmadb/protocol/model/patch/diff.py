@@ -1,18 +1,19 @@
 """The small patch that leads from one value to another (for `tx.update`, PATCH-3).
 
-Objects are compared key by key. Of arrays, what is equal at both ends is left alone and the rest is spliced, or
-changed element by element where that takes fewer bytes. Where no patch is smaller than the new value, the root is
-replaced.
+Objects are compared key by key. Of arrays, what is equal is left alone and the rest is spliced, or changed element by
+element where that takes fewer bytes. Where the patch would be larger than the new value, the root is replaced.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import msgspec
 
 from stemmadb.protocol.model import pointer, values
 from stemmadb.protocol.model.limits import DEFAULTS
+from stemmadb.protocol.model.patch.align import Hunk, align
 from stemmadb.protocol.model.values import Value
 
 Step: TypeAlias = dict[str, Value]
@@ -68,9 +69,49 @@ class _Changes:
         gone, come = old[start:], new[start:]
         kept = _equal_ahead(gone[::-1], come[::-1])
         gone, come = gone[: len(gone) - kept], come[: len(come) - kept]
-        if gone or come:
-            hunks = align([_encode(item) for item in gone], [_encode(item) for item in come])
-            self._smaller(_Elements(gone, come, path, start), hunks)
+        hunks = align([_encode(item) for item in gone], [_encode(item) for item in come])
+        if len(hunks) == 1:
+            self._between_runs(gone, come, path, start)
+        elif hunks:
+            self._between_hunks(hunks, gone, come, path, start)
+
+    def _between_hunks(self, hunks: list[Hunk], gone: list[Value], come: list[Value], path: str, start: int) -> None:
+        """Hunk by hunk, each at its place in the new array, since those before it are new by then; or one splice."""
+
+        def each(changes: _Changes) -> None:
+            waiting = hunks[::-1]
+            while waiting:
+                hunk = waiting.pop()
+                if waiting and (ends := _moved(hunk, waiting[-1], gone, come)):
+                    waiting.pop()
+                    changes._append(_move(path, start + ends[0], start + ends[1]))
+                    continue
+                old, new = gone[hunk.old_start : hunk.old_end], come[hunk.new_start : hunk.new_end]
+                changes._between_runs(old, new, path, start + hunk.new_start)
+
+        self._smaller(_splice(path, start, len(gone), come), each)
+
+    def _between_runs(self, gone: list[Value], come: list[Value], path: str, start: int) -> None:
+        """Element by element, and a splice for those that have no counterpart; or one splice for all."""
+        pairs = min(len(gone), len(come))
+
+        def each(changes: _Changes) -> None:
+            for index, (old, new) in enumerate(zip(gone, come, strict=False), start):
+                changes.between(old, new, f"{path}/{index}")
+            if len(gone) != len(come):
+                changes._append(_splice(path, start + pairs, len(gone) - pairs, come[pairs:]))
+
+        self._smaller(_splice(path, start, len(gone), come), each)
+
+    def _smaller(self, plain: Step, finer: Callable[[_Changes], None]) -> None:
+        """The finer changes, unless they take more bytes than the plain step."""
+        trial = _Changes(bytes_max=len(_encode(plain)))
+        try:
+            finer(trial)
+        except _TooLarge:
+            trial.steps = [plain]
+        for step in trial.steps:
+            self._append(step)
 
     def _append(self, step: Step) -> None:
         self._bytes_left -= len(_encode(step))
@@ -89,6 +130,18 @@ def _equal_ahead(old: list[Value], new: list[Value]) -> int:
     return count
 
 
+def _moved(hunk: Hunk, after: Hunk, gone: list[Value], come: list[Value]) -> tuple[int, int] | None:
+    """From where to where, if the two hunks are one element that changed its place."""
+    if (hunk.removes, hunk.adds, after.removes, after.adds) == (1, 0, 0, 1):
+        same = values.equal(gone[hunk.old_start], come[after.new_start])
+        return (hunk.new_start, after.new_start) if same else None
+    if (hunk.removes, hunk.adds, after.removes, after.adds) == (0, 1, 1, 0):
+        same = values.equal(gone[after.old_start], come[hunk.new_start])
+        # It is taken out before it is put in, so it stands one place nearer than after the insertion.
+        return (after.new_start - 1, hunk.new_start) if same else None
+    return None
+
+
 def _below(path: str, key: str) -> str:
     return f"{path}/{pointer.escape(key)}"
 
@@ -97,5 +150,13 @@ def _step(kind: str, path: str, value: Value) -> Step:
     return {"op": kind, "path": path, "value": value}
 
 
+def _move(path: str, source: int, target: int) -> Step:
+    return {"op": "move", "from": f"{path}/{source}", "path": f"{path}/{target}"}
+
+
 def _splice(path: str, index: int, remove: int, added: list[Value]) -> Step:
+    """A splice, or what does the same in fewer bytes."""
+    if remove + len(added) == 1:
+        place = f"{path}/{index}"
+        return _step("add", place, added[0]) if added else {"op": "remove", "path": place}
     return {"op": "splice", "path": path, "index": index, "remove": remove, "add": added}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .compiler import compile, matches
 from .compiled import Schema
-from .narrowing import EVERYTHING, Conjuncts, conjuncts, narrow, selects
+from .compiler import compile, matches
 from .links import BrokenLink, Link, link_of
+from .narrowing import EVERYTHING, Conjuncts, conjuncts, narrow, selects
 from .reaching import Reached, reach
 
 __all__ = [

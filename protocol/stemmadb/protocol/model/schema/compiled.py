@@ -7,8 +7,8 @@ from typing import Any
 
 from blake3 import blake3
 
-from .judge import MAY, PLAIN, Judge, judge
-from .keywords import Memo
+from .appliers import Memo
+from .judge import MAY, PLAIN, Judge, judge_of
 from .node import Node
 
 
@@ -23,7 +23,7 @@ class Schema:
         self.plans: Any = None  # what `reach` has worked out about it; says nothing that the nodes do not say
         self._hash = hash(self.key)
         self._judges: tuple[Judge, Judge] = (
-            (judge(nodes[0], PLAIN), judge(nodes[0], MAY))
+            (judge_of(nodes[0], PLAIN), judge_of(nodes[0], MAY))
             if len(nodes) == 1
             else (Judge(nodes, PLAIN), Judge(nodes, MAY))
         )

@@ -29,7 +29,7 @@ def matches(value: Value, schema: bool | dict[str, Any]) -> bool:
     return compile(schema).matches(value)
 
 
-def compile(schema: bool | dict[str, Any]) -> Schema:  # noqa: A001  # as in re.compile
+def compile(schema: bool | dict[str, Any]) -> Schema:  # as in re.compile
     """The compiled schema; `InvalidSchema` with the place, or `LimitExceeded` with the bound."""
     try:
         encoded = _encode(schema)

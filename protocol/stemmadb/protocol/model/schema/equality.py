@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values import INT_MAX, INT_MIN, Value
 
 
 def identity(value: Value) -> str:
@@ -52,4 +52,9 @@ def multiple_of(divisor: int | float) -> Callable[[int | float], bool]:
 
 
 def _ratio(number: int | float) -> tuple[int, int]:
-    return (number, 1) if type(number) is int else Decimal(repr(number)).as_integer_ratio()
+    """A float that equals an integer of ours is that integer (MODEL-3); any other is the decimal it is written as."""
+    if type(number) is int:
+        return number, 1
+    if number == int(number) and INT_MIN <= number <= INT_MAX:
+        return int(number), 1
+    return Decimal(repr(number)).as_integer_ratio()

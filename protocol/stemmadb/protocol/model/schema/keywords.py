@@ -6,12 +6,9 @@ from collections.abc import Callable, Iterator
 from types import NoneType
 from typing import Any, Final
 
+from .appliers import Check
 from .equality import all_differ, identity, multiple_of
 from .node import IGNORED, Node
-
-Memo = dict[tuple[int, int], bool]
-"""Answers already found in one run, by subschema and value: what is applied twice is judged once."""
-Check = Callable[[Any, Memo], bool]
 
 KINDS: Final = (dict, list, str, int, float, bool, NoneType)
 """The types of a value, each exactly: a bool is not an int here."""

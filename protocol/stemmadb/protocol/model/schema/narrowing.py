@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 from stemmadb.protocol.errors import LimitExceeded
 from stemmadb.protocol.model.values import Value
 
-from .compiler import compile as compile_schema
+from .appliers import Memo
 from .compiled import Schema
-from .keywords import Memo
+from .compiler import compile as compile_schema
 
 Conjuncts: TypeAlias = frozenset[Schema]
 

@@ -36,7 +36,7 @@ class Node:
 
     __slots__ = (
         "_key", "additional", "all_of", "any_of", "arrivals", "defs", "document", "has_ref", "is_false",
-        "is_mere_ref", "is_true", "items", "negated", "one_of", "path", "prefix", "properties", "raw", "ref", "schema", "search", "tests",
+        "is_mere_ref", "is_true", "items", "judges", "negated", "one_of", "path", "prefix", "properties", "raw", "ref", "schema", "search",
     )  # fmt: skip
 
     def __init__(self, document: Document, raw: Any, path: tuple[str, ...]) -> None:
@@ -60,8 +60,8 @@ class Node:
         self.defs: dict[str, Node] = {}
         self.search: Callable[[str], bool] | None = None
         self.arrivals = 0
-        self.schema: Any = None
-        self.tests: list[Any] = [None, None, None]
+        self.schema: Any = None  # itself as a `Schema`, once that is asked for
+        self.judges: list[Any] = [None, None, None]  # one for each way of judging, see `judge`
         self._key: bytes | None = None
 
     @property
@@ -72,6 +72,10 @@ class Node:
     @property
     def speaks_of_children(self) -> bool:
         return any(key in self.raw for key in ("properties", "additionalProperties", "items", "prefixItems"))
+
+    @property
+    def applies_others(self) -> bool:
+        return any(True for inner in (self.together(), self.apart(), self.below()) for _ in inner)
 
     def together(self) -> Iterator[Node]:
         """The subschemas that apply to the same value and must hold with this one."""

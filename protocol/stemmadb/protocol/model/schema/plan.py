@@ -11,10 +11,10 @@ from typing import Final
 
 from stemmadb.protocol.model.values import Value
 
+from .appliers import Memo
 from .compiled import Schema, schema_of
 from .compiler import compile as compile_schema
-from .judge import MAY, judge
-from .keywords import Memo
+from .judge import MAY, judge_of
 from .node import Node
 
 PLANS_MAX: Final = 64
@@ -28,7 +28,7 @@ class Plan:
 
     def __init__(self, parts: list[Node], *, silent: bool) -> None:
         self.marked = any(part.marked for part in parts)
-        self.marks_below = any(node.marked for part in parts for child in part.below() for node in anywhere([child]))
+        self.marks_below = any(node.marked for node in anywhere(child for part in parts for child in part.below()))
         self._parts = parts
         self._open = silent
         self._known: dict[str | int, Schema | None] = {}
@@ -103,7 +103,7 @@ def _contributing(nodes: Iterable[Node], value: Value, memo: Memo) -> list[Node]
     todo = list(found)
     while todo:
         node = todo.pop()
-        branches = [branch for branch in (*node.any_of, *node.one_of) if judge(branch, MAY).run(value, memo)]
+        branches = [branch for branch in (*node.any_of, *node.one_of) if judge_of(branch, MAY).run(value, memo)]
         for child in (*node.together(), *branches):
             if child not in found:
                 found[child] = None

@@ -9,11 +9,11 @@ import msgspec
 from stemmadb.protocol.errors import InvalidSchema, LimitExceeded
 from stemmadb.protocol.model.values import Value
 
-from .compiler import compile as compile_schema
+from .appliers import Memo
 from .compiled import Schema
-from .narrowing import EVERYTHING, Conjuncts, conjuncts, narrow
-from .keywords import Memo
+from .compiler import compile as compile_schema
 from .links import SIGIL, BrokenLink, Link, link_of, reference
+from .narrowing import EVERYTHING, Conjuncts, conjuncts, narrow
 from .plan import plans
 
 Path: TypeAlias = tuple[str, ...]
@@ -68,7 +68,9 @@ def _walk_children(
 
 def _walk_all(value: Value, path: Path, found: list[Reached]) -> None:
     """Below `true` everything is reached and nothing is marked; the value is not a link itself."""
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+    for key, item in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
         if type(item) is dict and SIGIL in item and (link := link_of(item)) is not None:
             _arrive(EVERYTHING, link, (*path, str(key)), found)
         elif type(item) in _CONTAINERS:
@@ -86,4 +88,3 @@ def _arrive(here: Conjuncts, link: Link | BrokenLink, path: Path, found: list[Re
         return
     if not own.is_false:
         found.append(Reached(path, link, narrow(here, frozenset((own,)))))
-

@@ -16,11 +16,9 @@ from stemmadb.protocol.model.limits import DEFAULTS
 from .admit import refused
 from .node import Node
 
-CALLS_MAX: Final = 640
+CALLS_MAX: Final = 700
 """Calls inside one another that a schema may need; Python gives up at 1,000, of which the caller has used some."""
-_CALLS_BELOW = 2
-_CALLS_APART = 2
-_CALLS_TOGETHER = 1
+_CALLS = 2  # an applier and the function of the subschema; what is applied together and not shared needs none
 
 
 def resolve(root: Node, nodes: list[Node]) -> Node:
@@ -133,10 +131,9 @@ def _check_calls(start: Node, order: list[Node]) -> None:
     """Bounds the calls inside one another, whatever the value; without a cycle by the longest way through the graph."""
     calls: dict[Node, int] = {}
     for node in order:
-        together = [calls[child] + (_CALLS_TOGETHER if child.arrivals > 1 else 0) for child in node.together()]
-        apart = [calls[child] + _CALLS_APART for child in node.apart()]
-        calls[node] = max([0, *together, *apart])
-    worst = (DEFAULTS.depth_max + 1) * (_CALLS_BELOW + max(calls.values()))
+        together = [calls[child] + (_CALLS if child.arrivals > 1 else 0) for child in node.together()]
+        calls[node] = max([0, *together, *[calls[child] + _CALLS for child in node.apart()]])
+    worst = (DEFAULTS.depth_max + 1) * (_CALLS + max(calls.values()))
     if worst > CALLS_MAX:
         worst = _longest_way(start, worst)
     if worst > CALLS_MAX:
@@ -149,16 +146,15 @@ def _longest_way(start: Node, if_cyclic: int) -> int:
     todo = [start]
     while todo:
         node = todo[-1]
-        inner = [(child, _CALLS_BELOW) for child in (*node.below(), *node.together(), *node.apart())]
+        inner = [*node.below(), *node.together(), *node.apart()]
         if node not in longest:
             longest[node] = None
-            waiting = [child for child, _ in inner if longest.get(child, -1) in (None, -1)]
+            waiting = [child for child in inner if longest.get(child) is None]
             if any(child in longest for child in waiting):
                 return if_cyclic
             todo.extend(waiting)
-            continue
-        if longest[todo.pop()] is None:
-            longest[node] = max((longest[child] + cost for child, cost in inner), default=0)  # type: ignore[operator]
+        elif longest[todo.pop()] is None:
+            longest[node] = max([_CALLS + (longest[child] or 0) for child in inner], default=_CALLS)
     found = longest[start]
     assert found is not None
     return found

@@ -1,0 +1,78 @@
+"""A watcher in a test: holds what it is told, commits, and compares itself with the oracle after every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graphs import HERE, Entities, Stored, exceeded, feed, naive, stored
+
+from stemmadb.protocol.model.ids import EntityId
+from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.query import Ask, Query, Root, prepare
+from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.watching import Step, Watch
+
+Changes = Mapping[EntityId, Stored | None]
+
+
+class Watcher:
+    """What a client of a watch holds: the answer of `fill`, and on it the steps."""
+
+    def __init__(self, entities: Entities, query: Query, limits: Limits = DEFAULTS) -> None:
+        self.entities = entities
+        self.query = query
+        self.limits = limits
+        self.watch: Watch[Stored] = Watch(prepare(query, space=HERE), limits=limits)
+        answer, _ = feed(self.watch.fill(), entities)
+        self.held = dict(answer.entities)
+        self.unresolved = set(answer.unresolved)
+        self.depends_on = set(self.watch.ids)
+        self.asked: list[Ask] = []
+        self.compare()
+
+    def passed(self) -> set[str]:
+        """The bounds that the query afresh passes."""
+        return exceeded(naive(self.query, self.entities), self.limits)
+
+    def store(self, changes: Changes) -> None:
+        for id_, after in changes.items():
+            if after is None:
+                self.entities.pop(id_, None)
+            else:
+                self.entities[id_] = after
+
+    def step(self, changes: Changes) -> Step[Stored]:
+        """The step after the changes are stored; each part of it must fit on what is held."""
+        step, self.asked = feed(self.watch.step(changes), self.entities)
+        assert not step.entered.keys() & self.held.keys()
+        assert step.updated.keys() <= self.held.keys() & changes.keys()
+        assert step.left <= self.held.keys()
+        self.held |= step.entered | step.updated
+        for id_ in step.left:
+            del self.held[id_]
+        assert step.resolved <= self.unresolved
+        assert not step.unresolved & self.unresolved
+        self.unresolved = (self.unresolved - step.resolved) | step.unresolved
+        assert step.unwatched <= self.depends_on
+        assert not step.watched & self.depends_on
+        self.depends_on = (self.depends_on - step.unwatched) | step.watched
+        self.compare()
+        return step
+
+    def compare(self) -> None:
+        """What is held equals the query afresh (WATCH-1), and so does what the watch depends on."""
+        fresh = naive(self.query, self.entities)
+        assert self.held.keys() == self.watch.entities() == fresh.entities
+        assert all(held is self.entities[id_] for id_, held in self.held.items())
+        assert self.unresolved == self.watch.unresolved() == fresh.unresolved
+        assert self.depends_on == self.watch.ids == {seen.id for seen in fresh.distance}
+
+    def commit(self, changes: Mapping[str, Value], *, deleted: tuple[str, ...] = ()) -> Step[Stored]:
+        """Writes and deletes, then steps."""
+        both: dict[EntityId, Stored | None] = {**stored(changes), **{EntityId(id_): None for id_ in deleted}}
+        self.store(both)
+        return self.step(both)
+
+
+def watch(values: Mapping[str, Value], *roots: Root, limits: Limits = DEFAULTS) -> Watcher:
+    return Watcher(stored(values), Query(roots=roots), limits)
