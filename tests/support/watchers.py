@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graphs import HERE, Entities, Stored, exceeded, feed, naive, stored
-
 from stemmadb.protocol.model.ids import EntityId
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.query import Ask, Query, Root, prepare
@@ -28,11 +27,12 @@ class Watcher:
         self.unresolved = set(answer.unresolved)
         self.depends_on = set(self.watch.ids)
         self.asked: list[Ask] = []
+        self.fresh = naive(query, entities)
         self.compare()
 
     def passed(self) -> set[str]:
         """The bounds that the query afresh passes."""
-        return exceeded(naive(self.query, self.entities), self.limits)
+        return exceeded(self.fresh, self.limits)
 
     def store(self, changes: Changes) -> None:
         for id_, after in changes.items():
@@ -40,6 +40,7 @@ class Watcher:
                 self.entities.pop(id_, None)
             else:
                 self.entities[id_] = after
+        self.fresh = naive(self.query, self.entities)
 
     def step(self, changes: Changes) -> Step[Stored]:
         """The step after the changes are stored; each part of it must fit on what is held."""
@@ -61,7 +62,7 @@ class Watcher:
 
     def compare(self) -> None:
         """What is held equals the query afresh (WATCH-1), and so does what the watch depends on."""
-        fresh = naive(self.query, self.entities)
+        fresh = self.fresh
         assert self.held.keys() == self.watch.entities() == fresh.entities
         assert all(held is self.entities[id_] for id_, held in self.held.items())
         assert self.unresolved == self.watch.unresolved() == fresh.unresolved

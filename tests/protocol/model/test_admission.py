@@ -8,13 +8,14 @@ import pytest
 
 from space import ALICE, BOB, MemorySpace, delete_, patch_, prefix_, read_, session_of, set_, structural
 from stemmadb.protocol import errors
+from stemmadb.protocol.model import chain
 from stemmadb.protocol.model.access import Rights
 from stemmadb.protocol.model.admission import Accepted, Refused, Repeated
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import BranchCreate, BranchDelete, Compact, Merge, TagCreate, TagDelete
 from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
 from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.proposal import Proposal
+from stemmadb.protocol.model.proposal import Proposal, Step
 
 X, Y = "urn:x", "urn:y"
 
@@ -550,3 +551,23 @@ def test_only_an_owner_may_compact(space: MemorySpace) -> None:
     compact = Compact(floor=Version(0))
     assert code(space.structure(compact, author=BOB)) == "forbidden"
     assert code(space.structure(compact, author=ALICE)) == "accepted"
+
+
+@pytest.mark.rule("FACT-1", "COMMIT-11")
+def test_a_checkpoint_goes_into_the_chain_changes_nothing_and_overlaps_nothing(space: MemorySpace) -> None:
+    seen = space.must(set_(X, {"n": 1}, blind=True))
+    before = space.entity(MAIN, EntityId(X))
+    plain = structural(Compact(floor=Version(1)), "compact")
+    body = encode({"n": 1})
+    step = Step("checkpoint", MAIN, EntityId(X), body, {"n": 1}, len(body), (), ())
+    compact = Proposal(
+        identity=plain.identity, request=plain.request, branch=None, details=plain.details, steps=(step,)
+    )
+    (outcome,) = space.decide([compact])
+    assert isinstance(outcome, Accepted)
+    assert (outcome.commit.branch, outcome.commit.fact_branches) == (None, (MAIN,))
+    after = space.entity(MAIN, EntityId(X))
+    assert outcome.facts[0].parent == before.hash
+    assert (after.value, after.version, after.hash) == (before.value, seen, outcome.facts[0].hash)
+    assert code(space.commit(set_(X, 2), reads=[read_(X, seen)])) == "accepted"
+    assert list(chain.verify(space.space, space.history))[-1].facts == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from merge_space import ABSENT, Space
 from stemmadb.protocol.errors import BranchDeleted, FutureVersion, InvalidMerge, MergeConflict, UnknownBranch
 from stemmadb.protocol.model.commit import Strategy
@@ -265,11 +266,12 @@ def test_equal_results_of_increments_are_a_conflict_under_other_strategies(strat
     plan = space.merge("draft", "main", strategy)
     assert len(plan.conflicts) == 1
     assert plan.writes == ()
+
+    again = forked({"n": 1})
+    again.patch("main", X, increment("/n"))
+    again.patch("draft", X, increment("/n"))
     with pytest.raises(MergeConflict):
-        criss = forked({"n": 1})
-        criss.patch("main", X, increment("/n"))
-        criss.patch("draft", X, increment("/n"))
-        criss.merge("draft", "main", "fail")
+        again.merge("draft", "main", "fail")
 
 
 @pytest.mark.rule("MERGE-3")

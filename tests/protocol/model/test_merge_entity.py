@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from stemmadb.protocol.errors import Erased
 from stemmadb.protocol.model import body, patch, stamps
 from stemmadb.protocol.model.commit import Contested, Strategy
@@ -59,7 +60,7 @@ def applied(made: Plan, target: Content) -> Content:
 
 
 @pytest.mark.rule("MERGE-4")
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(contents, contents, contents, strategies)
 def test_the_operation_leads_to_the_content_that_was_planned(
     base: Content, source: Content, target: Content, strategy: Strategy
@@ -71,7 +72,7 @@ def test_the_operation_leads_to_the_content_that_was_planned(
 
 
 @pytest.mark.rule("MERGE-3", "MERGE-4")
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(contents, contents, strategies)
 def test_one_changed_side_is_taken_and_the_same_change_is_not_written(
     base: Content, side_: Content, strategy: Strategy
@@ -84,7 +85,7 @@ def test_one_changed_side_is_taken_and_the_same_change_is_not_written(
 
 
 @pytest.mark.rule("MERGE-3", "MERGE-4")
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=250)
 @given(contents, contents, contents, st.sampled_from(["lww", "fields"]))
 def test_both_directions_decide_alike(base: Content, one: Content, other: Content, strategy: Strategy) -> None:
     forth = candidate(base, one, other, (1, 3, 2))
@@ -93,7 +94,7 @@ def test_both_directions_decide_alike(base: Content, one: Content, other: Conten
 
 
 @pytest.mark.rule("MERGE-3")
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(contents, contents, st.sampled_from(["lww", "fields"]))
 def test_changes_of_equal_origin_are_decided_alike_in_both_directions(
     one: Content, other: Content, strategy: Strategy
@@ -103,7 +104,7 @@ def test_changes_of_equal_origin_are_decided_alike_in_both_directions(
 
 
 @pytest.mark.rule("MERGE-3")
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(contents, contents, contents)
 def test_fields_keep_every_change_that_nobody_contests(base: Content, source: Content, target: Content) -> None:
     """Leaf by leaf: what only one side changed is in the result, unless the place was contested."""

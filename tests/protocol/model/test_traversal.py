@@ -8,12 +8,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import graphs
 import pytest
-from graphs import HERE, Entities, Stored, feed, link, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import graphs
+from graphs import HERE, Entities, Stored, feed, link, stored
 from stemmadb.protocol.errors import LimitExceeded
 from stemmadb.protocol.model.ids import EntityId
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
@@ -138,7 +138,9 @@ def test_an_entity_is_visited_again_under_another_schema() -> None:
     answer = ask(values, Root("urn:a:1", schema=both))
     assert len([visit for visit in answer.visits if visit.id == "urn:a:2"]) == 2
     assert set(answer.entities) == {"urn:a:1", "urn:a:2", "urn:a:3", "urn:a:4"}
-    followed = [[hop.target.id for hop in answer.visits[visit].hops] for visit in answer.visits if visit.id == "urn:a:2"]
+    followed = [
+        [hop.target.id for hop in answer.visits[visit].hops] for visit in answer.visits if visit.id == "urn:a:2"
+    ]
     assert followed == [["urn:a:3"], ["urn:a:4"]]
 
 
@@ -237,7 +239,7 @@ def test_prefixes_and_the_star_list_what_matches() -> None:
 
 @pytest.mark.rule("QUERY-1")
 def test_roots_come_in_the_order_of_the_query_each_once() -> None:
-    values: dict[str, Value] = {id_: 1 for id_ in ("urn:a:1", "urn:a:2", "urn:b:1", "urn:b:2")}
+    values: dict[str, Value] = dict.fromkeys(("urn:a:1", "urn:a:2", "urn:b:1", "urn:b:2"), 1)
     roots = [Root("urn:b:2"), Root("urn:a:*"), Root("*"), Root("urn:a:1", schema=True), Root("urn:b:2")]
     ids = [(visit.id, visit.conjuncts is None) for visit in ask(values, *roots).roots]
     assert ids == [

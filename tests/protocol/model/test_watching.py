@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graphs import ELSEWHERE, OPEN, Stored, feed, link, stored
-from watchers import Watcher, watch
 
+from graphs import ELSEWHERE, OPEN, Stored, feed, link, stored
 from stemmadb.protocol.errors import InvalidQuery, LimitExceeded
 from stemmadb.protocol.model.ids import EntityId
 from stemmadb.protocol.model.limits import Limits
@@ -17,6 +16,7 @@ from stemmadb.protocol.model.query import Ask, Query, Root, Unresolved, prepare
 from stemmadb.protocol.model.values import Value
 from stemmadb.protocol.model.watching import Step, Watch
 from stemmadb.protocol.model.watching.evaluator import State
+from watchers import Watcher, watch
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "watch_steps.json"
 ROOT = Root("urn:a:1", schema=True)
@@ -96,7 +96,10 @@ def test_a_ring_with_a_second_entry_stays_and_nothing_is_asked_for() -> None:
 
 @pytest.mark.rule("WATCH-2")
 def test_a_link_to_itself_keeps_nothing_alive() -> None:
-    values = {"urn:a:1": {"in": link("urn:a:2")}, "urn:a:2": {"me": link("urn:a:2"), "us": link("urn:a:2", path="/me")}}
+    values = {
+        "urn:a:1": {"in": link("urn:a:2")},
+        "urn:a:2": {"me": link("urn:a:2"), "us": link("urn:a:2", path="/me")},
+    }
     watcher = watch(values, ROOT)
     assert watcher.commit({"urn:a:1": {}}).left == {"urn:a:2"}
 
@@ -151,7 +154,11 @@ def test_a_listing_gains_what_is_created_and_loses_what_is_deleted_or_stops_matc
 def test_the_star_concerns_everything() -> None:
     watcher = watch({}, Root("*"))
     assert watcher.watch.prefixes == ("",)
-    assert told(watcher.commit({"urn:a:1": None, "urn:b:1": link("urn:c:1")})) == ({"urn:a:1", "urn:b:1"}, set(), set())
+    assert told(watcher.commit({"urn:a:1": None, "urn:b:1": link("urn:c:1")})) == (
+        {"urn:a:1", "urn:b:1"},
+        set(),
+        set(),
+    )
     assert told(watcher.commit({}, deleted=("urn:a:1", "urn:b:1"))) == (set(), set(), {"urn:a:1", "urn:b:1"})
     assert not watcher.watch.ids
 

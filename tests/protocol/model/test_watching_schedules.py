@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from random import Random
 
-import graphs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from watchers import Watcher
 
+import graphs
 from stemmadb.protocol.errors import LimitExceeded
 from stemmadb.protocol.model.watching.evaluator import State
+from watchers import Watcher
 
 SCHEDULES = 5_000
 

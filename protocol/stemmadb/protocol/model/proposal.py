@@ -141,10 +141,11 @@ def _check_covered(steps: Iterable[Step], reads: Iterable[Read], branch: BranchN
     prefixes: list[str] = []
     for read in reads:
         if read.branch is None or read.branch == branch:
-            if read.id is not None:
-                paths.setdefault(read.id, []).append(read.path)
-            elif read.prefix is not None:
+            if read.prefix is not None:
                 prefixes.append(read.prefix)
+            else:
+                assert read.id is not None, "a read names an id or a prefix"
+                paths.setdefault(read.id, []).append(read.path)
     for index, step in enumerate(steps):
         declared = paths.get(step.id, ())
         for claim in step.claims:

@@ -1,7 +1,7 @@
 """What both ends of a connection share: its states, how it ends, and the frames of its one stream (SYNC-1).
 
-The connection is sans-I/O: it is given the messages that arrived and gives those to send. Sockets, clocks and keys are
-the caller's. What the peer does wrong becomes an event; what our own side does wrong fails an assertion.
+The connection is sans-I/O: it is given the messages that arrived and gives those to send. Sockets, clocks and keys
+are the caller's. What the peer does wrong becomes an event; what our own side does wrong fails an assertion.
 """
 
 from __future__ import annotations

@@ -130,4 +130,4 @@ def _plain_group(fact: Any, depth: int) -> Value:
 
 def plain_text(text: str) -> str:
     """Text that can be sent, whatever was in what it quotes."""
-    return text if text.isascii() else pointer.shown(text) if values.text_offence(text) else text
+    return text if values.text_offence(text) is None else pointer.shown(text)

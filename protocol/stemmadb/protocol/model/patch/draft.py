@@ -52,7 +52,7 @@ class Draft:
         if last in holder:
             return self._swap(holder, last, value, len(tokens))
         if self._meter is not None:
-            self._meter.grow(len(holder), (last, value), len(tokens))
+            self._meter.grow(len(holder), last, value, len(tokens))
         holder[last] = value
         return None
 
@@ -78,7 +78,7 @@ class Draft:
         if last not in holder:
             raise nothing_at(tokens)
         if self._meter is not None:
-            self._meter.shrink(len(holder), (last, holder[last]))
+            self._meter.shrink(len(holder), last, holder[last])
         del holder[last]
         return None
 
@@ -124,7 +124,8 @@ class Draft:
     def _own(self, tokens: Tokens) -> Container:
         """The container at a place, owned with all above it."""
         node: Any = self.root
-        if id(node) not in self._owned:
+        owned = self._owned
+        if id(node) not in owned:
             node = self.root = self._copy(node, tokens)
         for token in tokens:
             try:
@@ -132,7 +133,7 @@ class Draft:
                 child = node[key]
             except KeyError:
                 raise nothing_at(tokens) from None
-            if id(child) not in self._owned:
+            if id(child) not in owned:
                 child = node[key] = self._copy(child, tokens)
             node = child
         return node  # type: ignore[no-any-return]

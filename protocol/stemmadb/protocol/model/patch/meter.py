@@ -37,45 +37,47 @@ class Meter:
         self._work = 0
         self._work_max = WORK_FACTOR_MAX * size_max + MEBIBYTE
 
-    def grow(self, count: int, pair: tuple[str, Value], level: int) -> None:
+    def grow(self, count: int, key: str, value: Value, level: int) -> None:
         """A key and its value come into an object of `count`; `level` containers will hold the value."""
-        self._change(_head(count + 1) - _head(count) + self._enter(pair, level))
+        came = len(_encode((key, value))) - 1
+        if level + came > self._depth_max:
+            self._check_depth((value,), level)
+        self._change(_head(count + 1) - _head(count) + came, came)
 
-    def shrink(self, count: int, pair: tuple[str, Value]) -> None:
+    def shrink(self, count: int, key: str, value: Value) -> None:
         """A key and its value go from an object of `count`."""
-        self._change(_head(count - 1) - _head(count) - self._measure(pair))
+        went = len(_encode((key, value))) - 1
+        self._change(_head(count - 1) - _head(count) - went, went)
 
     def swap(self, old: Value, new: Value, level: int) -> None:
         """One value takes another's place."""
-        self._change(self._enter((new,), level) - self._measure((old,)))
+        came, went = len(_encode(new)), len(_encode(old))
+        if level + came > self._depth_max:
+            self._check_depth((new,), level)
+        self._change(came - went, came + went)
 
     def cut(self, count: int, removed: list[Value], added: list[Value], level: int) -> None:
         """Elements go from an array of `count` and others come."""
+        came, went = len(_encode(added)) - _head(len(added)), len(_encode(removed)) - _head(len(removed))
+        if level + came > self._depth_max:
+            self._check_depth(added, level)
         heads = _head(count - len(removed) + len(added)) - _head(count)
-        self._change(heads + self._enter(added, level) - self._measure(removed))
+        self._change(heads + came - went, came + went)
 
-    def _change(self, by: int) -> None:
+    def _change(self, by: int, measured: int) -> None:
         """A patch that makes a value smaller is welcome even if it is still too large, as after a lowered bound."""
         self.size += by
+        self._work += measured
         if by > 0 and self.size > self._size_max:
             raise LimitExceeded(bound="value_bytes_max", maximum=self._size_max, actual=self.size)
-
-    def _enter(self, items: Sequence[Value], level: int) -> int:
-        """The length of what comes, seen to be not too deep for where it comes."""
-        length = self._measure(items)
-        # Each nested container takes a byte at least, so what is short enough cannot be too deep.
-        if level + length > self._depth_max:
-            deepest = level + _depth(items)
-            if deepest > self._depth_max:
-                raise LimitExceeded(bound="depth_max", maximum=self._depth_max, actual=deepest)
-        return length
-
-    def _measure(self, items: Sequence[Value]) -> int:
-        length = len(_encode(items)) - _head(len(items))
-        self._work += length
         if self._work > self._work_max:
             raise LimitExceeded(bound="patch_work_bytes_max", maximum=self._work_max, actual=self._work)
-        return length
+
+    def _check_depth(self, items: Sequence[Value], level: int) -> None:
+        """Asked only of what is long: each nested container takes a byte, so what is short cannot be too deep."""
+        deepest = level + _depth(items)
+        if deepest > self._depth_max:
+            raise LimitExceeded(bound="depth_max", maximum=self._depth_max, actual=deepest)
 
 
 def _head(count: int) -> int:

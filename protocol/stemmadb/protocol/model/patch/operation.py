@@ -17,7 +17,6 @@ Operation: TypeAlias = Mapping[str, Value]
 Tokens: TypeAlias = tuple[str, ...]
 Subject = TypeVar("Subject")
 Result = TypeVar("Result")
-Handler = TypeVar("Handler")
 
 
 class Fault(Exception):
@@ -34,18 +33,15 @@ def run(
     results: list[Result] = []
     try:
         for operation in operations:
-            results.append(_choose(handlers, operation)(subject, operation))  # noqa: PERF401  # their count is the index
+            try:
+                handler = handlers[operation["op"]]
+            except (KeyError, TypeError):
+                raise _unknown(operation) from None
+            results.append(handler(subject, operation))
     except Fault as fault:
         index = len(results)
         raise PatchFailed(index=index, why=str(fault), path=_shown_path(operations[index])) from None
     return results
-
-
-def _choose(handlers: Mapping[str, Handler], operation: Operation) -> Handler:
-    try:
-        return handlers[operation["op"]]  # type: ignore[index]  # anything else than a known name ends below
-    except (KeyError, TypeError):
-        raise _unknown(operation) from None
 
 
 def _shown_path(operation: object) -> str:

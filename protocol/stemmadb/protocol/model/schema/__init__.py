@@ -1,4 +1,4 @@
-"""JSON Schema as queries use it: matching, narrowing, and the links that a schema reaches (QUERY-2, QUERY-3, QUERY-4)."""
+"""JSON Schema as queries use it: matching, narrowing, and the links that a schema reaches (QUERY-2 to QUERY-4)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The functions that apply subschemas to a value or to its parts, made of the judges of those subschemas (QUERY-3).
 
-Each is one call deep, and `resolve` counts on it. They are plain loops: a generator would cost more than what it runs.
+Each is one call deep, and `resolve` counts on it. They are plain loops: a generator costs more than what it runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Judging(Protocol):
 
 
 def passed_on(inner: Judging) -> Check:
-    return lambda value, memo: inner.run(value, memo)
+    return lambda value, memo: inner.run(value, memo)  # noqa: PLW0108  # `run` may be made later
 
 
 def properties(named: list[tuple[str, Kinds, Judging]]) -> Check:

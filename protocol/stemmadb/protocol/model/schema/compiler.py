@@ -19,7 +19,7 @@ SMALL_CACHED_MAX: Final = 512
 LARGE_CACHED_MAX: Final = 4
 
 # A dict may have changed since it was last seen, so the cache goes by its content: the bytes are the key, and what is
-# compiled is what the bytes say. Unlike JSON, msgpack has other bytes for NaN, for binary and for a key that is no string.
+# compiled is what the bytes say. Unlike JSON, msgpack has bytes of their own for NaN, binary and keys of other types.
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 

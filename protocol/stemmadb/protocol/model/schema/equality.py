@@ -1,4 +1,4 @@
-"""Equality and divisibility of JSON values, exactly (MODEL-3): what `enum`, `const`, `uniqueItems`, `multipleOf` stand on."""
+"""Equality and divisibility of JSON values, exactly (MODEL-3): for `enum`, `const`, `uniqueItems`, `multipleOf`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ def identity(value: Value) -> str:
     Texts and not tuples are compared, since the hash of a text cannot be foreseen: nobody can send values that all
     fall on one place of a hash table.
     """
-    kind = type(value)
-    if kind is str:
-        return f'"{len(value)}:{value}'  # type: ignore[arg-type]
-    if kind is dict:
-        return "{" + ",".join([identity(key) + identity(value[key]) for key in sorted(value)]) + "}"  # type: ignore
-    if kind is list:
-        return "[" + ",".join([identity(item) for item in value]) + "]"  # type: ignore[union-attr]
-    if kind is float and value.is_integer():  # type: ignore[union-attr]
-        return repr(int(value))  # type: ignore[arg-type]
+    if isinstance(value, str):
+        return f'"{len(value)}:{value}'
+    if isinstance(value, dict):
+        return "{" + ",".join([identity(key) + identity(value[key]) for key in sorted(value)]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join([identity(item) for item in value]) + "]"
+    if isinstance(value, float) and value.is_integer():
+        return repr(int(value))
     return repr(value)
 
 
@@ -31,7 +30,7 @@ def all_differ(items: list[Value]) -> bool:
     if len(items) < 2:
         return True
     if set(map(type, items)) == {str}:
-        return len(set(items)) == len(items)  # type: ignore[arg-type]
+        return len(set(items)) == len(items)
     return len({identity(item) for item in items}) == len(items)
 
 

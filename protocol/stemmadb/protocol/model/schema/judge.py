@@ -24,24 +24,27 @@ MAY: Final = 1
 MUST: Final = 2
 _OPPOSITE: Final = (PLAIN, MUST, MAY)
 JUDGEMENTS_MAX: Final = 500_000
-"""Answers remembered in one run; only a large value under a schema that comes back to it by many ways needs so many."""
+"""Answers remembered in one run; only a large value that a schema comes back to by many ways needs so many."""
 
 
 class Judge:
     """Some subschemas that apply together, judged one way; `run(value, memo)` answers."""
 
-    __slots__ = ("mode", "nodes", "run")
+    __slots__ = ("made", "mode", "nodes", "run")
 
     def __init__(self, nodes: Sequence[Node], mode: int) -> None:
         self.nodes = nodes
         self.mode = mode
+        self.made = False
         self.run: Check = self._first_run
 
     def _first_run(self, value: Any, memo: Memo) -> bool:
         """Makes the functions of all that can be met from here first: none is made on the way down a value."""
         making = [self]
         for judge in making:
-            judge.run = _Making(judge, making).function()
+            if not judge.made:
+                judge.made = True
+                judge.run = _Making(judge, making).function()
         return self.run(value, memo)
 
 
@@ -68,23 +71,23 @@ class _Making:
         if nodes[0].is_true:
             return lambda _value, _memo: True
         parts, shared = _applied_together(nodes)
-        table = {kind: found for kind in KINDS if (found := self._checks(parts, shared, kind)) is not None}
+        in_place = (*self._in_place(parts), *map(appliers.passed_on, self._same_way(shared)))
+        table = {kind: (*found, *in_place) for kind in KINDS if (found := self._checks(parts, kind)) is not None}
         inner = _by_kind(table) if self._mode == PLAIN else _past_links(table, answer=self._mode == MAY)
         remembered = len(nodes) == 1 and nodes[0].arrivals > 1 and nodes[0].applies_others
         return _remembering(table, id(nodes[0]), self._mode) if remembered else inner
 
     def _judge_of(self, node: Node, mode: int) -> Judging:
-        fresh = node.judges[mode] is None
         found = judge_of(node, mode)
-        if fresh:
+        if not found.made:
             self._making.append(found)
         return found
 
     def _same_way(self, nodes: Sequence[Node]) -> list[Judging]:
         return [self._judge_of(node, self._mode) for node in nodes]
 
-    def _checks(self, parts: list[Node], shared: list[Node], kind: type) -> tuple[Check, ...] | None:
-        """All that must hold for a value of this kind, the cheapest first; None if nothing of this kind is valid."""
+    def _checks(self, parts: list[Node], kind: type) -> tuple[Check, ...] | None:
+        """What must hold for a value of this kind, before what is applied in place; None if nothing of it is valid."""
         asserted: list[Check] = []
         applied: list[Check] = []
         for part in parts:
@@ -92,8 +95,8 @@ class _Making:
             if found is None:
                 return None
             asserted += found
-            applied += [*self._into(part, kind), *self._in_place(part)]
-        return (*asserted, *applied, *map(appliers.passed_on, self._same_way(shared)))
+            applied += self._into(part, kind)
+        return (*asserted, *applied)
 
     def _into(self, node: Node, kind: type) -> list[Check]:
         found: list[Check] = []
@@ -121,14 +124,15 @@ class _Making:
         """The kinds that need no judging; a link must not pass for an object where the question is MUST."""
         return outright(node) - ({dict} if self._mode == MUST else set())
 
-    def _in_place(self, node: Node) -> list[Check]:
+    def _in_place(self, parts: list[Node]) -> list[Check]:
         found: list[Check] = []
-        if node.any_of:
-            found.append(appliers.any_of(self._same_way(node.any_of)))
-        if node.one_of:
-            found += self._one_of(node.one_of)
-        if node.negated is not None:
-            found.append(appliers.negation(self._judge_of(node.negated, _OPPOSITE[self._mode])))
+        for part in parts:
+            if part.any_of:
+                found.append(appliers.any_of(self._same_way(part.any_of)))
+            if part.one_of:
+                found += self._one_of(part.one_of)
+            if part.negated is not None:
+                found.append(appliers.negation(self._judge_of(part.negated, _OPPOSITE[self._mode])))
         return found
 
     def _one_of(self, nodes: list[Node]) -> list[Check]:

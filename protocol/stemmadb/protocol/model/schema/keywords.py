@@ -13,13 +13,20 @@ from .node import IGNORED, Node
 KINDS: Final = (dict, list, str, int, float, bool, NoneType)
 """The types of a value, each exactly: a bool is not an int here."""
 _KINDS_OF_TYPE: Final = {
-    "null": (NoneType,), "boolean": (bool,), "integer": (int, float), "number": (int, float), "string": (str,),
-    "array": (list,), "object": (dict,),
-}  # fmt: skip
+    "null": (NoneType,),
+    "boolean": (bool,),
+    "integer": (int, float),
+    "number": (int, float),
+    "string": (str,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+_TYPE_AND_NOTES: Final = IGNORED | {"type"}
 
 
 def checks(node: Node, kind: type) -> list[Check] | None:
-    """What the node asserts of a value of this kind by itself, the cheapest first; None if it allows no such value."""
+    """What the node asserts of a value of this kind by itself, the cheapest first; None if it allows none."""
     raw = node.raw
     if node.is_false or ("type" in raw and not _allows(raw["type"], kind)):
         return None
@@ -27,17 +34,21 @@ def checks(node: Node, kind: type) -> list[Check] | None:
     if kind is float and "type" in raw and "number" not in _names(raw["type"]):
         found.append(lambda value, _: value.is_integer())
     found += _OF_KIND.get(kind, _nothing)(node)
-    for members in ([raw["const"]] if "const" in raw else None, raw.get("enum")):
-        if members is not None:
-            found.append(_among([member for member in members if _same_kind(kind, type(member))], kind))
+    if "const" in raw:
+        found.append(_among([raw["const"]], kind))
+    if "enum" in raw:
+        found.append(_among(raw["enum"], kind))
     return found
 
 
 def outright(node: Node) -> frozenset[type]:
-    """The kinds of which every value is valid, known without building anything; none if that takes a look."""
-    if node.is_false or not node.raw.keys() <= IGNORED | {"type"}:
+    """The kinds of which every value is valid, where that can be told from `type` alone."""
+    if "type" not in node.raw or not node.raw.keys() <= _TYPE_AND_NOTES:
         return frozenset()
-    return frozenset(kind for kind in KINDS if not checks(node, kind) and checks(node, kind) is not None)
+    names = _names(node.raw["type"])
+    return frozenset(
+        kind for name in names for kind in _KINDS_OF_TYPE[name] if kind is not float or "number" in names
+    )
 
 
 def _names(types: str | list[str]) -> list[str]:
@@ -52,8 +63,9 @@ def _same_kind(kind: type, other: type) -> bool:
     return kind is other or (kind in (int, float) and other in (int, float))
 
 
-def _among(members: list[Any], kind: type) -> Check:
+def _among(given: list[Any], kind: type) -> Check:
     """Of one kind Python's own equality is JSON's for scalars; arrays and objects go by their identity."""
+    members = [member for member in given if _same_kind(kind, type(member))]
     if kind is dict or kind is list:
         identities = {identity(member) for member in members}
         return lambda value, _: identity(value) in identities

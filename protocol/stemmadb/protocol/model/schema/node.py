@@ -35,9 +35,10 @@ class Node:
     """A subschema at `path` of its document. Written by `parse` and `resolve`, never changed afterwards."""
 
     __slots__ = (
-        "_key", "additional", "all_of", "any_of", "arrivals", "defs", "document", "has_ref", "is_false",
-        "is_mere_ref", "is_true", "items", "judges", "negated", "one_of", "path", "prefix", "properties", "raw", "ref", "schema", "search",
-    )  # fmt: skip
+        *("_key", "arrivals", "document", "has_ref", "is_false", "is_mere_ref", "is_true", "path", "raw", "search"),
+        *("additional", "all_of", "any_of", "defs", "items", "negated", "one_of", "prefix", "properties", "ref"),
+        *("judges", "schema"),
+    )
 
     def __init__(self, document: Document, raw: Any, path: tuple[str, ...]) -> None:
         self.document = document

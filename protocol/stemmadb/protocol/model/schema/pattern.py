@@ -1,8 +1,8 @@
 """The `pattern` keyword: ECMA-262 regular expressions, searched for in time linear in the text (QUERY-3).
 
 A pattern is read as ECMA-262 means it with the `u` flag and written again, construct by construct, for an engine that
-never backtracks. So `.`, `$`, `\\b` and the classes mean what the draft says and not what the engine would take them for,
-and what such an engine cannot do (looking around, back references) is refused by name.
+never backtracks. So `.`, `$`, `\\b` and the classes mean what the draft says and not what the engine would take them
+for, and what such an engine cannot do (looking around, back references) is refused by name.
 """
 
 from __future__ import annotations
@@ -164,11 +164,8 @@ class _Translation:
         items: list[str] = []
         while not self.text.startswith("]", self.at):
             items.append(self._class_range())
-        if items:
-            written = f"[{'^' if negated else ''}{''.join(items)}]"
-        else:
-            written = _ANY if negated else _NONE
-        self._write(written, 1)
+        empty = _ANY if negated else _NONE
+        self._write(f"[{'^' * negated}{''.join(items)}]" if items else empty, 1)
 
     def _class_range(self) -> str:
         first = self._class_atom()

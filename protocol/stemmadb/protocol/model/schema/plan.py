@@ -1,7 +1,7 @@
 """Which children of a value a schema reaches, and the schema that goes on with each (QUERY-2).
 
 What contributes is the schema itself, what `allOf` and `$ref` add, and those branches of `anyOf` and `oneOf` that may
-match the value; as with the draft's annotations a child is reached if any of them speaks of it, under all that they say.
+match the value; as with the draft's annotations a child is reached if any of them speaks of it, under all they say.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From a tree of nodes to the graph that `$ref` makes of it, known to end on every value (QUERY-3).
 
-Where a subschema leads back to itself without going into the value it would recurse for ever, and is refused. Where it
-goes into the value it ends with the value; what is left to bound is how many calls stand inside one another on the way.
+Where a subschema leads back to itself without going into the value it would recurse for ever, and is refused. Where
+it goes into the value it ends with the value; what is left to bound is how many calls stand inside one another.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _step(node: Node, todo: list[str]) -> Node | None:
 
 
 def _places_in_order(nodes: list[Node]) -> list[Node]:
-    """Every node after those that it applies to the same value; refuses the cycles for which there is no such order."""
+    """Every node after those that it applies to the same value; refuses the cycles that have no such order."""
     done: dict[Node, bool] = {}
     order: list[Node] = []
     for start in nodes:
@@ -128,7 +128,7 @@ def _skip_mere_refs(node: Node) -> None:
 
 
 def _check_calls(start: Node, order: list[Node]) -> None:
-    """Bounds the calls inside one another, whatever the value; without a cycle by the longest way through the graph."""
+    """Bounds the calls inside one another for any value; without a cycle by the longest way through the graph."""
     calls: dict[Node, int] = {}
     for node in order:
         together = [calls[child] + (_CALLS if child.arrivals > 1 else 0) for child in node.together()]

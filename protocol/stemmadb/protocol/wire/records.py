@@ -1,0 +1,129 @@
+"""From the model's facts and commits to the items of messages, and back: what is sent verifies as what was stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stemmadb.protocol.errors import Malformed
+from stemmadb.protocol.model import facts
+from stemmadb.protocol.model.commit import Commit, Identity, LocalIdentity, OperationIdentity
+from stemmadb.protocol.model.facts import NO_BODY, Fact
+from stemmadb.protocol.model.ids import BranchName, Hash, Version
+from stemmadb.protocol.wire.messages.reading import LogEntry
+from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem
+
+
+def fact_item(fact: Fact, *, names_branch: bool = False) -> FactItem:
+    """A fact as it is sent; the digest goes along only where the body is gone."""
+    return FactItem(
+        index=fact.index,
+        id=fact.id,
+        kind=fact.kind,
+        parent=fact.parent,
+        salt=fact.salt,
+        body=fact.body,
+        digest=fact.digest if fact.is_gone else None,
+        branch=fact.branch if names_branch else None,
+    )
+
+
+def fact_of(item: FactItem, version: Version, branch: BranchName | None) -> Fact:
+    """The fact an item brings, its digest and hash computed here and not taken on trust (FACT-2)."""
+    on = item.branch or branch
+    if on is None:
+        raise Malformed(path="branch", why="neither the commit nor the fact names a branch")
+    digest = _digest(item)
+    return Fact(
+        version=version,
+        index=item.index,
+        branch=on,
+        id=item.id,
+        kind=item.kind,
+        parent=item.parent,
+        digest=digest,
+        hash=facts.hash_fact(item.kind, item.id, item.parent, digest),
+        salt=item.salt,
+        body=item.body,
+    )
+
+
+def _digest(item: FactItem) -> Hash:
+    if (item.salt is None) is not (item.body is None):
+        raise Malformed(path="salt", why="a body and its salt come together")
+    if item.salt is not None and item.body is not None:
+        return facts.digest_of(item.salt, item.body)
+    if item.kind == "delete":
+        return NO_BODY
+    if item.digest is None:
+        raise Malformed(path="digest", why="a fact without a body brings its digest")
+    return item.digest
+
+
+def commit_item(commit: Commit, its_facts: Sequence[Fact]) -> CommitItem:
+    """A commit with those of its facts that a session is to see."""
+    identity = commit.identity
+    local = identity if isinstance(identity, LocalIdentity) else None
+    return CommitItem(
+        version=commit.version,
+        kind=commit.kind,
+        branch=commit.branch,
+        author=identity.principal,
+        time=commit.time,
+        session=local.session if local else None,
+        local=local.local if local else None,
+        note=commit.note,
+        facts=tuple(fact_item(fact, names_branch=commit.branch is None) for fact in its_facts),
+    )
+
+
+def log_entry(commit: Commit, its_facts: Sequence[Fact] = ()) -> LogEntry:
+    """The whole record of a commit, with everything its hash covers (FACT-3)."""
+    identity = commit.identity
+    local = identity if isinstance(identity, LocalIdentity) else None
+    return LogEntry(
+        version=commit.version,
+        hash=commit.hash,
+        previous=commit.previous,
+        kind=commit.kind,
+        arguments=commit.arguments,
+        branch=commit.branch,
+        author=identity.principal,
+        session=local.session if local else None,
+        local=local.local if local else None,
+        operation=identity.operation if isinstance(identity, OperationIdentity) else None,
+        time=commit.time,
+        request=commit.request,
+        note_digest=commit.note_digest,
+        note=commit.note,
+        note_salt=commit.note_salt,
+        facts=commit.facts,
+        fact_branches=commit.fact_branches,
+        items=tuple(fact_item(fact, names_branch=commit.branch is None) for fact in its_facts),
+    )
+
+
+def commit_of(entry: LogEntry) -> Commit:
+    """The record a log entry brings, as `chain.verify` takes it; its hash is the one that was sent."""
+    return Commit(
+        version=entry.version,
+        previous=entry.previous,
+        identity=_identity(entry),
+        time=entry.time,
+        request=entry.request,
+        branch=entry.branch,
+        facts=entry.facts,
+        fact_branches=entry.fact_branches,
+        arguments=entry.arguments,
+        note_digest=entry.note_digest,
+        note=entry.note,
+        note_salt=entry.note_salt,
+        hash=entry.hash,
+    )
+
+
+def _identity(entry: LogEntry) -> Identity:
+    if entry.session is not None and entry.local is not None and entry.operation is None:
+        return LocalIdentity(entry.author, entry.session, entry.local)
+    if entry.operation is not None and entry.session is None and entry.local is None:
+        return OperationIdentity(entry.author, entry.operation)
+    raise Malformed(path="operation", why="a commit has a session and a local, or an operation id")

@@ -1,0 +1,80 @@
+"""Blame: the commit that last wrote each leaf (HISTORY-1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from merge_space import Space, make_fact
+from stemmadb.protocol.model import branch
+from stemmadb.protocol.model.blame import blame
+from stemmadb.protocol.model.ids import BranchName, EntityId
+from stemmadb.protocol.model.origins import Written
+from stemmadb.protocol.model.values import Value
+
+X = EntityId("urn:x")
+
+
+def blamed(space: Space, on: str = "main") -> dict[str, int]:
+    spans = branch.lineage(space.branches, BranchName(on), space.version)
+    facts = [item for item in space.facts[X] if branch.visible(spans, item.fact.branch, item.fact.version)]
+    return dict(blame(facts))
+
+
+def add(path: str, value: Value) -> dict[str, Value]:
+    return {"op": "add", "path": path, "value": value}
+
+
+@pytest.mark.rule("HISTORY-1")
+def test_each_leaf_names_the_commit_that_last_wrote_it() -> None:
+    space = Space()
+    space.set("main", X, {"a": 1, "o": {"x": 1, "y/z": 1}, "e": {}, "l": [1, 2]})
+    space.patch("main", X, add("/o/x", 2))
+    space.patch("main", X, add("/l/0", 0), add("/new", None))
+    assert blamed(space) == {"/a": 1, "/o/x": 2, "/o/y~1z": 1, "/e": 1, "/l": 3, "/new": 3}
+
+
+@pytest.mark.rule("HISTORY-1")
+def test_a_set_writes_every_leaf_and_a_scalar_is_one() -> None:
+    space = Space()
+    space.set("main", X, {"a": 1})
+    space.set("main", X, {"a": 1})
+    assert blamed(space) == {"/a": 2}
+    space.set("main", X, 7)
+    assert blamed(space) == {"": 3}
+
+
+@pytest.mark.rule("HISTORY-1")
+def test_a_merge_is_blamed_for_what_it_changed_and_nothing_else() -> None:
+    space = Space()
+    space.set("main", X, {"a": 1, "b": 1, "o": {"x": 1, "y": 1}})
+    space.fork("draft")
+    made = space.patch("draft", X, add("/a", 2), add("/o/x", {"deep": 1}))
+    edited = space.patch("main", X, add("/b", 2))
+    space.merge("draft", "main", "fields")
+    assert blamed(space) == {"/a": space.version, "/b": edited, "/o/x/deep": space.version, "/o/y": 1}
+    assert blamed(space, "draft") == {"/a": made, "/b": 1, "/o/x/deep": made, "/o/y": 1}
+
+
+@pytest.mark.rule("HISTORY-1")
+def test_a_merge_that_says_set_is_blamed_for_what_differs() -> None:
+    space = Space()
+    space.set("main", X, {"a": 1, "b": 1})
+    space.fork("draft")
+    space.patch("draft", X, add("/b", 2))
+    assert space.merge("draft").writes[0].operation.op == "set"
+    assert blamed(space) == {"/a": 1, "/b": space.version}
+
+
+@pytest.mark.rule("HISTORY-1")
+def test_an_object_that_lost_its_last_field_was_last_written_then() -> None:
+    space = Space()
+    space.set("main", X, {"o": {"x": 1}})
+    space.patch("main", X, {"op": "remove", "path": "/o/x"})
+    assert blamed(space) == {"/o": 2}
+
+
+@pytest.mark.rule("HISTORY-1")
+def test_nothing_is_blamed_for_what_is_deleted_or_erased() -> None:
+    assert blame([]) == {}
+    assert blame([Written(make_fact(1, "set", 1)), Written(make_fact(2, "delete"))]) == {}
+    assert blame([Written(make_fact(1, "set", gone=True))]) == {}

@@ -1,0 +1,152 @@
+"""Every message and every answer comes back as it was sent, in both encodings."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import wire_samples
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Local, Version
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.request import Content, Operation
+from stemmadb.protocol.wire import messages
+from stemmadb.protocol.wire.codec import (
+    Codec,
+    MsgpackCodec,
+    encode_content,
+    encode_entered,
+    encode_item,
+    read_content,
+)
+from stemmadb.protocol.wire.json_codec import JsonCodec
+from stemmadb.protocol.wire.messages.base import Message
+from stemmadb.protocol.wire.messages.commit import CommitMessage
+from stemmadb.protocol.wire.messages.session import Ok
+from stemmadb.protocol.wire.messages.sync import CommitItem, Entered, EntityItem, Sync, spliced
+
+WIDE = Limits(page_max=2**63 - 1, blob_bytes_max=2**63 - 1)  # every message the types allow
+CODECS: list[Codec] = [MsgpackCodec(WIDE), JsonCodec(WIDE)]
+SERVER_SENDS = [cls for cls in messages.SERVER_MESSAGES if cls is not Ok]
+steady = settings(derandomize=True, deadline=None, max_examples=8)
+
+
+def _name(cls: Any) -> str:
+    return str(cls.__name__)
+
+
+@pytest.mark.rule("WIRE-1", "MODEL-4")
+@pytest.mark.parametrize("cls", messages.CLIENT_MESSAGES, ids=_name)
+def test_what_a_client_sends_is_what_a_server_reads(cls: type[Message]) -> None:
+    @given(wire_samples.of(cls))
+    @steady
+    def run(message: Any) -> None:
+        for codec in CODECS:
+            assert codec.read_client(codec.encode(message)) == message
+
+    run()
+
+
+@pytest.mark.rule("WIRE-1", "SYNC-1")
+@pytest.mark.parametrize("cls", SERVER_SENDS, ids=_name)
+def test_what_a_server_sends_is_what_a_client_reads(cls: type[Message]) -> None:
+    @given(wire_samples.of(cls))
+    @steady
+    def run(message: Any) -> None:
+        for codec in CODECS:
+            assert codec.read_server(codec.encode(message)) == message
+
+    run()
+
+
+@pytest.mark.rule("WIRE-4")
+@pytest.mark.parametrize("cls", messages.ANSWERS, ids=_name)
+def test_an_answer_is_read_as_the_type_its_request_names(cls: Any) -> None:
+    @given(wire_samples.of(cls), st.integers(1, 2**53 - 1))
+    @steady
+    def run(result: Any, id_: int) -> None:
+        for codec in CODECS:
+            ok = codec.read_server(codec.encode_answer(id_, result))
+            assert isinstance(ok, Ok)
+            assert (ok.id, codec.read_result(ok, cls)) == (id_, result)
+
+    run()
+
+
+@pytest.mark.rule("MODEL-4")
+@given(wire_samples.of(Content))
+@steady
+def test_the_content_of_a_commit_is_the_same_bytes_whichever_way_it_came(content: Content) -> None:
+    made = encode_content(content)
+    assert read_content(made) == content
+    message = CommitMessage(local=Local(1), nonce=bytes(16), content=made)
+    read = JsonCodec().read_client(JsonCodec().encode(message))
+    assert isinstance(read, CommitMessage)
+    assert read.content == made
+
+
+@pytest.mark.rule("MODEL-4")
+def test_a_null_that_is_set_is_not_a_body_that_is_missing() -> None:
+    null = Operation(op="set", id=EntityId("urn:a:1"), body=encode(None))
+    gone = Operation(op="delete", id=EntityId("urn:a:1"))
+    message = CommitMessage(local=Local(1), nonce=bytes(16), content=encode_content(Content(operations=(null, gone))))
+    text = JsonCodec().encode(message)
+    written = json.loads(text)["content"]["operations"]
+    assert written[0]["body"] is None
+    assert "body" not in written[1]
+    read = JsonCodec().read_client(text)
+    assert isinstance(read, CommitMessage)
+    assert read_content(read.content).operations == (null, gone)
+
+
+FRAME = Sync(from_=Version(1), to=Version(2), hash=Hash(bytes(32)))
+
+
+@pytest.mark.rule("SYNC-3", "SYNC-6")
+@given(st.lists(wire_samples.of(CommitItem), max_size=3), st.lists(wire_samples.of(Entered), max_size=3))
+@settings(derandomize=True, deadline=None, max_examples=40)
+def test_items_encoded_once_and_spliced_into_a_frame_give_the_same_bytes(
+    commits: list[CommitItem], entered: list[Entered]
+) -> None:
+    whole = msgspec.structs.replace(FRAME, commits=tuple(commits), entered=tuple(entered))
+    first, rest = commits[:1], commits[1:]
+    mixed = spliced(
+        msgspec.structs.replace(FRAME, commits=tuple(first)),
+        commits=[encode_item(item) for item in rest],
+        entered=[encode_item(item) for item in entered],
+    )
+    for codec in CODECS:
+        assert codec.encode(mixed) == codec.encode(whole)
+        assert codec.read_server(codec.encode(mixed)) == whole
+
+
+@pytest.mark.rule("SYNC-3")
+@given(wire_samples.of(EntityItem), st.integers(1, 2**53 - 1))
+@settings(derandomize=True, deadline=None, max_examples=60)
+def test_a_value_encoded_once_enters_the_watch_of_any_session(entity: EntityItem, watch: int) -> None:
+    entered = Entered(watch=watch, **msgspec.structs.asdict(entity))
+    assert bytes(encode_entered(watch, encode_item(entity))) == encode(entered)
+
+
+@pytest.mark.rule("WIRE-1")
+def test_text_in_json_and_msgpack_has_no_defaults_written_out() -> None:
+    assert JsonCodec().encode(FRAME) == (
+        '{"type":"sync","from":1,"to":2,"hash":"b3:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}'
+    )
+    assert msgspec.msgpack.decode(MsgpackCodec().encode(FRAME)) == {
+        "type": "sync",
+        "from": 1,
+        "to": 2,
+        "hash": bytes(32),
+    }
+
+
+def test_a_branch_named_as_the_default_may_be_written_out() -> None:
+    message = {"type": "history", "id": 1, "entity": "urn:a:1", "branch": "main", "order": "newest"}
+    read = MsgpackCodec().read_client(encode(message))
+    assert getattr(read, "branch", None) == BranchName("main")
