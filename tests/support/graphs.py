@@ -32,7 +32,7 @@ class Stored:
 Entities = dict[EntityId, Stored]
 
 
-def stored(values: Mapping[str, Value]) -> Entities:
+def stored(values: Mapping[str, Any]) -> Entities:
     return {EntityId(id_): Stored(value) for id_, value in values.items()}
 
 
@@ -40,9 +40,11 @@ def link(id_: str, **members: Any) -> dict[str, Any]:
     return {"/": {"link@1": {"id": id_, **members}}}
 
 
-def feed(running: Generator[Ask, Mapping[EntityId, Stored], R], entities: Entities) -> tuple[R, list[Ask]]:
+def feed(
+    running: Generator[Ask, Mapping[EntityId, Stored], R], entities: Entities, asked: list[Ask] | None = None
+) -> tuple[R, list[Ask]]:
     """Answers every `Ask` from the entities; gives the result and what was asked."""
-    asked: list[Ask] = []
+    asked = [] if asked is None else asked
     try:
         ask = next(running)
         while True:
@@ -104,6 +106,10 @@ def _visit(seen: Seen, distance: int, answer: Naive, entities: Entities, space: 
     answer.distance[seen] = distance
     if _value(seen, entities) == []:
         answer.unresolved.add(Unresolved(seen.id, seen.path))
+    if seen in answer.links:  # met before, by a longer way
+        for _, target in answer.links[seen]:
+            _visit(target, distance + 1, answer, entities, space)
+        return
     reached = _links(seen, entities)
     if reached is None:
         return
@@ -252,7 +258,7 @@ def random_link(random: Random, count: int) -> dict[str, Any]:
     return link(random_id(random, count), **members)
 
 
-def random_value(random: Random, count: int) -> Value:
+def random_value(random: Random, count: int) -> Any:
     if random.random() < 0.05:
         return random.choice([None, 1, "text", [], random_link(random, count), [random_link(random, count)]])
     value: dict[str, Any] = {"title": random.choice("abc"), "done": random.random() < 0.4}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from graphs import HERE, Entities, Stored, exceeded, feed, naive, stored
 from stemmadb.protocol.model.ids import EntityId
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.query import Ask, Query, Root, prepare
-from stemmadb.protocol.model.values import Value
 from stemmadb.protocol.model.watching import Step, Watch
 
 Changes = Mapping[EntityId, Stored | None]
@@ -68,12 +68,12 @@ class Watcher:
         assert self.unresolved == self.watch.unresolved() == fresh.unresolved
         assert self.depends_on == self.watch.ids == {seen.id for seen in fresh.distance}
 
-    def commit(self, changes: Mapping[str, Value], *, deleted: tuple[str, ...] = ()) -> Step[Stored]:
+    def commit(self, changes: Mapping[str, Any], *, deleted: tuple[str, ...] = ()) -> Step[Stored]:
         """Writes and deletes, then steps."""
         both: dict[EntityId, Stored | None] = {**stored(changes), **{EntityId(id_): None for id_ in deleted}}
         self.store(both)
         return self.step(both)
 
 
-def watch(values: Mapping[str, Value], *roots: Root, limits: Limits = DEFAULTS) -> Watcher:
+def watch(values: Mapping[str, Any], *roots: Root, limits: Limits = DEFAULTS) -> Watcher:
     return Watcher(stored(values), Query(roots=roots), limits)

@@ -166,7 +166,7 @@ class Both:
 @pytest.mark.rule("MERGE-2")
 def test_random_graphs_have_the_best_ancestors_that_brute_force_finds() -> None:
     several = 0
-    for seed in range(500):
+    for seed in range(200):
         both = Both(seed)
         for _ in range(40):
             both.grow()
@@ -181,7 +181,7 @@ def test_random_graphs_have_the_best_ancestors_that_brute_force_finds() -> None:
             ancestors = any(node is one_node for node in other_node.ancestors())
             assert is_ancestor(known, one, other) == ancestors
             several += len(found) > 1
-    assert several > 50
+    assert several > 20
 
 
 def back_and_forth(count: int) -> Graph:

@@ -18,17 +18,16 @@ from stemmadb.protocol.model.assemble import assemble
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.query import Answer, Query, Root, prepare
 from stemmadb.protocol.model.traversal import traverse
-from stemmadb.protocol.model.values import Value
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "traversals.json"
 ROOT = Root("urn:a:1", schema=True)
 
 
-def ask(values: Mapping[str, Value], *roots: Root) -> Answer[Stored]:
+def ask(values: Mapping[str, Any], *roots: Root) -> Answer[Stored]:
     return feed(traverse(prepare(Query(roots=roots), space=HERE)), stored(values))[0]
 
 
-def nested(values: Mapping[str, Value], *roots: Root) -> list[Any]:
+def nested(values: Mapping[str, Any], *roots: Root) -> list[Any]:
     return assemble(ask(values, *roots))
 
 
@@ -47,13 +46,13 @@ def test_links_are_replaced_by_what_they_lead_to() -> None:
 
 @pytest.mark.rule("QUERY-5", "QUERY-7")
 def test_what_is_unresolved_or_does_not_match_stays_a_link() -> None:
-    value: Value = [link("urn:a:9"), link("urn:a:2", schema={"const": 0}), link("urn:a:2", path="/x")]
+    value: Any = [link("urn:a:9"), link("urn:a:2", schema={"const": 0}), link("urn:a:2", path="/x")]
     assert nested({"urn:a:1": value, "urn:a:2": 1}, ROOT) == [value]
 
 
 @pytest.mark.rule("QUERY-7")
 def test_a_cycle_ends_by_leaving_the_link_as_it_is() -> None:
-    ring: dict[str, Value] = {f"urn:a:{n}": {"n": n, "next": link(f"urn:a:{n % 3 + 1}")} for n in (1, 2, 3)}
+    ring: dict[str, Any] = {f"urn:a:{n}": {"n": n, "next": link(f"urn:a:{n % 3 + 1}")} for n in (1, 2, 3)}
     end = {"n": 3, "next": link("urn:a:1")}
     assert nested(ring, ROOT) == [{"n": 1, "next": {"n": 2, "next": end}}]
     assert nested({"urn:a:1": {"me": link("urn:a:1")}}, ROOT) == [{"me": link("urn:a:1")}]
@@ -90,9 +89,7 @@ def test_nothing_in_the_answer_is_changed_and_what_has_no_links_is_shared() -> N
 @pytest.mark.rule("QUERY-7")
 def test_doublings_are_shared_and_do_not_explode() -> None:
     last = 40
-    values: dict[str, Value] = {
-        f"urn:a:{n}": [link(f"urn:a:{n + 1}"), link(f"urn:a:{n + 1}")] for n in range(1, last)
-    }
+    values: dict[str, Any] = {f"urn:a:{n}": [link(f"urn:a:{n + 1}"), link(f"urn:a:{n + 1}")] for n in range(1, last)}
     (result,) = nested({**values, f"urn:a:{last}": "end"}, ROOT)
     for _ in range(1, last):
         assert result[0] is result[1]
@@ -110,7 +107,7 @@ def test_a_graph_where_everything_links_to_everything_is_shown_once() -> None:
 
 @pytest.mark.rule("QUERY-6", "QUERY-7")
 def test_nesting_is_bounded_at_the_edge() -> None:
-    values: dict[str, Value] = {f"urn:a:{n:03}": {"next": link(f"urn:a:{n + 1:03}")} for n in range(6)}
+    values: dict[str, Any] = {f"urn:a:{n:03}": {"next": link(f"urn:a:{n + 1:03}")} for n in range(6)}
     answer = ask(values, Root("urn:a:*", schema=True))
     assert len(assemble(answer, limits=Limits(query_depth_max=5))) == 6
     with pytest.raises(LimitExceeded) as raised:
@@ -129,7 +126,7 @@ def test_a_large_cycle_of_roots_is_refused_rather_than_shown_once_for_each() -> 
 
 @pytest.mark.rule("QUERY-7")
 def test_a_long_chain_does_not_exhaust_the_stack() -> None:
-    values: dict[str, Value] = {f"urn:a:{n}": {"next": link(f"urn:a:{n + 1}")} for n in range(5_000)}
+    values: dict[str, Any] = {f"urn:a:{n}": {"next": link(f"urn:a:{n + 1}")} for n in range(5_000)}
     answer = ask(values, Root("*", schema=True))
     (*_, first) = assemble(answer, limits=Limits(query_depth_max=5_000))
     assert isinstance(first, dict)
@@ -138,7 +135,7 @@ def test_a_long_chain_does_not_exhaust_the_stack() -> None:
 @pytest.mark.rule("QUERY-7")
 def test_assembling_equals_the_oracle_on_random_graphs() -> None:
     compared = 0
-    for seed in range(1_500):
+    for seed in range(1_000):
         random = Random(seed)
         count = random.choice((3, 5, 8))
         entities, query = graphs.random_entities(random, count), graphs.random_query(random, count)
@@ -147,7 +144,7 @@ def test_assembling_equals_the_oracle_on_random_graphs() -> None:
             compared += 1
             answer, _ = feed(traverse(prepare(query, space=HERE)), entities)
             assert assemble(answer) == graphs.naive_assembled(expected, entities)
-    assert compared > 1_000
+    assert compared > 600
 
 
 def cases() -> list[Any]:

@@ -7,7 +7,8 @@ import pytest
 from merge_space import Space, make_fact
 from stemmadb.protocol.model import branch
 from stemmadb.protocol.model.blame import blame
-from stemmadb.protocol.model.ids import BranchName, EntityId
+from stemmadb.protocol.model.commit import Merge
+from stemmadb.protocol.model.ids import BranchName, EntityId, Version
 from stemmadb.protocol.model.origins import Written
 from stemmadb.protocol.model.values import Value
 
@@ -58,11 +59,19 @@ def test_a_merge_is_blamed_for_what_it_changed_and_nothing_else() -> None:
 @pytest.mark.rule("HISTORY-1")
 def test_a_merge_that_says_set_is_blamed_for_what_differs() -> None:
     space = Space()
-    space.set("main", X, {"a": 1, "b": 1})
+    space.set("main", X, {"a": 1, "b": 1, "c": 1, "o": {"x": 1}})
     space.fork("draft")
-    space.patch("draft", X, add("/b", 2))
+    space.patch("draft", X, add("/b", 2), add("/c", 2))
     assert space.merge("draft").writes[0].operation.op == "set"
-    assert blamed(space) == {"/a": 1, "/b": space.version}
+    assert blamed(space) == {"/a": 1, "/b": space.version, "/c": space.version, "/o/x": 1}
+
+
+@pytest.mark.rule("HISTORY-1")
+def test_a_merge_that_changed_nothing_is_blamed_for_nothing() -> None:
+    details = Merge(source=BranchName("draft"), source_version=Version(1), target_version=Version(1))
+    assert blame([Written(make_fact(1, "set", {"a": 1})), Written(make_fact(2, "set", {"a": 1}), details)]) == {
+        "/a": 1
+    }
 
 
 @pytest.mark.rule("HISTORY-1")

@@ -44,7 +44,7 @@ def put(root: Any, change: PathChange) -> Any:
 
 
 @pytest.mark.rule("HISTORY-1")
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(contents, contents)
 def test_making_the_changes_leads_from_one_state_to_the_other(old: Content, new: Content) -> None:
     changed: Any = deepcopy(old)

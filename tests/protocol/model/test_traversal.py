@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from hypothesis import given, settings
@@ -19,12 +19,12 @@ from stemmadb.protocol.model.ids import EntityId
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.query import Answer, Ask, Query, Root, Unresolved, Visit, prepare
 from stemmadb.protocol.model.traversal import MISSING, resolve, traverse
-from stemmadb.protocol.model.values import Value
 
+Traversal: TypeAlias = Generator[Ask, Mapping[EntityId, Stored], Answer[Stored]]
 VECTORS = Path(__file__).parents[2] / "vectors" / "traversals.json"
 
 
-def ask(values: Mapping[str, Value], *roots: Root, limits: Limits = DEFAULTS) -> Answer[Stored]:
+def ask(values: Mapping[str, Any], *roots: Root, limits: Limits = DEFAULTS) -> Answer[Stored]:
     return run(stored(values), *roots, limits=limits)[0]
 
 
@@ -67,7 +67,7 @@ def test_links_are_followed_level_by_level_and_each_id_is_asked_for_once() -> No
 
 @pytest.mark.rule("QUERY-2")
 def test_a_root_that_does_not_match_or_has_no_such_path_is_not_in_the_answer() -> None:
-    values: dict[str, Value] = {"urn:a:1": {"done": True}, "urn:a:2": {"done": False}, "urn:a:3": {}}
+    values: dict[str, Any] = {"urn:a:1": {"done": True}, "urn:a:2": {"done": False}, "urn:a:3": {}}
     roots = [Root(id_, "/done", {"const": False}) for id_ in values]
     answer = ask(values, *roots)
     assert set(answer.entities) == {"urn:a:2"}
@@ -91,7 +91,7 @@ def test_a_traversal_starts_at_the_path_of_the_root() -> None:
 
 @pytest.mark.rule("QUERY-2")
 def test_false_stops_and_true_follows_everything() -> None:
-    values: dict[str, Value] = {
+    values: dict[str, Any] = {
         "urn:a:1": {"yes": {"deep": [link("urn:a:2")]}, "no": "urn:a:3"},
         "urn:a:2": link("urn:a:3"),
         "urn:a:3": 1,
@@ -99,7 +99,7 @@ def test_false_stops_and_true_follows_everything() -> None:
     assert set(ask(values, Root("urn:a:1", schema=True)).entities) == set(values)
     assert set(ask(values, Root("urn:a:1", schema={})).entities) == set(values)
     assert ask(values, Root("urn:a:1", schema=False)).entities == {}
-    stop = {"properties": {"yes": {"properties": {"deep": {"items": {"not": {}}}}}}}
+    stop: dict[str, Any] = {"properties": {"yes": {"properties": {"deep": {"items": {"not": {}}}}}}}
     assert set(ask(values, Root("urn:a:1", schema=stop)).entities) == {"urn:a:1", "urn:a:2"}
     carried = {"urn:a:1": [link("urn:a:2", schema=False)], "urn:a:2": 1}
     assert set(ask(carried, Root("urn:a:1", schema=True)).entities) == {"urn:a:1"}
@@ -107,7 +107,7 @@ def test_false_stops_and_true_follows_everything() -> None:
 
 @pytest.mark.rule("QUERY-2")
 def test_strings_are_links_only_where_the_schema_says_so() -> None:
-    values: dict[str, Value] = {"urn:a:1": {"ref": "urn:a:2", "text": "urn:a:3"}, "urn:a:2": 1, "urn:a:3": 1}
+    values: dict[str, Any] = {"urn:a:1": {"ref": "urn:a:2", "text": "urn:a:3"}, "urn:a:2": 1, "urn:a:3": 1}
     marked = {"properties": {"ref": {"x-entity-reference": True}}}
     assert set(ask(values, Root("urn:a:1", schema=marked)).entities) == {"urn:a:1", "urn:a:2"}
 
@@ -115,7 +115,7 @@ def test_strings_are_links_only_where_the_schema_says_so() -> None:
 @pytest.mark.rule("QUERY-4")
 def test_a_link_narrows_by_the_schema_at_the_link_and_the_one_it_carries() -> None:
     numbers = {"properties": {"n": {"minimum": 10}}}
-    values: dict[str, Value] = {
+    values: dict[str, Any] = {
         "urn:a:1": [link(f"urn:n:{n}", schema={"properties": {"n": {"maximum": 20}}}) for n in (5, 15, 25)],
         **{f"urn:n:{n}": {"n": n} for n in (5, 15, 25)},
     }
@@ -127,7 +127,7 @@ def test_a_link_narrows_by_the_schema_at_the_link_and_the_one_it_carries() -> No
 
 @pytest.mark.rule("QUERY-4")
 def test_an_entity_is_visited_again_under_another_schema() -> None:
-    values: dict[str, Value] = {
+    values: dict[str, Any] = {
         "urn:a:1": {"plain": link("urn:a:2"), "open": link("urn:a:2")},
         "urn:a:2": {"x": link("urn:a:3"), "y": link("urn:a:4")},
         "urn:a:3": 1,
@@ -169,7 +169,7 @@ def test_links_to_themselves_and_rings_end() -> None:
 
 @pytest.mark.rule("QUERY-5")
 def test_whatever_leads_nowhere_is_unresolved_all_alike() -> None:
-    links: list[Value] = [
+    links: list[Any] = [
         link("urn:a:missing"),
         link("urn:a:2", path="/no/where"),
         link("urn:a:2", path="/list/01"),
@@ -206,7 +206,7 @@ def test_a_link_that_names_the_space_it_is_in_is_followed() -> None:
 
 @pytest.mark.rule("QUERY-5")
 def test_a_root_that_is_named_and_not_there_is_unresolved_and_a_listing_leaves_no_trace() -> None:
-    values: dict[str, Value] = {"urn:a:1": {"x": 1}, "urn:a:2": {}}
+    values: dict[str, Any] = {"urn:a:1": {"x": 1}, "urn:a:2": {}}
     answer = ask(values, Root("urn:a:9", "/x"), Root("urn:a:*", "/x"), Root("urn:b:*"))
     assert answer.unresolved == {Unresolved("urn:a:9", "/x")}
     assert set(answer.entities) == {"urn:a:1"}
@@ -216,8 +216,10 @@ def test_a_root_that_is_named_and_not_there_is_unresolved_and_a_listing_leaves_n
 @pytest.mark.rule("QUERY-2")
 @pytest.mark.parametrize(
     ("path", "found"),
-    [("", {"a": [1, {"": 2}]}), ("/a/0", 1), ("/a/1/", 2), ("/b", MISSING), ("/a/2", MISSING), ("/a/x", MISSING)]
-    + [("/a/0/0", MISSING), ("/b/c", MISSING), ("a", MISSING), ("/a/-", MISSING), ("/a/+1", MISSING)],
+    [
+        *[("", {"a": [1, {"": 2}]}), ("/a/0", 1), ("/a/1/", 2)],
+        *[(path, MISSING) for path in ("/b", "/a/2", "/a/x", "/a/0/0", "/b/c", "a", "/a/-", "/a/+1", "/a/01", "/~2")],
+    ],
 )
 def test_a_path_leads_to_a_part_of_the_value_or_nowhere(path: str, found: object) -> None:
     assert resolve({"a": [1, {"": 2}]}, path) == found
@@ -229,7 +231,7 @@ def test_a_path_leads_to_a_part_of_the_value_or_nowhere(path: str, found: object
 
 @pytest.mark.rule("QUERY-1", "QUERY-2")
 def test_prefixes_and_the_star_list_what_matches() -> None:
-    values: dict[str, Value] = {"urn:a:2": {"done": False}, "urn:a:1": {"done": False}, "urn:b:1": {"done": True}}
+    values: dict[str, Any] = {"urn:a:2": {"done": False}, "urn:a:1": {"done": False}, "urn:b:1": {"done": True}}
     listed = ask(values, Root("urn:a:*"))
     assert set(listed.entities) == {"urn:a:1", "urn:a:2"}
     assert [visit.id for visit in listed.roots] == ["urn:a:1", "urn:a:2"]
@@ -239,7 +241,7 @@ def test_prefixes_and_the_star_list_what_matches() -> None:
 
 @pytest.mark.rule("QUERY-1")
 def test_roots_come_in_the_order_of_the_query_each_once() -> None:
-    values: dict[str, Value] = dict.fromkeys(("urn:a:1", "urn:a:2", "urn:b:1", "urn:b:2"), 1)
+    values: dict[str, Any] = dict.fromkeys(("urn:a:1", "urn:a:2", "urn:b:1", "urn:b:2"), 1)
     roots = [Root("urn:b:2"), Root("urn:a:*"), Root("*"), Root("urn:a:1", schema=True), Root("urn:b:2")]
     ids = [(visit.id, visit.conjuncts is None) for visit in ask(values, *roots).roots]
     assert ids == [
@@ -253,7 +255,7 @@ def test_roots_come_in_the_order_of_the_query_each_once() -> None:
 
 @pytest.mark.rule("QUERY-1", "QUERY-4")
 def test_a_listed_entity_that_does_not_match_can_still_be_reached_by_a_link() -> None:
-    values: dict[str, Value] = {
+    values: dict[str, Any] = {
         "urn:a:1": {"done": False, "next": link("urn:a:2"), "same": link("urn:a:3")},
         "urn:a:2": {"done": True},
         "urn:a:3": {"done": False},
@@ -284,7 +286,8 @@ class Streamed(Mapping[EntityId, Stored]):
 
 @pytest.mark.rule("QUERY-6")
 def test_a_listing_is_read_no_farther_than_the_bound() -> None:
-    running = traverse(prepare(Query(roots=(Root("*"),))), limits=Limits(query_entities_max=5))
+    star = prepare(Query(roots=(Root("*"),)))
+    running: Traversal = traverse(star, limits=Limits(query_entities_max=5))
     next(running)
     supply = Streamed(1_000_000)
     with pytest.raises(LimitExceeded):
@@ -295,8 +298,8 @@ def test_a_listing_is_read_no_farther_than_the_bound() -> None:
 # ---------------------------------------------------------------- bounds
 
 
-def chain(length: int) -> dict[str, Value]:
-    values: dict[str, Value] = {f"urn:c:{n}": {"next": link(f"urn:c:{n + 1}")} for n in range(length)}
+def chain(length: int) -> dict[str, Any]:
+    values: dict[str, Any] = {f"urn:c:{n}": {"next": link(f"urn:c:{n + 1}")} for n in range(length)}
     return {**values, f"urn:c:{length}": {}}
 
 
@@ -328,7 +331,7 @@ def test_a_root_that_is_linked_to_and_does_not_match_has_no_depth() -> None:
 
 @pytest.mark.rule("QUERY-6")
 def test_entities_are_bounded_at_the_edge_and_what_does_not_match_does_not_count() -> None:
-    values: dict[str, Value] = {f"urn:a:{n}": {"n": n} for n in range(10)}
+    values: dict[str, Any] = {f"urn:a:{n}": {"n": n} for n in range(10)}
     root = Root("*", schema={"properties": {"n": {"minimum": 5}}})
     assert len(ask(values, root, limits=Limits(query_entities_max=5)).entities) == 5
     with pytest.raises(LimitExceeded) as raised:
@@ -352,7 +355,7 @@ def test_schemas_that_links_carry_cannot_multiply_the_visits_without_end() -> No
         return {"additionalProperties": {"$ref": "#"}, "items": {"$ref": "#"}, "maxItems": 100 + number}
 
     ids = [f"urn:a:{number}" for number in range(12)]
-    values: dict[str, Value] = {i: [link(to, schema=carried(n)) for n, to in enumerate(ids)] for i in ids}
+    values: dict[str, Any] = {i: [link(to, schema=carried(n)) for n, to in enumerate(ids)] for i in ids}
     with pytest.raises(LimitExceeded) as raised:
         ask(values, Root("urn:a:0", schema=True), limits=Limits(query_entities_max=12))
     assert raised.value.facts == {"bound": "query_visits_max", "maximum": 120, "actual": 121}
@@ -367,7 +370,7 @@ def agrees_with_the_oracle(random: Random) -> None:
     limits = graphs.random_limits(random)
     expected = graphs.naive(query, entities)
     passed = graphs.exceeded(expected, limits)
-    running = traverse(prepare(query, space=HERE), limits=limits)
+    running: Traversal = traverse(prepare(query, space=HERE), limits=limits)
     if passed:
         with pytest.raises(LimitExceeded) as raised:
             feed(running, entities)
@@ -383,12 +386,12 @@ def agrees_with_the_oracle(random: Random) -> None:
 
 @pytest.mark.rule("QUERY-2", "QUERY-4", "QUERY-5", "QUERY-6")
 def test_a_traversal_equals_the_oracle_on_random_graphs() -> None:
-    for seed in range(1_500):
+    for seed in range(1_000):
         agrees_with_the_oracle(Random(seed))
 
 
 @pytest.mark.rule("QUERY-2", "QUERY-4", "QUERY-5", "QUERY-6")
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(derandomize=True, deadline=None, max_examples=60)
 @given(st.randoms(use_true_random=False))
 def test_a_traversal_equals_the_oracle_on_graphs_that_shrink(random: Random) -> None:
     agrees_with_the_oracle(random)

@@ -33,7 +33,7 @@ from stemmadb.protocol.wire.messages.sync import CommitItem, Entered, EntityItem
 WIDE = Limits(page_max=2**63 - 1, blob_bytes_max=2**63 - 1)  # every message the types allow
 CODECS: list[Codec] = [MsgpackCodec(WIDE), JsonCodec(WIDE)]
 SERVER_SENDS = [cls for cls in messages.SERVER_MESSAGES if cls is not Ok]
-steady = settings(derandomize=True, deadline=None, max_examples=8)
+steady = settings(derandomize=True, deadline=None, max_examples=20)
 
 
 def _name(cls: Any) -> str:

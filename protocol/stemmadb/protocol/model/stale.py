@@ -40,14 +40,13 @@ def overlapping(
     """
     change = state.changes
     for _ in range(scan_max):
-        if change is None:
-            return None if state.seen_after <= after else _OUT_OF_SIGHT
-        if change.version <= after:
-            return None
+        if change is None or change.version <= after:
+            break
         if change.version not in own and _touches(change, path):
             return change
         change = change.older
-    return _OUT_OF_SIGHT if change is None or change.version > after else None
+    all_seen = state.seen_after if change is None else change.version
+    return None if all_seen <= after else _OUT_OF_SIGHT
 
 
 def _touches(change: Change, path: str | None) -> bool:

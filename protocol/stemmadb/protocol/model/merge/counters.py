@@ -20,10 +20,8 @@ Path = tuple[str, ...]
 
 
 def both_counted(entity: Candidate, path: Path, base: Content, source: Content, target: Content) -> bool:
-    """Whether both sides incremented, and only incremented, the number at the path."""
+    """Whether both sides, which are known to have changed it, only incremented the number at the path."""
     if not (_is_number(base) and _is_number(source) and _is_number(target)):
-        return False
-    if base in (source, target):
         return False
     return _only_incremented(entity, path)
 

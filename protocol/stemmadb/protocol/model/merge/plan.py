@@ -27,7 +27,7 @@ NO_RESOLUTIONS: Resolutions = {}
 
 
 class Write(msgspec.Struct, frozen=True):
-    """One entity to write: what the target holds afterwards, and the smallest operation that leads there."""
+    """One entity to write: what the target holds afterwards, and the narrowest operation that leads there."""
 
     content: Content
     operation: Operation
@@ -125,9 +125,10 @@ class _Making:
 
 
 def _operation(id_: EntityId, target: Content, decision: Decision) -> Operation | None:
-    """The smallest operation from the target's content to the merged one; None if there is nothing to write.
+    """The narrowest operation from the target's content to the merged one; None if there is nothing to write.
 
-    A resolution is written even if it is what the target holds: it was made now, and originates at its own version.
+    A patch rather than a `set` of about its size, because a `set` collides with every reader of the entity. A
+    resolution is written even if it is what the target holds: it was made now, and originates at its own version.
     """
     content = decision.content
     if isinstance(content, Missing):

@@ -93,12 +93,13 @@ class Draft:
 
     def share(self, value: Value) -> Value:
         """The same value, safe to be held in a second place: the draft will copy it before it changes it."""
-        todo = [value]
+        owned, todo = self._owned, [value]
         while todo:
             item = todo.pop()
             # Nothing below a container that is not owned is owned.
-            if self._owned.pop(id(item), None) is not None:
-                todo.extend(item.values() if isinstance(item, dict) else item)  # type: ignore[arg-type]
+            if owned.pop(id(item), None) is not None:
+                children = item.values() if isinstance(item, dict) else item
+                todo.extend(child for child in children if id(child) in owned)  # type: ignore[union-attr]
         return value
 
     # ------------------------------------------------------------ the five ways in which anything changes:

@@ -6,7 +6,7 @@ into itself stops at the bound, having used no more memory than the bound.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
@@ -17,8 +17,7 @@ from stemmadb.protocol.model.limits import MEBIBYTE
 from stemmadb.protocol.model.values import Value
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_CONTAINERS: Final = frozenset((list, dict))
-WORK_FACTOR_MAX: Final = 16
+WORK_FACTOR_MAX: Final = 4
 
 
 class Meter:
@@ -73,7 +72,7 @@ class Meter:
         if self._work > self._work_max:
             raise LimitExceeded(bound="patch_work_bytes_max", maximum=self._work_max, actual=self._work)
 
-    def _check_depth(self, items: Sequence[Value], level: int) -> None:
+    def _check_depth(self, items: Iterable[Value], level: int) -> None:
         """Asked only of what is long: each nested container takes a byte, so what is short cannot be too deep."""
         deepest = level + _depth(items)
         if deepest > self._depth_max:
@@ -85,12 +84,15 @@ def _head(count: int) -> int:
     return 1 if count < 16 else 3 if count < 65536 else 5
 
 
-def _depth(items: Sequence[Value]) -> int:
-    """How deep containers nest in the items; level by level, so that plain values cost next to nothing."""
+def _depth(items: Iterable[Value]) -> int:
+    """How deep containers nest in the items; level by level, which is a few times faster than item by item."""
     deepest = 0
-    level: list[Value] = list(items)
-    while not _CONTAINERS.isdisjoint(map(type, level)):
+    level = _containers(items)
+    while level:
         deepest += 1
-        inner = (item.values() if isinstance(item, dict) else item for item in level if isinstance(item, list | dict))
-        level = list(chain.from_iterable(inner))
+        level = _containers(chain.from_iterable(item.values() if type(item) is dict else item for item in level))
     return deepest
+
+
+def _containers(items: Iterable[Value]) -> list[list[Value] | dict[str, Value]]:
+    return [item for item in items if type(item) is list or type(item) is dict]

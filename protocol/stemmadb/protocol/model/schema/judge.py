@@ -87,7 +87,7 @@ class _Making:
         return [self._judge_of(node, self._mode) for node in nodes]
 
     def _checks(self, parts: list[Node], kind: type) -> tuple[Check, ...] | None:
-        """What must hold for a value of this kind, before what is applied in place; None if nothing of it is valid."""
+        """What must hold for a value of this kind, beside what is applied in place; None if none is valid."""
         asserted: list[Check] = []
         applied: list[Check] = []
         for part in parts:

@@ -12,7 +12,7 @@ from .node import IGNORED, Node
 
 KINDS: Final = (dict, list, str, int, float, bool, NoneType)
 """The types of a value, each exactly: a bool is not an int here."""
-_KINDS_OF_TYPE: Final = {
+_KINDS_OF_TYPE: Final[dict[str, tuple[type, ...]]] = {
     "null": (NoneType,),
     "boolean": (bool,),
     "integer": (int, float),

@@ -1,0 +1,74 @@
+"""The golden merges and ancestors of tests/vectors/merges.json (MERGE-2, MERGE-3)."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from stemmadb.protocol.errors import BY_CODE
+from stemmadb.protocol.model import pointer, stamps
+from stemmadb.protocol.model.ancestry import MergeEdge, Point, best_common_ancestors, graph
+from stemmadb.protocol.model.difference import Content, same
+from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
+from stemmadb.protocol.model.merge import Candidate, Plan, Side, plan
+from stemmadb.protocol.model.stamps import Stamp
+from stemmadb.protocol.model.state import BranchState, Missing
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "merges.json").read_text())
+
+
+def content(case: dict[str, Any]) -> Content:
+    return Missing.ABSENT if case.get("absent") else case["value"]
+
+
+def side(case: dict[str, Any]) -> Side:
+    stamp = stamps.whole(Version(case["version"]))
+    for part in case.get("stamps", []):
+        made = Stamp(Version(part["version"]), Version(part["assigned"]))
+        stamp = stamps.put(stamp, pointer.parse(part["path"]), made)
+    return Side(content(case), Version(case["version"]), lambda: stamp)
+
+
+def planned(case: dict[str, Any]) -> Plan:
+    bases = tuple(side(base) for base in case["bases"])
+    entity = Candidate(EntityId(case["id"]), bases, side(case["source"]), side(case["target"]))
+    resolutions = {EntityId(id_): content(choice) for id_, choice in case.get("resolutions", {}).items()}
+    return plan([entity], strategy=case["strategy"], resolutions=resolutions)
+
+
+@pytest.mark.rule("MERGE-2", "MERGE-3")
+@pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["name"])
+def test_a_golden_merge_writes_and_records_what_it_says(case: dict[str, Any]) -> None:
+    if "error" in case:
+        with pytest.raises(BY_CODE[case["error"]]):
+            planned(case)
+        return
+    made = planned(case)
+    expected = [(write["id"], Missing.ABSENT if write.get("delete") else write["value"]) for write in case["writes"]]
+    assert [write.id for write in made.writes] == [id_ for id_, _ in expected]
+    assert all(same(write.content, value) for write, (_, value) in zip(made.writes, expected, strict=True))
+    recorded = [{"path": "", "base": None} | msgspec.to_builtins(conflict) for conflict in made.conflicts]
+    assert recorded == case["conflicts"]
+
+
+@pytest.mark.rule("MERGE-2")
+@pytest.mark.parametrize("case", VECTORS["ancestry"], ids=lambda case: case["name"])
+def test_golden_points_have_the_best_ancestors_it_says(case: dict[str, Any]) -> None:
+    branches = {MAIN: BranchState(name=MAIN)}
+    for made in case["branches"]:
+        branches[made["name"]] = BranchState(**made)
+
+    def last(name: BranchName, version: Version) -> Version:
+        versions = case["commits"].get(name, [])
+        count = bisect_right(versions, version)
+        return Version(versions[count - 1] if count else 0)
+
+    known = graph(branches, [MergeEdge(**edge) for edge in case["merges"]], last)
+    for one, other in [("one", "other"), ("other", "one")]:
+        found = best_common_ancestors(known, Point(**case[one]), Point(**case[other]))
+        assert [{"branch": at.branch, "version": at.version} for at in found] == case["best"]
