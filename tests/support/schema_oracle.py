@@ -32,8 +32,8 @@ def follow(schema: Any, root: Any) -> Any:
 def target(ref: str, root: Any) -> Any:
     found = root
     for token in unquote(ref[1:]).split("/")[1:]:
-        token = token.replace("~1", "/").replace("~0", "~")
-        found = found[int(token)] if isinstance(found, list) else found[token]
+        name = token.replace("~1", "/").replace("~0", "~")
+        found = found[int(name)] if isinstance(found, list) else found[name]
     return found
 
 
@@ -241,14 +241,14 @@ def _keywords(inner: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]
         "const": values(),
         "enum": st.lists(values(), max_size=3),
         "required": st.lists(st.sampled_from(NAMES), max_size=2, unique=True),
-        **{name: number for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")},
+        **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), number),
         "multipleOf": st.sampled_from([number for number in NUMBERS if number > 0]),
         **{f"{end}{what}": count for end in ("min", "max") for what in ("Length", "Items", "Properties")},
         "pattern": st.sampled_from(["^a", "b$", "a+b?", "^$", "[^a]", "^urn:x:[0-9]$"]),
         "uniqueItems": st.booleans(),
         "properties": st.dictionaries(st.sampled_from(NAMES), inner, min_size=1, max_size=3),
-        **{name: inner for name in ("additionalProperties", "items", "not")},
-        **{name: several for name in ("prefixItems", "allOf", "anyOf", "oneOf")},
+        **dict.fromkeys(("additionalProperties", "items", "not"), inner),
+        **dict.fromkeys(("prefixItems", "allOf", "anyOf", "oneOf"), several),
         "$ref": st.sampled_from(["#", "#/$defs/x", "#/$defs/y%7E1"]),
         "x-entity-reference": st.booleans(),
         "title": st.just("a note"),
