@@ -6,7 +6,7 @@ import statistics
 import time
 from bisect import bisect_right
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from stemmadb.protocol.model.ancestry import Graph, MergeEdge, Point, best_common_ancestors, graph
@@ -122,10 +122,10 @@ def run(quick: bool = False) -> list[dict[str, object]]:
     scenario = "merge of 1,000 changed entities, each"
     strategies: tuple[Strategy, ...] = ("lww", "fields")
     rows: list[tuple[str, str, Callable[[], float]]] = [
-        (scenario, "one side changed", lambda: merge_us("lww", both=False))
+        (scenario, "one side changed", partial(merge_us, "lww", both=False))
     ]
     for name in strategies:
-        rows.append((scenario, f"both sides changed, {name}", lambda name=name: merge_us(name, both=True)))
-        rows.append((scenario, f"half and half, {name}", lambda name=name: mixed_us(name)))
+        rows.append((scenario, f"both sides changed, {name}", partial(merge_us, name, both=True)))
+        rows.append((scenario, f"half and half, {name}", partial(mixed_us, name)))
     rows.append(("best common ancestors after 1,000 merges back and forth", "stemmadb", ancestors_us))
     return [{"scenario": text, "system": system, "p50_us": median(measure, quick)} for text, system, measure in rows]

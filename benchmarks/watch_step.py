@@ -7,7 +7,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-from benchmarks.traversal import Stored, answered, graph, link, node
+from benchmarks.traversal import FANOUT, Stored, answered, graph, link, node
 from stemmadb.protocol.model.ids import EntityId
 from stemmadb.protocol.model.query import Query, Root, prepare
 from stemmadb.protocol.model.watching import Watch
@@ -29,30 +29,33 @@ def relinked(turn: int, count: int) -> tuple[EntityId, Stored]:
 
 
 def cut(turn: int, count: int) -> tuple[EntityId, Stored]:
-    """The last entity loses, then regains, the link from its parent, which another link makes up for or not."""
-    number = (count - 2) // 8
+    """A tree edge goes and comes back: the only child's, which a link across keeps in the answer meanwhile."""
+    number = (count - 2) // FANOUT
     value = node(number, count)
-    return EntityId(f"urn:n:{number}"), Stored(value | {"children": value["children"][: -1 if turn % 2 else None]})
+    return EntityId(f"urn:n:{number}"), Stored(value | {"children": value["children"][: turn % 2]})
 
 
-def measure(change: Change, count: int, steps: int) -> list[float]:
-    """µs of each step."""
-    entities = graph(count)
-    watch: Watch[Stored] = Watch(prepare(Query(roots=(Root("urn:n:0", schema=True),))))
-    assert len(answered(watch.fill(), entities).entities) == count
-    taken = []
-    for turn in range(steps):
-        id_, after = change(turn, count)
-        entities[id_] = after
+class Subject:
+    """A watch on a graph of one size."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.entities = graph(count)
+        self.watch: Watch[Stored] = Watch(prepare(Query(roots=(Root("urn:n:0", schema=True),))))
+        assert len(answered(self.watch.fill(), self.entities).entities) == count
+
+    def step(self, change: Change, turn: int) -> float:
+        """µs of one step."""
+        id_, after = change(turn, self.count)
+        self.entities[id_] = after
         started = time.perf_counter()
-        running = watch.step({id_: after})
+        running = self.watch.step({id_: after})
         try:
             ask = next(running)
             while True:
-                ask = running.send({asked: entities[asked] for asked in ask.ids})
+                ask = running.send({asked: self.entities[asked] for asked in ask.ids})
         except StopIteration:
-            taken.append((time.perf_counter() - started) * 1e6)
-    return taken
+            return (time.perf_counter() - started) * 1e6
 
 
 def bytes_per_entity(count: int) -> float:
@@ -73,13 +76,13 @@ def run(quick: bool = False) -> list[dict[str, object]]:
     steps = 200 if quick else 2_000
     rows: list[dict[str, object]] = []
     for change, name in ((edited, "an edit"), (relinked, "a link moved"), (cut, "a link cut and joined")):
-        medians = {}
-        for count in SIZES:
-            taken = measure(change, count, steps)
-            medians[count] = statistics.median(taken)
-            figures = {"us_per_step": medians[count], "us_p99": sorted(taken)[-len(taken) // 100], "n": steps}
+        subjects = [Subject(count) for count in SIZES]
+        taken = [[subject.step(change, turn) for subject in subjects] for turn in range(steps)]  # interleaved
+        medians = [statistics.median(column) for column in zip(*taken, strict=True)]
+        for count, median in zip(SIZES, medians, strict=True):
+            figures = {"us_per_step": median, "n": steps}
             rows.append({"scenario": f"watch step: {name}", "system": f"{count:,} entities", **figures})
-        ratio = medians[SIZES[-1]] / medians[SIZES[0]]
+        ratio = medians[-1] / medians[0]
         rows.append({"scenario": f"watch step: {name}", "system": "ratio 10,000 : 10", "ratio": ratio})
     kept = bytes_per_entity(1_000 if quick else 10_000)
     rows.append({"scenario": "watch: memory kept", "system": "three links each", "bytes_per_entity": kept})

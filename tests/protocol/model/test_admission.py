@@ -545,6 +545,16 @@ def test_a_commit_is_authorised_inside_the_decision(
     assert code(space.commit(set_(id_, 1, blind=True), author=BOB)) == verdict
 
 
+@pytest.mark.rule("COMMIT-10")
+def test_a_commit_that_writes_the_access_list_ends_the_batch_so_that_the_next_is_judged_by_it(
+    space: MemorySpace,
+) -> None:
+    batch = [space.propose(set_(space.space, {ALICE: "own"}, blind=True)), space.propose(set_(X, 1, blind=True))]
+    assert [code(one) for one in space.decide(batch)] == ["accepted"]
+    space.grants[ALICE] = Rights("read")
+    assert [code(one) for one in space.decide(batch[1:])] == ["forbidden"]
+
+
 @pytest.mark.rule("COMMIT-11")
 def test_only_an_owner_may_compact(space: MemorySpace) -> None:
     space.grants[BOB] = Rights("write")

@@ -18,7 +18,7 @@ from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit, Identity, LocalIdentity, kind_of, sealed
 from stemmadb.protocol.model.draft import Draft
 from stemmadb.protocol.model.facts import NO_BODY, Fact, digest_of
-from stemmadb.protocol.model.ids import TimeMs, Version
+from stemmadb.protocol.model.ids import MAIN, TimeMs, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.model.state import Known, NotGathered, View
@@ -54,15 +54,19 @@ def decide(
 ) -> list[Outcome]:
     """An outcome for each proposal in order, each seeing those accepted before it.
 
-    Shorter than the batch where the view lacks something the next one needs: the caller gathers and decides the
-    rest again. `salts` gives 16 random bytes at a time (FACT-2).
+    Shorter than the batch where the view lacks something the next one needs, and after a commit that writes the
+    access list, whose rights hold from the next one on: the caller gathers and decides the rest again. `salts` gives
+    16 random bytes at a time (FACT-2).
     """
     draft = Draft(view)
     outcomes: list[Outcome] = []
     for proposal in batch:
         try:
-            outcomes.append(_decide_one(proposal, draft, now, salts, limits))
+            outcome = _decide_one(proposal, draft, now, salts, limits)
         except NotGathered:
+            break
+        outcomes.append(outcome)
+        if isinstance(outcome, Accepted) and (MAIN, view.space) in outcome.written:
             break
     return outcomes
 
