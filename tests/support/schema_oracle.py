@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from random import Random
 from typing import Any
 from urllib.parse import unquote
-
-from hypothesis import strategies as st
 
 NOTES = {"$schema", "$comment", "title", "description", "default", "examples", "$defs"}
 CHILDREN = {"properties", "additionalProperties", "items", "prefixItems"}
@@ -188,7 +187,8 @@ def reached(conjuncts: list[Conjunct], value: Any, path: tuple[str, ...] = ()) -
             return [(path, value if value.startswith("urn:") else None, [(True, (True,))])]
         case {"/": {"link@1": {"id": id_, **rest}}} if len(value) == 1:
             own = rest.get("schema", True)
-            id_ = id_ if is_link(value) else None
+            if not is_link(value):
+                return [(path, None, conjuncts)]
             return [] if own is False else [(path, id_, [*conjuncts, (own, (own,))])]
         case dict():
             children: list[tuple[str | int, Any]] = list(value.items())
@@ -215,58 +215,91 @@ NAMES = ["a", "b", "c"]
 NUMBERS = [0, 1, 2, 3, -1, 1.0, 2.0, 0.5, 0.1, 0.3, 1.5, -0.0, 2**53 + 1, 2.0**53, 2**63 - 1, 1e22, 1e308, 0.0075]
 TEXTS = ["", "a", "ab", "é", "urn:x:1", "urn:x:2", "\U0001f600"]
 TYPES = ["null", "boolean", "integer", "number", "string", "array", "object"]
+PATTERNS = ["^a", "b$", "a+b?", "^$", "[^a]", "^urn:x:[0-9]$"]
+REFS = ["#", "#/$defs/x", "#/$defs/x", "#/$defs/y%7E1"]
 
 
-def links(own: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    bodies = st.fixed_dictionaries({"id": st.sampled_from(["urn:x:1", "urn:x:2", "no id"])}, optional={"schema": own})
-    return bodies.map(lambda body: {"/": {"link@1": body}})
+class Draw:
+    """Random values and schemas, the same for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+        self._pick = self._random.choice
+
+    def value(self, links: bool = False, depth: int = 0) -> Any:
+        if links and self._random.random() < 0.3:
+            return self.link()
+        kind = self._random.random() + depth * 0.2
+        if kind < 0.35:
+            return {name: self.value(links, depth + 1) for name in self._some(NAMES, 0)}
+        if kind < 0.6:
+            return [self.value(links, depth + 1) for _ in range(self._random.randrange(4))]
+        return self._pick([None, True, False, self._pick(NUMBERS), self._pick(NUMBERS), self._pick(TEXTS)])
+
+    def link(self) -> Any:
+        body: dict[str, Any] = {"id": self._pick(["urn:x:1", "urn:x:2", "no id"])}
+        if self._random.random() < 0.4:
+            body["schema"] = self._pick([True, False, {"type": "string"}, {"items": True}])
+        return {"/": {"link@1": body}}
+
+    def document(self) -> Any:
+        """Every `$ref` in it has a target, though some recurse for ever."""
+        root = self.schema()
+        definitions = {"x": self.schema(1), "y/": self.schema(1)}
+        return {**(root if isinstance(root, dict) else {"allOf": [root]}), "$defs": definitions}
+
+    def schema(self, depth: int = 0) -> Any:
+        if depth > 3 or self._random.random() < 0.15:
+            return self._pick([True, True, False, {}, {"type": self._pick(TYPES)}, {"$ref": self._pick(REFS)}])
+        keywords = [self._pick(KEYWORDS) for _ in range(self._random.randint(1, 3))]
+        return {keyword: self._said(keyword, depth + 1) for keyword in keywords}
+
+    def _some(self, names: list[str], least: int) -> list[str]:
+        return self._random.sample(names, self._random.randint(least, len(names)))
+
+    def _said(self, keyword: str, depth: int) -> Any:
+        if keyword in ("additionalProperties", "items", "not"):
+            return self.schema(depth)
+        if keyword in ("prefixItems", "allOf", "anyOf", "oneOf"):
+            return [self.schema(depth) for _ in range(self._random.randint(1, 2))]
+        if keyword == "properties":
+            return {name: self.schema(depth) for name in self._some(NAMES, 1)}
+        return self._asserted(keyword)
+
+    def _asserted(self, keyword: str) -> Any:
+        match keyword:
+            case "type":
+                return self._pick([self._pick(TYPES), self._some(TYPES, 1)])
+            case "const":
+                return self.value(depth=1)
+            case "enum":
+                return [self.value(depth=1) for _ in range(3)]
+            case "required":
+                return self._some(NAMES, 0)
+            case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
+                return self._pick(NUMBERS)
+            case "multipleOf":
+                return self._pick([number for number in NUMBERS if number > 0])
+            case "uniqueItems" | "x-entity-reference":
+                return self._random.random() < 0.8
+            case "pattern" | "$ref":
+                return self._pick(PATTERNS if keyword == "pattern" else REFS)
+        return "a note" if keyword == "title" else self._pick([0, 1, 2, 2.0, 3])
 
 
-def values(leaves: st.SearchStrategy[Any] | None = None) -> st.SearchStrategy[Any]:
-    scalars = st.sampled_from([None, True, False, *NUMBERS, *TEXTS])
-    return st.recursive(
-        scalars if leaves is None else st.one_of(scalars, leaves),
-        lambda inner: st.one_of(
-            st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
-        ),
-        max_leaves=6,
-    )
-
-
-def _keywords(inner: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
-    number, count = st.sampled_from(NUMBERS), st.sampled_from([0, 1, 2, 2.0, 3])
-    several = st.lists(inner, min_size=1, max_size=2)
-    return {
-        "type": st.one_of(st.sampled_from(TYPES), st.lists(st.sampled_from(TYPES), min_size=1, unique=True)),
-        "const": values(),
-        "enum": st.lists(values(), max_size=3),
-        "required": st.lists(st.sampled_from(NAMES), max_size=2, unique=True),
-        **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), number),
-        "multipleOf": st.sampled_from([number for number in NUMBERS if number > 0]),
-        **{f"{end}{what}": count for end in ("min", "max") for what in ("Length", "Items", "Properties")},
-        "pattern": st.sampled_from(["^a", "b$", "a+b?", "^$", "[^a]", "^urn:x:[0-9]$"]),
-        "uniqueItems": st.booleans(),
-        "properties": st.dictionaries(st.sampled_from(NAMES), inner, min_size=1, max_size=3),
-        **dict.fromkeys(("additionalProperties", "items", "not"), inner),
-        **dict.fromkeys(("prefixItems", "allOf", "anyOf", "oneOf"), several),
-        "$ref": st.sampled_from(["#", "#/$defs/x", "#/$defs/y%7E1"]),
-        "x-entity-reference": st.booleans(),
-        "title": st.just("a note"),
-    }
-
-
-def schemas() -> st.SearchStrategy[Any]:
-    """Documents in which every `$ref` has a target, though some recurse for ever."""
-
-    def with_keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-        each = [value.map(lambda v, name=name: {name: v}) for name, value in _keywords(inner).items()]  # type: ignore[misc]
-        return st.lists(st.one_of(each), min_size=1, max_size=4).map(
-            lambda ones: {k: v for o in ones for k, v in o.items()}
-        )
-
-    inner = st.recursive(st.sampled_from([True, False, {}, {"type": "string"}]), with_keywords, max_leaves=8)
-    return st.builds(_document, inner, inner, inner)
-
-
-def _document(root: Any, x: Any, y: Any) -> Any:
-    return {**(root if isinstance(root, dict) else {"allOf": [root]}), "$defs": {"x": x, "y/": y}}
+KEYWORDS = [
+    *(
+        "type",
+        "const",
+        "enum",
+        "required",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+    ),
+    *("minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
+    *("properties", "properties", "properties", "additionalProperties", "items", "items", "prefixItems", "not"),
+    *("allOf", "allOf", "anyOf", "anyOf", "oneOf", "oneOf", "$ref", "$ref", "x-entity-reference", "title"),
+]

@@ -213,3 +213,12 @@ def test_an_object_taken_whole_brings_all_its_origins() -> None:
     other: Value = {"o": {"x": 1, "y": 2}}
     found = inherited({"o": 7}, other, stamps.whole(Version(1)), other, theirs)
     assert dict(stamps.leaves(other, found)) == {"/o/x": 5, "/o/y": 3}
+
+
+@pytest.mark.rule("MERGE-3")
+def test_what_a_merge_left_alone_keeps_the_targets_origins() -> None:
+    value: Value = {"a": 1, "o": {"x": 1}}
+    mine, theirs = stamps.whole(Version(1)), stamps.whole(Version(3))
+    assert inherited(value, value, mine, value, theirs) == mine
+    changed: Value = {"a": 2, "o": {"x": 1}}
+    assert dict(stamps.leaves(changed, inherited(value, changed, mine, changed, theirs))) == {"/a": 3, "/o/x": 1}

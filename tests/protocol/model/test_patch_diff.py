@@ -12,7 +12,7 @@ import pytest
 
 from stemmadb.protocol.model import patch, values
 from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.protocol.model.patch.align import align
+from stemmadb.protocol.model.patch.align import EDITS_MAX, Hunk, align
 
 Doc = Any
 TEXT = "the quick brown fox jumps over the lazy dog and looks for something to eat"
@@ -113,8 +113,22 @@ def test_long_arrays_that_differ_much_are_soon_given_up_as_one_change() -> None:
     assert patch.diff(old, [*old[:50_000], -1, *old[50_000:]]) == [{"op": "add", "path": "/50000", "value": -1}]
     assert [step["op"] for step in patch.diff(old, [number + 1 for number in old])] == ["remove", "add"]
     assert [step["op"] for step in patch.diff(old, old[::-1])] == ["replace"]
-    alike: Doc = [0, 1, 1] * 100_000  # much is equal at every shift: the search gives up by count
-    assert len(patch.diff([2, *alike, 2], [3, 4, *alike[::-1], 3])) == 1
+
+
+@pytest.mark.rule("PATCH-3")
+def test_the_search_gives_up_by_the_number_of_edits_and_by_the_number_of_comparisons() -> None:
+    def marked(length: int, marks: int, mark: bytes) -> list[bytes]:
+        return [mark if index % (length // marks) == 0 else b"" for index in range(length)]
+
+    few = EDITS_MAX // 2
+    assert len(align(marked(320, few, b"old"), marked(320, few, b"new"))) == few
+    assert align(marked(330, few + 1, b"old"), marked(330, few + 1, b"new")) == [Hunk(0, 330, 0, 330)]
+    # In what repeats itself much is equal at every shift, so that each further edit walks over it again.
+    rng = random.Random(3)
+    old, new = [b"0", b"1"] * 100_000, [b"0", b"1"] * 100_000
+    for _ in range(14):
+        old[rng.randrange(200_000)], new[rng.randrange(200_000)] = b"old", b"new"
+    assert align(old, new) == [Hunk(0, 200_000, 0, 200_000)]
 
 
 @pytest.mark.rule("PATCH-3")

@@ -10,7 +10,7 @@ from stemmadb.protocol.errors import InvalidSchema, LimitExceeded
 from stemmadb.protocol.model import schema
 
 LINE_ENDS = "\n\r\u2028\u2029"
-SPACES = "\t\n\v\f\r \u00a0\u1680\u2000\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+SPACES = "\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(map(chr, range(0x2000, 0x200B)))
 
 FOUND: list[tuple[str, str]] = [
     ("b", "abc"),
@@ -25,7 +25,7 @@ FOUND: list[tuple[str, str]] = [
     (r"^\x41\u0042\u{43}\cA\0\t\n\v\f\r$", "ABC\x01\0\t\n\v\f\r"),
     (r"^\ud83d\ude00$", "\U0001f600"),
     (r"^[\ud83d\ude00-\u{1F602}]$", "\U0001f601"),
-    (r"^\p{Lu}\P{L}\p{Script=Greek}$", "A1α"),
+    (r"^\p{Lu}\P{L}\p{Script=Greek}$", "A1\u03b1"),
     (r"^[\p{L}\-x]+$", "é-x"),
     (r"^[a\-z]$", "-"),
     (r"^[a-]$", "-"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from stemmadb.protocol.errors import InvalidSchema, LimitExceeded
 from stemmadb.protocol.model import schema
 from stemmadb.protocol.model.limits import DEFAULTS
+from stemmadb.protocol.model.schema import compiler
 
 
 def nested(levels: int) -> Any:
@@ -108,11 +110,21 @@ def test_a_schema_that_cannot_be_used_is_refused_with_its_place(document: Any, p
 
 
 @pytest.mark.rule("QUERY-3")
-def test_what_msgpack_cannot_bring_back_is_not_json() -> None:
+def test_what_cannot_be_read_back_is_not_json() -> None:
     with pytest.raises(InvalidSchema, match="not JSON"):
-        schema.compile({"const": {(1, 2): 3}})
-    with pytest.raises(InvalidSchema, match="key is tuple"):
-        schema.compile({"const": {(1, object()): 3}})
+        schema.compile({"const": msgspec.Raw(b"\xc1")})
+
+
+@pytest.mark.rule("QUERY-3")
+def test_a_failure_that_is_not_the_schemas_is_not_blamed_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_stack_left(_schema: object) -> bytes:
+        raise RecursionError
+
+    monkeypatch.setattr(compiler, "_encode", no_stack_left)
+    with pytest.raises(RecursionError):
+        schema.compile(True)
+    with pytest.raises(InvalidSchema):
+        schema.compile({"const": object()})
 
 
 @pytest.mark.rule("QUERY-3")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -426,6 +427,65 @@ def test_no_value_is_kept_between_steps() -> None:
     gc.collect()
     assert [held() for held in seen] == [None] * 4
     assert kept.entities() == {"urn:a:1", "urn:a:2"}
+
+
+# ---------------------------------------------------------------- cost
+
+
+def tree(count: int) -> dict[str, Any]:
+    """Each entity links to two below it, to the one above, and two of them to a hub that all the leaves link to."""
+    values: dict[str, Any] = {}
+    for n in range(count):
+        below = [link(f"urn:n:{child}") for child in (2 * n + 1, 2 * n + 2) if child < count]
+        values[f"urn:n:{n}"] = {
+            "below": below,
+            "above": link(f"urn:n:{max(n - 1, 0) // 2}"),
+            "hub": link("urn:hub:1"),
+        }
+    return values | {"urn:hub:1": {"first": link("urn:n:0")}}
+
+
+def calls_of_steps(count: int, *changes: dict[str, Any]) -> int:
+    """How many functions are called by the steps: a measure of cost that no clock disturbs."""
+    entities = stored(tree(count))
+    watched: Watch[Stored] = Watch(prepare(Query(roots=(Root("urn:n:0", schema=True),))))
+    feed(watched.fill(), entities)
+    calls = 0
+
+    def count_calls(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    for change in map(stored, changes):
+        sys.setprofile(count_calls)
+        try:
+            feed(watched.step(change), {})
+        finally:
+            sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.rule("WATCH-2")
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"below": [], "above": link("urn:n:0"), "hub": link("urn:hub:1"), "title": "edited"},
+        {"below": [], "above": link("urn:n:0")},
+        {"below": [link("urn:n:1")], "above": link("urn:n:0"), "hub": link("urn:hub:1")},
+        {},
+        [],
+    ],
+)
+def test_a_step_in_a_large_graph_does_as_much_as_in_a_small_one(changed: Any) -> None:
+    small, large = calls_of_steps(7, {"urn:n:6": changed}), calls_of_steps(4_095, {"urn:n:4094": changed})
+    assert large <= small + 5
+
+
+@pytest.mark.rule("WATCH-2")
+def test_a_hub_that_loses_the_link_it_hangs_on_finds_another_without_a_search() -> None:
+    # The hub hangs on the root; the next link to it is taken, and what hangs below the hub is left in peace.
+    roots = {"urn:n:0": {"below": [link("urn:n:1"), link("urn:n:2")]}}
+    assert calls_of_steps(4_095, roots) <= calls_of_steps(7, roots) + 5
 
 
 # ---------------------------------------------------------------- vectors

@@ -18,7 +18,7 @@ from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit, Identity, LocalIdentity, kind_of, sealed
 from stemmadb.protocol.model.draft import Draft
 from stemmadb.protocol.model.facts import NO_BODY, Fact, digest_of
-from stemmadb.protocol.model.ids import MAIN, TimeMs, Version
+from stemmadb.protocol.model.ids import MAIN, EntityId, TimeMs, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.model.state import Known, NotGathered, View
@@ -66,7 +66,7 @@ def decide(
         except NotGathered:
             break
         outcomes.append(outcome)
-        if isinstance(outcome, Accepted) and (MAIN, view.space) in outcome.written:
+        if isinstance(outcome, Accepted) and (MAIN, EntityId(view.space)) in outcome.written:
             break
     return outcomes
 

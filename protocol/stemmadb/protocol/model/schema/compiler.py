@@ -35,7 +35,7 @@ def compile(schema: bool | dict[str, Any]) -> Schema:  # as in re.compile
         encoded = _encode(schema)
     except (TypeError, ValueError, OverflowError, RecursionError):
         check_bounds(schema)  # says which place it is that cannot be encoded
-        raise refused((), "it is not JSON") from None
+        raise
     return _small(encoded) if len(encoded) <= SMALL_BYTES_MAX else _large(encoded)
 
 

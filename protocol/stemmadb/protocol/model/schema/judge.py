@@ -159,7 +159,7 @@ def _applied_together(nodes: Sequence[Node]) -> tuple[list[Node], list[Node]]:
         for child in todo.pop().together():
             if child.arrivals > 1:
                 shared[child] = None
-            elif child not in parts:
+            else:
                 parts[child] = None
                 todo.append(child)
     return list(parts), [node for node in shared if node not in parts]

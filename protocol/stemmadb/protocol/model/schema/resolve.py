@@ -36,9 +36,8 @@ def resolve(root: Node, nodes: list[Node]) -> Node:
             child.arrivals += 1
         for branch in node.one_of:  # judged two ways where there are links, see `judge`
             branch.arrivals += 1
-    start = _meant(root)
-    _check_calls(start, order)
-    return start
+    _check_calls(order)
+    return _meant(root)
 
 
 def _target(root: Node, node: Node) -> Node:
@@ -127,34 +126,28 @@ def _skip_mere_refs(node: Node) -> None:
     node.negated = _meant(node.negated) if node.negated is not None else None
 
 
-def _check_calls(start: Node, order: list[Node]) -> None:
-    """Bounds the calls inside one another for any value; without a cycle by the longest way through the graph."""
-    calls: dict[Node, int] = {}
-    for node in order:
-        together = [calls[child] + (_CALLS if child.arrivals > 1 else 0) for child in node.together()]
-        calls[node] = max([0, *together, *[calls[child] + _CALLS for child in node.apart()]])
+def _check_calls(order: list[Node]) -> None:
+    """Bounds the calls inside one another that the deepest value can cause."""
+    calls = _next_calls(order, {})
     worst = (DEFAULTS.depth_max + 1) * (_CALLS + max(calls.values()))
-    if worst > CALLS_MAX:
-        worst = _longest_way(start, worst)
+    if worst <= CALLS_MAX:  # almost always: no need to be exact
+        return
+    for _ in range(DEFAULTS.depth_max):
+        before, calls = calls, _next_calls(order, calls)
+        if calls == before:
+            break
+    worst = max(calls.values())  # of any node: each can be where a link's target begins
     if worst > CALLS_MAX:
         raise LimitExceeded(bound="schema_calls_max", maximum=CALLS_MAX, actual=worst)
 
 
-def _longest_way(start: Node, if_cyclic: int) -> int:
-    """The calls on the longest way through the whole graph; `if_cyclic` where it leads back to itself."""
-    longest: dict[Node, int | None] = {}
-    todo = [start]
-    while todo:
-        node = todo[-1]
-        inner = [*node.below(), *node.together(), *node.apart()]
-        if node not in longest:
-            longest[node] = None
-            waiting = [child for child in inner if longest.get(child) is None]
-            if any(child in longest for child in waiting):
-                return if_cyclic
-            todo.extend(waiting)
-        elif longest[todo.pop()] is None:
-            longest[node] = max([_CALLS + (longest[child] or 0) for child in inner], default=_CALLS)
-    found = longest[start]
-    assert found is not None
-    return found
+def _next_calls(order: list[Node], inside: dict[Node, int]) -> dict[Node, int]:
+    """The calls that each node needs for a value, given those that each needs for what is inside the value."""
+    calls: dict[Node, int] = {}
+    for node in order:
+        needed = [0]
+        needed += [calls[child] + (_CALLS if child.arrivals > 1 else 0) for child in node.together()]
+        needed += [calls[child] + _CALLS for child in node.apart()]
+        needed += [inside[child] + _CALLS for child in node.below() if inside]
+        calls[node] = max(needed)
+    return calls

@@ -1,0 +1,119 @@
+"""Increments on both sides of a merge (MERGE-3)."""
+
+from __future__ import annotations
+
+import pytest
+
+from merge_space import Space
+from stemmadb.protocol.errors import MergeConflict
+from stemmadb.protocol.model.commit import Strategy
+from stemmadb.protocol.model.ids import EntityId
+from stemmadb.protocol.model.merge import Plan
+from stemmadb.protocol.model.values import Value
+
+X = EntityId("urn:x")
+
+
+def forked(value: Value, *names: str) -> Space:
+    space = Space()
+    space.set("main", X, value)
+    for name in names or ("draft",):
+        space.fork(name)
+    return space
+
+
+def replace(path: str, value: Value) -> dict[str, Value]:
+    return {"op": "replace", "path": path, "value": value}
+
+
+def increment(path: str, by: int = 1) -> dict[str, Value]:
+    return {"op": "increment", "path": path, "by": by}
+
+
+def summary(plan: Plan) -> list[tuple[str, str, str]]:
+    return [(conflict.id, conflict.path, conflict.winner) for conflict in plan.conflicts]
+
+
+@pytest.mark.rule("MERGE-2", "MERGE-3")
+def test_increments_that_met_in_a_criss_cross_are_not_added_again() -> None:
+    space = forked({"n": 0})
+    space.patch("main", X, increment("/n"))
+    at = space.patch("draft", X, increment("/n"))
+    space.merge("draft", "main", "fields", version=at)
+    space.merge("main", "draft", "fields", version=at)
+    assert space.get("main") == space.get("draft") == {"n": 2}
+    assert space.merge("draft", "main", "fields").writes == ()
+    assert space.get("main") == {"n": 2}
+
+
+@pytest.mark.rule("MERGE-3")
+def test_increments_on_both_sides_are_added_under_fields() -> None:
+    space = forked({"n": 1})
+    space.patch("main", X, increment("/n"))
+    space.patch("draft", X, increment("/n"))
+    plan = space.merge("draft", "main", "fields")
+    assert space.get("main") == {"n": 3}
+    assert summary(plan) == [(X, "/n", "both")]
+    space.merge("main", "draft", "fields")
+    assert space.get("draft") == {"n": 3}
+
+
+@pytest.mark.rule("MERGE-3")
+@pytest.mark.parametrize("strategy", ["lww", "source", "target"])
+def test_equal_results_of_increments_are_a_conflict_under_other_strategies(strategy: Strategy) -> None:
+    space = forked({"n": 1})
+    space.patch("main", X, increment("/n"))
+    space.patch("draft", X, increment("/n"))
+    plan = space.merge("draft", "main", strategy)
+    assert len(plan.conflicts) == 1
+    assert plan.writes == ()
+
+    again = forked({"n": 1})
+    again.patch("main", X, increment("/n"))
+    again.patch("draft", X, increment("/n"))
+    with pytest.raises(MergeConflict):
+        again.merge("draft", "main", "fail")
+
+
+@pytest.mark.rule("MERGE-3")
+def test_increments_are_added_through_merges_in_both_directions() -> None:
+    space = forked({"n": 0})
+    total = 0
+    for turn in range(1, 6):
+        space.patch("main", X, increment("/n", turn))
+        space.patch("draft", X, increment("/n", turn))
+        total += 2 * turn
+        space.merge("draft", "main", "fields")
+        assert space.get("main") == {"n": total}
+        space.merge("main", "draft", "fields")
+        assert space.get("draft") == {"n": total}
+
+
+@pytest.mark.rule("MERGE-3")
+def test_a_number_set_before_and_merged_is_a_counter_since() -> None:
+    """That `main` got the new number by a merge does not make it an assignment of its own."""
+    space = forked({"n": 0})
+    space.patch("draft", X, replace("/n", 5))
+    space.merge("draft", "main")
+    space.patch("draft", X, increment("/n"))
+    space.patch("main", X, increment("/n"))
+    space.merge("main", "draft", "fields")
+    assert space.get("draft") == {"n": 7}
+
+
+@pytest.mark.rule("MERGE-3")
+def test_an_increment_against_an_assignment_is_a_conflict_on_that_leaf() -> None:
+    space = forked({"n": 1})
+    space.patch("main", X, increment("/n"))
+    space.patch("draft", X, replace("/n", 9))
+    assert summary(space.merge("draft", "main", "fields")) == [(X, "/n", "source")]
+    assert space.get("main") == {"n": 9}
+
+
+@pytest.mark.rule("MERGE-3")
+def test_a_sum_that_no_number_can_hold_is_a_conflict_on_that_leaf() -> None:
+    space = forked({"n": 2**62})
+    space.patch("main", X, increment("/n", 2**61))
+    space.patch("draft", X, increment("/n", 2**61 + 1))
+    assert summary(space.merge("draft", "main", "fields")) == [(X, "/n", "source")]
+    assert space.get("main") == {"n": 2**62 + 2**61 + 1}

@@ -1,0 +1,92 @@
+"""The golden messages: both encodings of each say the same, and an independent decoder agrees (WIRE-6)."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import msgpack
+import pytest
+
+from stemmadb.protocol.model import chain, commit
+from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.wire.codec import Codec, MsgpackCodec
+from stemmadb.protocol.wire.json_codec import JsonCodec
+from stemmadb.protocol.wire.messages import CLIENT_MESSAGES, REQUESTS, SERVER_MESSAGES, type_of
+from stemmadb.protocol.wire.messages.base import Part
+from stemmadb.protocol.wire.messages.reading import LogAnswer
+from stemmadb.protocol.wire.messages.session import Ok
+from stemmadb.protocol.wire.records import commit_of, fact_of
+
+FILE: dict[str, Any] = json.loads((pathlib.Path(__file__).parents[2] / "vectors" / "messages.json").read_text())
+CASES: list[dict[str, Any]] = FILE["cases"]
+TO_SERVER = "client to server"
+ANSWER_OF = {type_of(cls): cls.answer for cls in REQUESTS}
+
+
+def _read(codec: Codec, case: dict[str, Any], data: Any) -> Any:
+    if case["direction"] == TO_SERVER:
+        return codec.read_client(data)
+    message = codec.read_server(data)
+    if isinstance(message, Ok):
+        return message.id, codec.read_result(message, ANSWER_OF[case["request"]])
+    return message
+
+
+def _write(codec: Codec, read: Any) -> Any:
+    return codec.encode_answer(*read) if isinstance(read, tuple) else codec.encode(read)
+
+
+@pytest.mark.rule("WIRE-6", "WIRE-1")
+@pytest.mark.parametrize("case", CASES, ids=[case["title"] for case in CASES])
+def test_both_encodings_of_a_golden_message_say_the_same(case: dict[str, Any]) -> None:
+    binary, text = MsgpackCodec(), JsonCodec()
+    data = bytes.fromhex(case["msgpack_hex"])
+    read = _read(binary, case, data)
+    assert _read(text, case, json.dumps(case["json"])) == read
+    assert _write(binary, read) == data
+    assert json.loads(_write(text, read)) == case["json"]
+
+
+@pytest.mark.rule("WIRE-6")
+@pytest.mark.parametrize("case", CASES, ids=[case["title"] for case in CASES])
+def test_another_msgpack_library_sees_the_same_fields(case: dict[str, Any]) -> None:
+    plain = msgpack.unpackb(bytes.fromhex(case["msgpack_hex"]))
+    assert plain["type"] == case["type"] == case["json"]["type"]
+    assert list(plain) == list(case["json"])
+    assert _write(MsgpackCodec(), _read(MsgpackCodec(), case, msgpack.packb(plain))).hex() == case["msgpack_hex"]
+
+
+@pytest.mark.rule("WIRE-6")
+def test_every_message_and_every_answer_has_a_golden_case() -> None:
+    seen = {(case["direction"], case["type"]) for case in CASES}
+    wanted = {(TO_SERVER, type_of(cls)) for cls in CLIENT_MESSAGES}
+    wanted |= {("server to client", type_of(cls)) for cls in SERVER_MESSAGES}
+    assert seen == wanted
+    assert {case["request"] for case in CASES if case["type"] == "ok"} == set(ANSWER_OF)
+
+
+def _log() -> LogAnswer:
+    case = next(case for case in CASES if case.get("request") == "log" and case["type"] == "ok")
+    answer: Part = _read(MsgpackCodec(), case, bytes.fromhex(case["msgpack_hex"]))[1]
+    assert isinstance(answer, LogAnswer)
+    return answer
+
+
+@pytest.mark.rule("FACT-2", "FACT-3", "WIRE-6")
+def test_the_golden_log_verifies_from_what_was_sent_alone() -> None:
+    newer, older = _log().entries
+    for entry in (older, newer):
+        record = commit_of(entry)
+        assert commit.hash_commit(FILE["space"], record) == entry.hash
+        its_facts = [fact_of(item, entry.version, entry.branch) for item in entry.items]
+        assert tuple(fact.hash for fact in its_facts) == entry.facts
+    assert newer.previous == older.hash
+
+
+@pytest.mark.rule("FACT-3")
+def test_a_log_entry_that_does_not_follow_is_found_broken() -> None:
+    entry = _log().entries[1]
+    with pytest.raises(Exception, match="version 3 comes instead"):
+        list(chain.verify(Did(FILE["space"]), [(commit_of(entry), [])]))
