@@ -1,4 +1,4 @@
-"""Matching a value of 1 KB against a schema of ten keywords, with the library alternative; and selecting and reaching."""
+"""Matching a value of 1 KB against a schema of ten keywords, beside the library alternative; selecting; reaching."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graphs import HERE, Entities, Stored, exceeded, feed, naive, stored
+from graphs import HERE, Entities, Seen, Stored, exceeded, feed, naive, stored
 from stemmadb.protocol.model.ids import EntityId
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.query import Ask, Query, Root, prepare
@@ -58,6 +58,7 @@ class Watcher:
         assert not step.watched & self.depends_on
         self.depends_on = (self.depends_on - step.unwatched) | step.watched
         self.compare()
+        self.check_graph()
         return step
 
     def compare(self) -> None:
@@ -67,6 +68,21 @@ class Watcher:
         assert all(held is self.entities[id_] for id_, held in self.held.items())
         assert self.unresolved == self.watch.unresolved() == fresh.unresolved
         assert self.depends_on == self.watch.ids == {seen.id for seen in fresh.distance}
+
+    def check_graph(self) -> None:
+        """The edges and depths that the evaluator relies on, and no visit too many (WATCH-2)."""
+        nodes = list(self.watch._graph.nodes())
+        assert {tuple(node.visit) for node in nodes} == {tuple(seen) for seen in self.fresh.distance}
+        for node in nodes:
+            assert node.attached
+            sources = {source for source in nodes if node in source.out}
+            assert sources == ({node.parent} if node.parent else set()) | set(node.others or ())
+            assert node.depth >= self.fresh.distance[Seen(*node.visit)]
+            if node.is_root():
+                assert (node.parent, node.depth) == (None, 0)
+            else:
+                assert node.parent in sources
+                assert node.parent.depth < node.depth
 
     def commit(self, changes: Mapping[str, Any], *, deleted: tuple[str, ...] = ()) -> Step[Stored]:
         """Writes and deletes, then steps."""

@@ -112,8 +112,19 @@ def test_a_criss_cross_has_a_base_for_the_entities_its_ancestors_agree_on() -> N
 
 
 @pytest.mark.rule("MERGE-2", "MERGE-3")
+def test_what_was_taken_back_comes_through_a_branch_that_has_no_fact_of_it() -> None:
+    """`other` merged the draft when x was 0 again, so nothing was written there; `late` has seen x as 1."""
+    space = forked(0, "draft", "other", "late")
+    space.set("draft", X, 1)
+    space.merge("draft", "late")
+    space.set("draft", X, 0)
+    assert space.merge("draft", "other").writes == ()
+    space.merge("other", "late", "fail")
+    assert space.get("late") == 0
+
+
+@pytest.mark.rule("MERGE-2", "MERGE-3")
 def test_what_a_merge_gave_up_is_given_up_on_the_other_side_too() -> None:
-    """`main` has no fact of its own for x: that it did not take the draft's is the change."""
     space = forked({"v": 0})
     space.patch("draft", X, replace("/v", 1))
     space.patch("main", X, replace("/v", 2))

@@ -201,6 +201,16 @@ def test_schemas_that_come_back_to_a_value_by_many_ways_judge_it_once() -> None:
 
 
 @pytest.mark.rule("QUERY-3")
+def test_one_of_inside_one_of_is_judged_once_each_way() -> None:
+    document: Any = {"type": "string"}
+    for _ in range(30):
+        document = {"oneOf": [document, False]}
+    assert schema.matches("a", document)
+    assert schema.selects(frozenset((schema.compile(document),)), "a")
+    assert not schema.selects(frozenset((schema.compile({"not": document["oneOf"][0]}),)), "a")
+
+
+@pytest.mark.rule("QUERY-3")
 def test_a_recursive_schema_follows_a_value_to_its_greatest_depth() -> None:
     inner: dict[str, Any] = {"$ref": "#"}
     for _ in range(4):

@@ -189,6 +189,8 @@ BOTH: Any = {"a": link("urn:x:a"), "b": link("urn:x:b")}
         ({"allOf": [{"properties": {"a": True}}, {"properties": {"b": True}}]}, BOTH, ["a", "b"]),
         ({"allOf": [{"type": "object"}, {"properties": {"b": True}}]}, BOTH, ["b"]),
         ({"allOf": [{"properties": {"a": True}}, {"properties": {"a": False}}]}, BOTH, []),
+        ({"allOf": [{"properties": {"a": True}}, {"additionalProperties": False}]}, BOTH, []),
+        ({"allOf": [{"prefixItems": [True]}, {"items": False}]}, [link()], []),
         ({"$ref": "#/$defs/x", "title": "t", "$defs": {"x": {"properties": {"a": True}}}}, BOTH, ["a"]),
         (
             {"$ref": "#/$defs/x", "properties": {"b": True}, "$defs": {"x": {"properties": {"a": True}}}},

@@ -299,8 +299,13 @@ def test_a_long_way_round_does_not_pass_the_depth_while_a_short_one_is_found_lat
 def test_new_visits_that_seem_too_deep_are_made_where_they_are_not() -> None:
     # Linked from the end of a chain at the bound and, farther on, from the root through an entity asked for later.
     values: dict[str, Any] = {**chain(4), "urn:n:1": {}, "urn:d:1": {"in": link("urn:n:1")}}
-    watcher = watch(values, Root("urn:c:0", schema=True), limits=Limits(query_depth_max=4))
+    roots = [Root("urn:c:0", schema=True)]
+    watcher = watch(values, *roots, limits=Limits(query_depth_max=4))
     first = {"next": link("urn:c:1"), "over": link("urn:d:1")}
+    step = watcher.commit({"urn:c:4": {"next": link("urn:n:1")}, "urn:c:0": first})
+    assert told(step) == ({"urn:n:1", "urn:d:1"}, {"urn:c:0", "urn:c:4"}, set())
+    # And where the shorter way leads to what links to the new entity: the depths between are not known at once.
+    watcher = watch(values | {"urn:d:1": {"in": link("urn:c:4")}}, *roots, limits=Limits(query_depth_max=4))
     step = watcher.commit({"urn:c:4": {"next": link("urn:n:1")}, "urn:c:0": first})
     assert told(step) == ({"urn:n:1", "urn:d:1"}, {"urn:c:0", "urn:c:4"}, set())
 
@@ -433,7 +438,7 @@ def test_no_value_is_kept_between_steps() -> None:
 
 
 def tree(count: int) -> dict[str, Any]:
-    """Each entity links to two below it, to the one above, and two of them to a hub that all the leaves link to."""
+    """Each entity links to two below it, to the one above, and to a hub that all of them link to."""
     values: dict[str, Any] = {}
     for n in range(count):
         below = [link(f"urn:n:{child}") for child in (2 * n + 1, 2 * n + 2) if child < count]

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphs
+from graphs import Entities, Stored
 from stemmadb.protocol.errors import LimitExceeded
+from stemmadb.protocol.model.ids import EntityId
+from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.values import Value
 from stemmadb.protocol.model.watching.evaluator import State
 from watchers import Watcher
 
@@ -54,28 +56,42 @@ def test_after_every_step_the_watcher_holds_it_on_schedules_that_shrink(random: 
     runs_like_the_query_afresh(random)
 
 
-def ring_links(random: Random, count: int, density: float) -> dict[int, set[int]]:
-    return {n: {m for m in range(count) if random.random() < density} for n in range(count)}
-
-
-@pytest.mark.rule("WATCH-1", "WATCH-2")
-def test_cutting_and_joining_links_of_larger_graphs_leaves_only_what_a_root_reaches() -> None:
-    for seed in range(60):
+@pytest.mark.rule("WATCH-1", "WATCH-2", "QUERY-6")
+@pytest.mark.parametrize("depth_max", [64, 8, 5])
+def test_cutting_and_joining_links_of_larger_graphs_leaves_only_what_a_root_reaches(depth_max: int) -> None:
+    """With a low bound of depth, ways that get longer are told from ways that only seem so."""
+    steps = 0
+    for seed in range(40):
         random = Random(seed)
-        count = random.choice((20, 40))
-        joined = ring_links(random, count, 1.3 / count)
-        watcher = _watch_of(joined)
-        for _ in range(25):
-            number = random.randrange(count)
-            joined[number] ^= {random.randrange(count)}
-            watcher.commit({f"urn:n:{number}": _value(joined[number])})
+        count = random.choice((16, 30))
+        joined = {n: {m for m in range(count) if random.random() < 1.5 / count} for n in range(count)}
+        entities = {_id(number): _entity(targets) for number, targets in joined.items()}
+        steps += _cut_and_join(random, joined, entities, Limits(query_depth_max=depth_max))
+    assert steps > 300
 
 
-def _watch_of(joined: dict[int, set[int]]) -> Watcher:
-    values = {f"urn:n:{number}": _value(targets) for number, targets in joined.items()}
-    roots = (Root("urn:n:0", schema=True), Root("urn:n:1*", schema={"maxItems": 0}))
-    return Watcher(graphs.stored(values), Query(roots=roots))
+def _cut_and_join(random: Random, joined: dict[int, set[int]], entities: Entities, limits: Limits) -> int:
+    """Changes one link a step, until the depth is passed or enough was seen; gives how many steps were made."""
+    query = Query(roots=(Root(_id(0), schema=True), Root("urn:n:1*", schema={"maxItems": 0})))
+    if graphs.exceeded(graphs.naive(query, entities), limits):
+        return 0
+    watcher = Watcher(entities, query, limits)
+    for number in range(25):
+        source = random.randrange(len(joined))
+        joined[source] ^= {random.randrange(len(joined))}
+        changes = {_id(source): _entity(joined[source])}
+        watcher.store(changes)
+        if watcher.passed():
+            with pytest.raises(LimitExceeded):
+                watcher.step(changes)
+            return number
+        watcher.step(changes)
+    return 25
 
 
-def _value(targets: set[int]) -> Value:
-    return [graphs.link(f"urn:n:{target}") for target in sorted(targets)]
+def _id(number: int) -> EntityId:
+    return EntityId(f"urn:n:{number}")
+
+
+def _entity(targets: set[int]) -> Stored:
+    return Stored([graphs.link(_id(target)) for target in sorted(targets)])

@@ -287,6 +287,15 @@ def test_the_counts_of_a_commit_are_bounded(bound: str, maximum: int, field: str
 
 
 @pytest.mark.rule("WIRE-1")
+def test_the_pending_commits_that_reads_name_are_bounded_together() -> None:
+    content = {"operations": [], "reads": [{"version": 1, "id": "urn:a:1", "locals": [1]}] * 2}
+    assert len(read_content(encode(content), SMALL).reads) == 2
+    content["reads"].append({"version": 1, "id": "urn:a:2", "locals": [1]})
+    with pytest.raises(LimitExceeded, match="bulk_operations_max"):
+        read_content(encode(content), SMALL)
+
+
+@pytest.mark.rule("WIRE-1")
 def test_what_is_too_large_to_receive_is_not_sent() -> None:
     with pytest.raises(LimitExceeded):
         MsgpackCodec(Limits(message_bytes_max=10)).encode(CODEC.read_client(pairs(*COMMIT)))

@@ -86,7 +86,7 @@ def apart(one: Iterable[Span], other: Iterable[Span]) -> tuple[Span, ...]:
     """Where one of two lineages goes its own way.
 
     Only entities with facts there can differ between the two states, so comparing costs what was changed and not
-    what there is. Both directions count: a change that was given up is a difference as well.
+    what there is. Both directions count: a change that was taken back is a difference as well.
     """
     one, other = tuple(one), tuple(other)
     return only_in(one, other) + only_in(other, one)

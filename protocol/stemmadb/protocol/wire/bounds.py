@@ -36,9 +36,16 @@ def check_light(size: int, type_: str | None, limits: Limits) -> None:
 
 
 def check_content(content: Content, limits: Limits) -> None:
-    """The counts of a commit; what its operations and reads mean is the model's to check."""
+    """The counts of a commit; what its operations and reads mean is the model's to check.
+
+    The pending commits that all reads name together are bounded like the parts of any other bulk write.
+    """
     _count("operations_max", limits.operations_max, content.operations)
     _count("reads_max", limits.reads_max, content.reads)
+    named = 0
+    for read in content.reads:
+        named += len(read.locals)
+    _within("bulk_operations_max", limits.bulk_operations_max, named)
 
 
 def check_client(message: ClientMessage, limits: Limits) -> None:

@@ -6,7 +6,7 @@ What is bad is answered by one typed error and costs no more than what is good.
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -120,7 +120,13 @@ class MsgpackCodec:
         if decoder is None:
             decoder = self._results[answer] = msgspec.msgpack.Decoder(answer)
         data = bytes(ok.result)
-        return cast("A", _read_exactly(decoder, data, "result", self._depth_max))
+        try:
+            result: A = decoder.decode(data)
+            if _encoder.encode(result) != data:
+                exact.check(data, depth_max=self._depth_max)
+        except failures.DecoderFailures as failure:
+            raise failures.malformed(failure, inside="result") from None
+        return result
 
     def peek(self, data: Data) -> Peeked:
         return peek(msgspec.msgpack, data)
@@ -131,8 +137,13 @@ class MsgpackCodec:
 
 def read_content(content: bytes, limits: Limits = DEFAULTS) -> Content:
     """The content of a commit; its operations' bodies stay bytes (MODEL-4)."""
-    read: Content = _read_exactly(_content, content, "content", limits.depth_max)
-    bounds.check_content(read, limits)
+    try:
+        read: Content = _content.decode(content)
+        bounds.check_content(read, limits)
+        if _encoder.encode(read) != content:
+            exact.check(content, depth_max=limits.depth_max)
+    except failures.DecoderFailures as failure:
+        raise failures.malformed(failure, inside="content") from None
     return read
 
 
@@ -157,16 +168,6 @@ def encode_entered(watch: int, entity: msgspec.Raw) -> msgspec.Raw:
 
 
 _WATCH: Final = _encoder.encode("watch")
-
-
-def _read_exactly(decoder: msgspec.msgpack.Decoder[Any], data: bytes, inside: str, depth_max: int) -> Any:
-    try:
-        read = decoder.decode(data)
-        if _encoder.encode(read) != data:
-            exact.check(data, depth_max=depth_max)
-    except failures.DecoderFailures as failure:
-        raise failures.malformed(failure, inside=inside) from None
-    return read
 
 
 class _Outline(msgspec.Struct):

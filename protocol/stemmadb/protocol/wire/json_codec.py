@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final, NoReturn, cast
 
 import msgspec
 
-from stemmadb.protocol.errors import Malformed
+from stemmadb.protocol.errors import Malformed, UnknownMessage
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.wire import bounds, failures
 from stemmadb.protocol.wire.codec import A, Data, Peeked, peek
 from stemmadb.protocol.wire.json_form import convert, form_of
-from stemmadb.protocol.wire.messages import ClientMessage, ServerMessage, type_of
+from stemmadb.protocol.wire.messages import CLIENT_MESSAGES, SERVER_MESSAGES, ClientMessage, ServerMessage, type_of
 from stemmadb.protocol.wire.messages.base import Message, Part
 from stemmadb.protocol.wire.messages.session import Ok
 
-_CLIENT: Final[Any] = ClientMessage
-_SERVER: Final[Any] = ServerMessage
+_CLIENT: Final = {type_of(cls): cls for cls in CLIENT_MESSAGES}
+_SERVER: Final = {type_of(cls): cls for cls in SERVER_MESSAGES}
 
 
 class JsonCodec:
@@ -70,10 +71,16 @@ class JsonCodec:
         return size
 
 
-def _read_message(parsed: Any, union: Any) -> Any:
-    type_ = parsed.get("type") if isinstance(parsed, dict) else None
-    named = type_ if isinstance(type_, str) else None
-    return convert(form_of(union).read(parsed, ""), union, message_type=named)
+def _read_message(parsed: Any, classes: Mapping[str, type[Message]]) -> Any:
+    if not isinstance(parsed, dict):
+        raise Malformed(path=failures.WHOLE, why="it is not an object")
+    type_ = parsed.get("type")
+    if not isinstance(type_, str):
+        raise Malformed(path="type", why="it is missing" if "type" not in parsed else "it is not a string")
+    cls = classes.get(type_)
+    if cls is None:
+        raise UnknownMessage(type=failures.shown(type_))
+    return convert(form_of(cls).read(parsed, ""), cls)
 
 
 def parse(data: Data) -> Any:

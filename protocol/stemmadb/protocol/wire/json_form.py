@@ -229,8 +229,7 @@ def _choice(members: tuple[Any, ...]) -> Form:
 def _kind(member: Any) -> Any:
     """What tells the members of a union apart: a struct by itself, anything else by its plain type."""
     origin = get_origin(member)
-    if origin is Annotated:
-        return _kind(get_args(member)[0])
+    assert origin is not Annotated, "no union of messages has a member with bounds of its own"
     if origin is not None:
         return origin
     while hasattr(member, "__supertype__"):
@@ -238,9 +237,9 @@ def _kind(member: Any) -> Any:
     return member
 
 
-def convert(value: Any, type_: Any, *, inside: str = "", message_type: str | None = None) -> Any:
+def convert(value: Any, type_: Any, *, inside: str = "") -> Any:
     """The object of that type, its shape checked; `Malformed` otherwise."""
     try:
         return msgspec.convert(value, type_, builtin_types=(bytes,))
     except failures.DecoderFailures as failure:
-        raise failures.malformed(failure, inside=inside, type_=message_type) from None
+        raise failures.malformed(failure, inside=inside) from None

@@ -60,25 +60,26 @@ def _read(body: Value) -> Link | BrokenLink:
     text = body.get("id")
     if type(text) is not str:
         return BrokenLink(id=None, why="a link needs an 'id' that is a string")
-    if why := _offence(text, body):
+    try:
+        id_ = ids.entity_id(text)
+    except InvalidId as bad:
+        return BrokenLink(id=text, why=f"'id' is not an entity id: {bad.facts['why']}")
+    if len(body) == 1:  # most links
+        return Link(id_)
+    if why := _offence(body):
         return BrokenLink(id=text, why=why)
     # _offence has looked at the type of each member
-    return Link(text, body.get("path", ""), body.get("space"), body.get("schema"))  # type: ignore[arg-type]
+    return Link(id_, body.get("path", ""), body.get("space"), body.get("schema"))  # type: ignore[arg-type]
 
 
-def _offence(text: str, body: dict[str, Value]) -> str | None:
-    if len(body) > 1:
-        if not body.keys() <= _MEMBERS:
-            return "a link has only 'id', 'path', 'space' and 'schema'"
-        if type(body.get("space", "")) is not str:
-            return "'space' must be a string"
-        if type(body.get("schema", True)) not in (bool, dict):
-            return "'schema' must be an object or a bool"
-    try:
-        ids.entity_id(text)
-        return _path_offence(body.get("path", ""))
-    except InvalidId as bad:
-        return f"'id' is not an entity id: {bad.facts['why']}"
+def _offence(body: dict[str, Value]) -> str | None:
+    if not body.keys() <= _MEMBERS:
+        return "a link has only 'id', 'path', 'space' and 'schema'"
+    if type(body.get("space", "")) is not str:
+        return "'space' must be a string"
+    if type(body.get("schema", True)) not in (bool, dict):
+        return "'schema' must be an object or a bool"
+    return _path_offence(body.get("path", ""))
 
 
 def _path_offence(path: Value) -> str | None:
