@@ -48,7 +48,7 @@ def check(data: bytes, *, depth_max: int) -> None:
 
 
 def _walk(data: bytes, depth_max: int) -> int:
-    """Passes over one item and says where it ends. `left` counts what the innermost container lacks, keys included."""
+    """Says where the one item ends. `left` counts what the innermost container still lacks, keys included."""
     at, left = 0, 1
     keys: set[bytes] | None = None
     outer: list[tuple[int, set[bytes] | None]] = []
