@@ -11,7 +11,8 @@ from stemmadb.protocol.errors import InvalidPointer
 from stemmadb.protocol.model import pointer, schema
 from stemmadb.protocol.model.ids import Did, EntityId
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.model.query import Ask, Query, Root, Unresolved
+from stemmadb.protocol.model.query import Answer, Ask, Query, Root, Unresolved, prepare
+from stemmadb.protocol.model.traversal import traverse
 from stemmadb.protocol.model.values import Value
 
 HERE = Did("did:key:zHere")
@@ -54,6 +55,21 @@ def feed(
             )
     except StopIteration as end:
         return end.value, asked
+
+
+def run(entities: Entities, *roots: Root, limits: Limits = DEFAULTS) -> tuple[Answer[Stored], list[Ask]]:
+    """The answer of the query with these roots, and what it asked for."""
+    return feed(traverse(prepare(Query(roots=roots), space=HERE), limits=limits), entities)
+
+
+def ask(values: Mapping[str, Any], *roots: Root, limits: Limits = DEFAULTS) -> Answer[Stored]:
+    return run(stored(values), *roots, limits=limits)[0]
+
+
+def chain(length: int) -> dict[str, Any]:
+    """Entities urn:c:0 to urn:c:<length>, each with a link to the next."""
+    values: dict[str, Any] = {f"urn:c:{n}": {"next": link(f"urn:c:{n + 1}")} for n in range(length)}
+    return {**values, f"urn:c:{length}": {}}
 
 
 # ---------------------------------------------------------------- the oracle

@@ -93,3 +93,8 @@ class Watcher:
 
 def watch(values: Mapping[str, Any], *roots: Root, limits: Limits = DEFAULTS) -> Watcher:
     return Watcher(stored(values), Query(roots=roots), limits)
+
+
+def told(step: Step[Stored]) -> tuple[set[str], set[str], set[str]]:
+    """The ids that entered, were updated and left."""
+    return set(step.entered), set(step.updated), set(step.left)

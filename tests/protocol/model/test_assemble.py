@@ -12,19 +12,15 @@ from typing import Any
 import pytest
 
 import graphs
-from graphs import HERE, Stored, feed, link, stored
+from graphs import HERE, ask, feed, link
 from stemmadb.protocol.errors import LimitExceeded
 from stemmadb.protocol.model.assemble import assemble
 from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Answer, Query, Root, prepare
+from stemmadb.protocol.model.query import Root, prepare
 from stemmadb.protocol.model.traversal import traverse
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "traversals.json"
 ROOT = Root("urn:a:1", schema=True)
-
-
-def ask(values: Mapping[str, Any], *roots: Root) -> Answer[Stored]:
-    return feed(traverse(prepare(Query(roots=roots), space=HERE)), stored(values))[0]
 
 
 def nested(values: Mapping[str, Any], *roots: Root) -> list[Any]:

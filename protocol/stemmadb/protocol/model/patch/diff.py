@@ -1,11 +1,13 @@
 """The small patch that leads from one value to another (for `tx.update`, PATCH-3).
 
 Objects are compared key by key. Of arrays, what is equal is left alone and the rest is spliced, or changed element by
-element where that takes fewer bytes. Where the patch would be larger than the new value, the root is replaced.
+element where that takes fewer bytes. The root is replaced only where there would be more operations than a patch may
+have: replacing it would take fewer bytes in a small document, and would collide with every other writer (COMMIT-3).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
@@ -25,12 +27,11 @@ def diff(old: Value, new: Value) -> list[Step]:
 
     The operations share parts of `new`; never more of them than a patch may have.
     """
-    whole = _step("replace", pointer.ROOT, new)
-    changes = _Changes(bytes_max=len(_encode(whole)))
+    changes = _Changes(bytes_max=math.inf)
     try:
         changes.between(old, new, pointer.ROOT)
     except _TooLarge:
-        return [whole]
+        return [_step("replace", pointer.ROOT, new)]
     return changes.steps
 
 
@@ -41,7 +42,7 @@ class _TooLarge(Exception):
 class _Changes:
     """Steps that together stay within a number of bytes; `_TooLarge` as soon as they do not."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: float) -> None:
         self.steps: list[Step] = []
         self._bytes_left = bytes_max
 

@@ -117,7 +117,7 @@ class Draft:
 
     def _cut(self, array: list[Value], index: int, remove: int, added: list[Value], level: int) -> None:
         if self._meter is not None:
-            self._meter.cut(len(array), array[index : index + remove], added, level)
+            self._meter.cut(len(array), index, array[index : index + remove], added, level)
         array[index : index + remove] = added
 
     # ------------------------------------------------------------ owning

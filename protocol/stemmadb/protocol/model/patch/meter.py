@@ -18,13 +18,15 @@ from stemmadb.protocol.model.values import Value
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 WORK_FACTOR_MAX: Final = 4
+_DEPTH_COSTS: Final = 4  # walking a value takes several times as long as encoding it
 
 
 class Meter:
     """The minimal msgpack length of the value so far. A bound that is passed is named in `LimitExceeded`.
 
     A copied value is measured again each time, so few bytes of patch could ask for a great deal of work. In all, a
-    patch may have `WORK_FACTOR_MAX` times the largest value (and a mebibyte, for small bounds) measured.
+    patch may have `WORK_FACTOR_MAX` times the largest value (and a mebibyte, for small bounds) measured; what has to
+    be walked for its depth counts more, and an element that shifts counts as the byte it takes at least.
     """
 
     __slots__ = ("_depth_max", "_size_max", "_work", "_work_max", "size")
@@ -39,9 +41,9 @@ class Meter:
     def grow(self, count: int, key: str, value: Value, level: int) -> None:
         """A key and its value come into an object of `count`; `level` containers will hold the value."""
         came = len(_encode((key, value))) - 1
-        if level + came > self._depth_max:
-            self._check_depth((value,), level)
         self._change(_head(count + 1) - _head(count) + came, came)
+        if level + came > self._depth_max:
+            self._check_depth((value,), level, came)
 
     def shrink(self, count: int, key: str, value: Value) -> None:
         """A key and its value go from an object of `count`."""
@@ -51,29 +53,34 @@ class Meter:
     def swap(self, old: Value, new: Value, level: int) -> None:
         """One value takes another's place."""
         came, went = len(_encode(new)), len(_encode(old))
-        if level + came > self._depth_max:
-            self._check_depth((new,), level)
         self._change(came - went, came + went)
-
-    def cut(self, count: int, removed: list[Value], added: list[Value], level: int) -> None:
-        """Elements go from an array of `count` and others come."""
-        came, went = len(_encode(added)) - _head(len(added)), len(_encode(removed)) - _head(len(removed))
         if level + came > self._depth_max:
-            self._check_depth(added, level)
+            self._check_depth((new,), level, came)
+
+    def cut(self, count: int, index: int, removed: list[Value], added: list[Value], level: int) -> None:
+        """Elements go from an array of `count` at `index` and others come; those behind them shift."""
+        self._spend(count - index)
+        came, went = len(_encode(added)) - _head(len(added)), len(_encode(removed)) - _head(len(removed))
         heads = _head(count - len(removed) + len(added)) - _head(count)
         self._change(heads + came - went, came + went)
+        if level + came > self._depth_max:
+            self._check_depth(added, level, came)
 
     def _change(self, by: int, measured: int) -> None:
         """A patch that makes a value smaller is welcome even if it is still too large, as after a lowered bound."""
         self.size += by
-        self._work += measured
         if by > 0 and self.size > self._size_max:
             raise LimitExceeded(bound="value_bytes_max", maximum=self._size_max, actual=self.size)
+        self._spend(measured)
+
+    def _spend(self, work: int) -> None:
+        self._work += work
         if self._work > self._work_max:
             raise LimitExceeded(bound="patch_work_bytes_max", maximum=self._work_max, actual=self._work)
 
-    def _check_depth(self, items: Iterable[Value], level: int) -> None:
+    def _check_depth(self, items: Iterable[Value], level: int, size: int) -> None:
         """Asked only of what is long: each nested container takes a byte, so what is short cannot be too deep."""
+        self._spend((_DEPTH_COSTS - 1) * size)
         deepest = level + _depth(items)
         if deepest > self._depth_max:
             raise LimitExceeded(bound="depth_max", maximum=self._depth_max, actual=deepest)
@@ -95,4 +102,7 @@ def _depth(items: Iterable[Value]) -> int:
 
 
 def _containers(items: Iterable[Value]) -> list[list[Value] | dict[str, Value]]:
-    return [item for item in items if type(item) is list or type(item) is dict]
+    level = list(items)
+    if set(map(type, level)).isdisjoint((list, dict)):  # most long arrays are flat, and this is several times faster
+        return []
+    return [item for item in level if type(item) is list or type(item) is dict]
