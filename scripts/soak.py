@@ -1,7 +1,7 @@
 """The generated tests for as long as you like: `make soak MINUTES=30`.
 
-Each kind of check runs with seed after seed, in turn. The next seeds are kept in .soak.json, so that counts add up over
-runs; a seed that fails is printed and ends the run with exit code 1. `--kind NAME --seed N` repeats one.
+Each kind of check runs with seed after seed, in turn. The next seeds are kept in .soak.json, so that counts add up
+over runs; a seed that fails is printed and ends the run with exit code 1. `--kind NAME --seed N` repeats one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ROOT = Path(__file__).parents[1]
 STATE = ROOT / ".soak.json"
 sys.path[:0] = [str(ROOT / "tests" / part) for part in ("support", "protocol/model", "protocol/wire")]
 
-import schedules  # noqa: E402
 import test_ancestry  # noqa: E402
 import test_fuzz  # noqa: E402
 import test_merge_laws  # noqa: E402
 import test_watching_schedules  # noqa: E402
 
+import schedules  # noqa: E402
 from stemmadb.protocol.errors import InvalidValue  # noqa: E402
 from stemmadb.protocol.model import body, scan  # noqa: E402
 
@@ -101,7 +101,7 @@ class Totals:
     def show(self, violations: int) -> None:
         print(f"{'kind':<12}{'seeds':>10}{'steps':>12}  what is checked")
         for name, check in KINDS.items():
-            print(f"{name:<12}{self.seeds[name]:>10,}{self.steps[name]:>12,}  {(check.__doc__ or '').splitlines()[0]}")
+            print(f"{name:<12}{self.seeds[name]:>10,}{self.steps[name]:>12,}  {check.__doc__}")
         print(f"violations: {violations}")
 
 

@@ -354,6 +354,8 @@ def test_the_exact_look_passes_every_kind_of_item_once() -> None:
     [
         (pairs(("type", "ping"), ("id", 7), ("x", 1)), Peeked("ping", 7, None)),
         (pairs(("type", "commit"), ("local", 9)), Peeked("commit", None, 9)),
+        (pairs(("type", "commit"), ("local", 9), ("session", bytes(16))), Peeked("commit", None, 9, bytes(16))),
+        (pairs(("type", "commit"), ("local", 0), ("id", 2**53), ("session", b"x")), Peeked("commit")),
         (pairs(("type", 1), ("id", "x"), ("local", 1.5)), Peeked()),
         (pairs(("type", "t" * 1_000)), Peeked()),
         (pairs(("type", "ping"), ("x", raw(DEEP))), Peeked()),

@@ -194,6 +194,7 @@ def test_the_size_of_a_text_is_bounded_by_type_and_in_all() -> None:
         ('{"type":"ping","id":7,"x":[NaN]}', Peeked()),
         ('{"type":"ping","id":7,"x":[1]}', Peeked("ping", 7, None)),
         ('{"type":"commit","local":9,"content":{}}', Peeked("commit", None, 9)),
+        ('{"type":"commit","local":9,"session":"' + NONCE + '"}', Peeked("commit", None, 9, bytes(16))),
         ('{"type":1,"id":"x"}', Peeked()),
         ("\ud800", Peeked()),
         ("", Peeked()),

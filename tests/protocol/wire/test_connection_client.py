@@ -210,6 +210,7 @@ def test_a_bound_below_1_is_malformed() -> None:
     assert "limits/depth_max" in over(Peers().client.receive(CODEC.encode(hello)), Malformed)
 
 
+@pytest.mark.rule("WIRE-2")
 def test_our_own_order_is_our_own_mistake() -> None:
     peers = Peers()
     commit = CommitMessage(local=Local(1), nonce=bytes(16), content=b"")

@@ -23,7 +23,7 @@ from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.ids import Hash, Local, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.wire import version
-from stemmadb.protocol.wire.client_side import ClientConnection, Standing
+from stemmadb.protocol.wire.client_side import ClientConnection, Standing, Unread
 from stemmadb.protocol.wire.codec import MsgpackCodec
 from stemmadb.protocol.wire.connection import UNANSWERED_MAX, Closed, State
 from stemmadb.protocol.wire.json_codec import JsonCodec
@@ -291,6 +291,17 @@ def test_a_commit_that_cannot_be_read_is_named(local: Any, said: int | None) -> 
 
 
 @pytest.mark.rule("WIRE-4")
+def test_a_commit_of_an_older_session_that_cannot_be_read_is_named_with_it() -> None:
+    peers = Peers().opened()
+    [refused] = peers.server.receive(encode({"type": "commit", "local": 4, "session": b"o" * 16}))
+    assert (told(refused).local, told(refused).session) == (4, b"o" * 16)
+    assert isinstance(refused, Refused)
+    [unread] = peers.client.receive(refused.reply)
+    assert isinstance(unread, Unread)
+    assert (unread.local, unread.session) == (4, b"o" * 16)
+
+
+@pytest.mark.rule("WIRE-4")
 def test_a_commit_whose_json_content_is_bad_is_named() -> None:
     peers = Peers(version.JSON).opened()
     text = '{"type":"commit","local":4,"nonce":"AAAAAAAAAAAAAAAAAAAAAA==","content":{"operations":[{"op":"x"}]}}'
@@ -311,6 +322,10 @@ def test_a_commit_is_handed_on_as_it_is() -> None:
 def test_our_own_frames_are_in_order_or_it_is_our_mistake() -> None:
     peers = Peers().opened()
     peers.server.send(Sync(from_=Version(0), to=Version(2), hash=HASH))
+    peers.server.send(Sync(from_=Version(2), to=Version(2), hash=HASH, more=True))
+    with pytest.raises(AssertionError, match="not a part"):
+        peers.server.send(Sync(from_=Version(2), to=Version(3), hash=HASH))
+    peers.server.send(Sync(from_=Version(2), to=Version(2), hash=HASH))
     with pytest.raises(AssertionError, match="begins at 3"):
         peers.server.send(Sync(from_=Version(3), to=Version(4), hash=HASH))
     peers.server.send(Sync(from_=Version(2), to=Version(4), hash=HASH))
@@ -346,6 +361,7 @@ def test_a_connection_that_ends_says_why(error: errors.StemmaError, code: int) -
     assert peers.client.receive(b"") == []
 
 
+@pytest.mark.rule("WIRE-1")
 def test_the_json_farewell_is_text() -> None:
     last = Peers(version.JSON).opened().server.close(TakenOver())
     assert isinstance(last.farewell, str)

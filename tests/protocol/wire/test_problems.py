@@ -48,7 +48,7 @@ def test_an_error_of_a_newer_server_stays_readable() -> None:
     message = ErrorMessage(id=1, code="too_new", message="A new thing went wrong.", details={"x": 1})
     error = problems.restore(message)
     assert isinstance(error, errors.Internal)
-    assert (error.message, error.facts) == ("A new thing went wrong.", {"x": 1})
+    assert (error.message, error.facts) == ("A new thing went wrong.", {"x": 1, "code": "too_new"})
 
 
 @pytest.mark.rule("SYNC-5")

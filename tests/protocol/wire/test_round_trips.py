@@ -146,6 +146,7 @@ def test_text_in_json_and_msgpack_has_no_defaults_written_out() -> None:
     }
 
 
+@pytest.mark.rule("WIRE-1")
 def test_a_branch_named_as_the_default_may_be_written_out() -> None:
     message = {"type": "history", "id": 1, "entity": "urn:a:1", "branch": "main", "order": "newest"}
     read = MsgpackCodec().read_client(encode(message))

@@ -34,7 +34,7 @@ _OUT_OF_SIGHT = Change(Version(0), Did(""), None)
 def overlapping(
     state: EntityState, path: str | None, after: Version, own: Collection[Version], scan_max: int
 ) -> Change | None:
-    """The newest change after that version that overlaps the path, own named commits aside; any fact does if path is None.
+    """The newest change after that version that overlaps the path, own commits aside; None for a path is every path.
 
     What lies past `scan_max` changes, or before what the state remembers, counts as overlap: refusing more is safe.
     """

@@ -43,10 +43,11 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """The server could not read something we sent; `local` names the commit, if it was one."""
+    """The server could not read something we sent; `local` (and `session`, if older) names the commit, if it was one."""
 
     error: StemmaError
     local: Local | None = None
+    session: bytes | None = None
 
 
 ClientEvent: TypeAlias = Hello | Sync | Deferred | Answered | Unread | Closed
@@ -155,7 +156,7 @@ class ClientConnection:
 
     def _answered(self, message: Ok | ErrorMessage) -> ClientEvent:
         if isinstance(message, ErrorMessage) and message.id is None:
-            return Unread(problems.restore(message), message.local)
+            return Unread(problems.restore(message), message.local, message.session)
         request = self._waiting.pop(message.id, None) if message.id is not None else None
         if request is None:
             raise OutOfOrder(type=type_of(message), why=f"no request {message.id} waits for an answer")

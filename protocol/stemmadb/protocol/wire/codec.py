@@ -16,6 +16,7 @@ from stemmadb.protocol.model.request import Content
 from stemmadb.protocol.wire import bounds, exact, failures
 from stemmadb.protocol.wire.messages import ClientMessage, ServerMessage
 from stemmadb.protocol.wire.messages.base import Message, Part
+from stemmadb.protocol.wire.messages.fields import RandomId, RequestId, WireLocal
 from stemmadb.protocol.wire.messages.session import Ok
 
 Data: TypeAlias = bytes | str
@@ -36,11 +37,15 @@ class Answer(Message, frozen=True, kw_only=True, tag="ok"):
 
 
 class Peeked(msgspec.Struct, frozen=True):
-    """What can be told of a message that cannot be read, so that its error reaches the right place."""
+    """What can be told of a message that cannot be read, so that its error reaches the right place.
+
+    Only what could have been meant: a number out of its bounds names nothing.
+    """
 
     type: str | None = None
     id: int | None = None
     local: int | None = None
+    session: bytes | None = None
 
 
 class Codec(Protocol):
@@ -174,6 +179,7 @@ class _Outline(msgspec.Struct):
     type: msgspec.Raw = msgspec.Raw(b"")
     id: msgspec.Raw = msgspec.Raw(b"")
     local: msgspec.Raw = msgspec.Raw(b"")
+    session: msgspec.Raw = msgspec.Raw(b"")
 
 
 _OUTLINE_BYTES_MAX: Final = 256
@@ -187,12 +193,13 @@ def peek(library: Any, data: Data) -> Peeked:
         return Peeked()
     return Peeked(
         _peek_field(library, outline.type, str),
-        _peek_field(library, outline.id, int),
-        _peek_field(library, outline.local, int),
+        _peek_field(library, outline.id, RequestId),
+        _peek_field(library, outline.local, WireLocal),
+        _peek_field(library, outline.session, RandomId),
     )
 
 
-def _peek_field(library: Any, raw: msgspec.Raw, type_: type[Any]) -> Any:
+def _peek_field(library: Any, raw: msgspec.Raw, type_: Any) -> Any:
     try:
         return library.decode(raw, type=type_) if 0 < len(bytes(raw)) <= _OUTLINE_BYTES_MAX else None
     except failures.DecoderFailures:

@@ -72,40 +72,34 @@ def check_kind(data: Data, subprotocol: Subprotocol) -> None:
         raise Malformed(path="(message)", why=f"messages of {subprotocol} are {wanted}")
 
 
-class Frames:
-    """The stream of sync frames as one end sees it: no gap, no repeat, nothing going back (SYNC-1)."""
+class Stream:
+    """The order of sync frames, as either end keeps it: no gap, no repeat, nothing going back (SYNC-1)."""
 
-    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(self) -> None:
         self.to = Version(0)
         self.hash: Hash | None = None
-        self._parts: list[Sync] = []
-        self._bytes = 0
-        self._bytes_max = bytes_max
+        self._begun: tuple[object, ...] | None = None
 
     def start(self, to: Version, hash_: Hash | None) -> None:
         """The stream goes on from what the client holds."""
         self.to, self.hash = to, hash_
 
-    def take(self, part: Sync, size: int = 0) -> Sync | None:
-        """The whole frame once its last part is there; `OutOfOrder` if it does not continue the stream."""
-        if why := self._offence(part):
+    def advance(self, part: Sync) -> bool:
+        """Whether this part completes its frame; `OutOfOrder` if it does not continue the stream."""
+        head = (part.from_, part.to, part.hash, part.reset)
+        if why := self._offence(part) if self._begun is None else self._stranger(head):
             raise OutOfOrder(type="sync", why=why)
-        self._bytes += size
-        if self._bytes > self._bytes_max:
-            raise OutOfOrder(type="sync", why=f"its parts have more than {self._bytes_max} bytes together")
-        self._parts.append(part)
         if part.more:
-            return None
-        frame = joined(self._parts)
-        self._parts, self._bytes = [], 0
-        self.to, self.hash = frame.to, frame.hash
-        return frame
+            self._begun = head
+            return False
+        self._begun = None
+        self.to, self.hash = part.to, part.hash
+        return True
+
+    def _stranger(self, head: tuple[object, ...]) -> str | None:
+        return None if head == self._begun else "it is not a part of the frame that was begun"
 
     def _offence(self, part: Sync) -> str | None:
-        if self._parts:
-            first = self._parts[0]
-            same = (part.from_, part.to, part.hash, part.reset) == (first.from_, first.to, first.hash, first.reset)
-            return None if same else "it is not a part of the frame that was begun"
         if part.to < part.from_:
             return f"it goes back from {part.from_} to {part.to}"
         if part.reset is not None:
@@ -115,3 +109,25 @@ class Frames:
         if part.to == part.from_ and self.hash not in (None, part.hash):
             return f"it gives version {part.to} another hash"
         return None
+
+
+class Frames(Stream):
+    """The stream with the parts of a frame put together, as a client needs it."""
+
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+        super().__init__()
+        self._parts: list[Sync] = []
+        self._bytes = 0
+        self._bytes_max = bytes_max
+
+    def take(self, part: Sync, size: int = 0) -> Sync | None:
+        """The whole frame once its last part is there."""
+        complete = self.advance(part)
+        self._bytes += size
+        if self._bytes > self._bytes_max:
+            raise OutOfOrder(type="sync", why=f"its parts have more than {self._bytes_max} bytes together")
+        self._parts.append(part)
+        if not complete:
+            return None
+        parts, self._parts, self._bytes = self._parts, [], 0
+        return joined(parts)

@@ -24,11 +24,14 @@ from stemmadb.protocol.wire.messages.sync import Ended
 _CURRENT_SHARE: Final = 4  # current values take at most this part of a frame's part, so that verdicts stay quick
 
 
-def error_message(error: StemmaError, *, id_: int | None = None, local: Local | None = None) -> ErrorMessage:
+def error_message(
+    error: StemmaError, *, id_: int | None = None, local: Local | None = None, session: bytes | None = None
+) -> ErrorMessage:
     """The answer to a request that failed, or to a message that could not be read."""
     return ErrorMessage(
         id=id_,
         local=local,
+        session=session,
         code=error.code,
         message=plain_text(error.message),
         details=plain_facts(error.facts),
@@ -77,13 +80,18 @@ def _fitting(current: Iterable[Current], bytes_max: int) -> Iterable[Current]:
 
 
 def restore(message: ErrorMessage | Goodbye | Rejected | Ended) -> StemmaError:
-    """The error the other side had; stale reads and current values are objects again."""
+    """The error the other side had; stale reads and current values are objects again.
+
+    A code of a newer peer becomes `Internal`, with the code as a fact.
+    """
     facts: dict[str, Any] = dict(message.details)
     if isinstance(message, Rejected):
         facts["stale"] = message.stale
         facts["current"] = message.current
     elif message.code == errors.Conflict.code:
         facts["stale"] = _stale(facts.get("stale"))
+    if message.code not in errors.BY_CODE:
+        facts["code"] = message.code
     return errors.restore(message.code, message.message, facts)
 
 

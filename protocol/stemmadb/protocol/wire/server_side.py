@@ -20,7 +20,7 @@ from stemmadb.protocol.model.ids import Did, Local
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.wire import announcing, problems
 from stemmadb.protocol.wire.codec import Data, Peeked
-from stemmadb.protocol.wire.connection import UNANSWERED_MAX, Closed, Frames, State, check_kind, close_code
+from stemmadb.protocol.wire.connection import UNANSWERED_MAX, Closed, State, Stream, check_kind, close_code
 from stemmadb.protocol.wire.messages import ClientMessage, type_of
 from stemmadb.protocol.wire.messages.base import Part, Request
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
@@ -36,13 +36,15 @@ CHALLENGE_MS: Final = 30_000
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """A message that could not be taken, and the error to send back. The connection goes on.
 
-    `local` is given where the message was a commit: no verdict will follow, and the client is told which one it was.
+    `local`, with `session` if it is an older one, is given where the message was a commit: no verdict will follow, and
+    the client is told which one it was.
     """
 
     error: StemmaError
     reply: Data
     id: int | None = None
-    local: int | None = None
+    local: Local | None = None
+    session: bytes | None = None
 
 
 ServerEvent: TypeAlias = SessionOpen | CommitMessage | Request | Refused | Closed
@@ -75,7 +77,7 @@ class ServerConnection:
         self._greeted_at = 0
         self._features = features
         self._unanswered: dict[int, type[Part]] = {}
-        self._frames = Frames()
+        self._stream = Stream()
 
     def hello(self) -> Data:
         """The first message of the connection."""
@@ -137,7 +139,7 @@ class ServerConnection:
         )
         self.state = State.OPEN
         self.principal, self.session = message.principal, message.session
-        self._frames.start(message.to, message.hash)
+        self._stream.start(message.to, message.hash)
         return message
 
     def _register(self, request: Request) -> ServerEvent:
@@ -153,14 +155,15 @@ class ServerConnection:
         """An open session survives a message that cannot be read; before that there is no second try."""
         if self.state is State.GREETED:
             return self.close(error)
-        if peeked.type == type_of(CommitMessage):
-            return self._refused(error, local=_in_range(peeked.local, 2**63 - 1))
-        id_ = _in_range(peeked.id, 2**53 - 1)
-        return self._refused(error, id_=None if id_ in self._unanswered else id_)
+        if peeked.type == type_of(CommitMessage) and peeked.local is not None:
+            return self._refused(error, local=Local(peeked.local), session=peeked.session)
+        return self._refused(error, id_=None if peeked.id in self._unanswered else peeked.id)
 
-    def _refused(self, error: StemmaError, *, id_: int | None = None, local: int | None = None) -> Refused:
-        message = problems.error_message(error, id_=id_, local=None if local is None else Local(local))
-        return Refused(error=error, reply=self._codec.encode(message), id=id_, local=local)
+    def _refused(
+        self, error: StemmaError, *, id_: int | None = None, local: Local | None = None, session: bytes | None = None
+    ) -> Refused:
+        message = problems.error_message(error, id_=id_, local=local, session=session)
+        return Refused(error=error, reply=self._codec.encode(message), id=id_, local=local, session=session)
 
     def answer(self, id_: int, result: Part) -> Data:
         """The one answer to a request. If the result is too large to send, the request is still to be answered."""
@@ -183,7 +186,7 @@ class ServerConnection:
         data = self._codec.encode(message)
         if isinstance(message, Sync):
             try:
-                self._frames.take(message)
+                self._stream.advance(message)
             except BadInput as own:
                 raise AssertionError(own.message) from None
         return data
@@ -194,7 +197,3 @@ class ServerConnection:
         self._unanswered.clear()
         farewell = self._codec.encode(problems.goodbye(error, retry_after_ms=retry_after_ms))
         return Closed(error=error, close_code=close_code(error), farewell=farewell, retry_after_ms=retry_after_ms)
-
-
-def _in_range(number: int | None, maximum: int) -> int | None:
-    return number if number is not None and 1 <= number <= maximum else None

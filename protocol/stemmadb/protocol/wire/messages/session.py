@@ -69,11 +69,13 @@ class Ok(Message, frozen=True, kw_only=True, tag="ok"):
 class ErrorMessage(Message, frozen=True, kw_only=True, tag="error"):
     """The answer to a request that failed. Without an `id` it is about a message that could not be told apart.
 
-    `local` names the commit whose message could not be read: it has no verdict and never will (WIRE-4).
+    `local`, with `session` if it is an older one, names the commit whose message could not be read: it has no verdict
+    and never will (WIRE-4).
     """
 
     id: RequestId | None = None
     local: WireLocal | None = None
+    session: RandomId | None = None
     code: str
     message: str
     details: dict[str, Any] = msgspec.field(default_factory=dict)
