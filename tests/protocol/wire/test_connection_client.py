@@ -113,7 +113,8 @@ def test_the_parts_of_a_frame_are_bounded() -> None:
     assert frames.take(frame(0, 1, more=True), 6) is None
     assert frames.take(frame(0, 1), 4) is not None
     with pytest.raises(OutOfOrder, match="more than 10 bytes"):
-        frames.take(frame(1, 1), 11)
+        frames.take(frame(1, 2), 11)
+    assert frames.to == 1, "a frame that is not given out has not been reached"
 
 
 @pytest.mark.rule("SYNC-7")

@@ -318,6 +318,21 @@ def test_a_commit_is_handed_on_as_it_is() -> None:
     assert peers.server.receive(peers.client.commit(COMMIT)) == [COMMIT]
 
 
+@pytest.mark.rule("RESUME-2", "RESUME-4")
+def test_a_client_that_holds_something_waits_for_the_first_frame_before_it_commits() -> None:
+    standing = Standing(to=Version(3), hash=HASH)
+    peers = Peers().opened(standing)
+    assert not peers.client.may_commit
+    with pytest.raises(AssertionError):
+        peers.client.commit(COMMIT)
+    closed(peers.server.receive(CODEC.encode(COMMIT)), OutOfOrder)
+    peers = Peers().opened(standing)
+    peers.client.receive(peers.server.send(Sync(from_=Version(3), to=Version(3), hash=HASH, more=True)))
+    assert not peers.client.may_commit
+    peers.client.receive(peers.server.send(Sync(from_=Version(3), to=Version(3), hash=HASH)))
+    assert peers.server.receive(peers.client.commit(COMMIT)) == [COMMIT]
+
+
 @pytest.mark.rule("SYNC-1")
 def test_our_own_frames_are_in_order_or_it_is_our_mistake() -> None:
     peers = Peers().opened()

@@ -18,7 +18,7 @@ TAG_EMPTY: Final = "stemma.v1 empty"
 TAG_FACT: Final = "stemma.v1 fact"
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Fact(msgspec.Struct, frozen=True, gc=False):
     """A stored fact. Its body and salt go together and may be gone; the digest and the hash stay (FACT-2)."""
 
     version: Version

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from stemmadb.protocol.errors import InvalidPointer
@@ -15,11 +16,16 @@ from stemmadb.protocol.errors import InvalidPointer
 ROOT: Final = ""
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 _INDEX = re.compile(r"0|[1-9][0-9]*")
+_SHORT = 64
 _INDEX_DIGITS_MAX = 12  # no array is longer; it keeps the conversion of a long run of digits from costing
 
 
 def parse(text: str) -> tuple[str, ...]:
     """The tokens of a pointer, unescaped; `InvalidPointer` if it is not one."""
+    return _parse_short(text) if len(text) <= _SHORT else _parse(text)
+
+
+def _parse(text: str) -> tuple[str, ...]:
     if not text:
         return ()
     if text[0] != "/":
@@ -29,6 +35,9 @@ def parse(text: str) -> tuple[str, ...]:
     if _BAD_ESCAPE.search(text):
         raise InvalidPointer(pointer=shown(text), why="'~' must be followed by 0 or 1")
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/"))
+
+
+_parse_short = lru_cache(maxsize=4096)(_parse)  # the same few paths are written again and again
 
 
 def write(tokens: Iterable[str]) -> str:

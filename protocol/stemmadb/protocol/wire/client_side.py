@@ -43,7 +43,7 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """The server could not read something we sent; `local` (and `session`, if older) names the commit, if it was one."""
+    """The server could not read something we sent; `local`, and `session` if it is an older one, name a commit."""
 
     error: StemmaError
     local: Local | None = None
@@ -80,7 +80,7 @@ class ClientConnection:
     def open(
         self, *, principal: Did, session: bytes, sign: Callable[[bytes], bytes], standing: Standing | None = None
     ) -> Data:
-        """`session.open`, signed; commits and requests may follow at once."""
+        """`session.open`, signed. Requests may follow at once, commits too if nothing is held yet."""
         assert self.state is State.GREETED, "the session is opened once, after hello"
         assert self._hello is not None
         standing = standing or Standing()
@@ -103,6 +103,11 @@ class ClientConnection:
         self._frames.start(standing.to, standing.hash)
         return data
 
+    @property
+    def may_commit(self) -> bool:
+        """Whether commits can be sent: the session is open, and its first frame came if anything was held."""
+        return self.state is State.OPEN and self._frames.carries_commits
+
     def next_id(self) -> int:
         """A number for the next request that no other request of this connection has."""
         self._last_id += 1
@@ -118,7 +123,7 @@ class ClientConnection:
 
     def commit(self, message: CommitMessage) -> Data:
         """Sends a commit; its verdict comes in a frame."""
-        assert self.state is State.OPEN, "commits are sent in an open session"
+        assert self.may_commit, "commits are sent in an open session, after its first frame"
         return self._codec.encode(message)
 
     def receive(self, data: Data) -> list[ClientEvent]:

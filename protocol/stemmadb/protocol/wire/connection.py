@@ -79,10 +79,20 @@ class Stream:
         self.to = Version(0)
         self.hash: Hash | None = None
         self._begun: tuple[object, ...] | None = None
+        self._reached = False
 
     def start(self, to: Version, hash_: Hash | None) -> None:
         """The stream goes on from what the client holds."""
         self.to, self.hash = to, hash_
+
+    @property
+    def carries_commits(self) -> bool:
+        """Whether both ends know to share one history: a client that holds something waits for its first frame.
+
+        That frame may say that the history is another one; a commit sent before would be judged by versions of a
+        history that the client never saw (RESUME-4).
+        """
+        return self._reached or self.to == 0
 
     def advance(self, part: Sync) -> bool:
         """Whether this part completes its frame; `OutOfOrder` if it does not continue the stream."""
@@ -92,7 +102,7 @@ class Stream:
         if part.more:
             self._begun = head
             return False
-        self._begun = None
+        self._begun, self._reached = None, True
         self.to, self.hash = part.to, part.hash
         return True
 
@@ -122,10 +132,10 @@ class Frames(Stream):
 
     def take(self, part: Sync, size: int = 0) -> Sync | None:
         """The whole frame once its last part is there."""
-        complete = self.advance(part)
         self._bytes += size
         if self._bytes > self._bytes_max:
             raise OutOfOrder(type="sync", why=f"its parts have more than {self._bytes_max} bytes together")
+        complete = self.advance(part)
         self._parts.append(part)
         if not complete:
             return None

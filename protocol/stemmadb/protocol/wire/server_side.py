@@ -36,8 +36,8 @@ CHALLENGE_MS: Final = 30_000
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
     """A message that could not be taken, and the error to send back. The connection goes on.
 
-    `local`, with `session` if it is an older one, is given where the message was a commit: no verdict will follow, and
-    the client is told which one it was.
+    `local`, with `session` if it is an older one, is given where the message was a commit: no verdict will follow,
+    and the client is told which one it was.
     """
 
     error: StemmaError
@@ -115,7 +115,11 @@ class ServerConnection:
                 return self._open(message)
             if isinstance(message, SessionOpen):
                 raise OutOfOrder(type=type_of(message), why="the session is open")
-            return message if isinstance(message, CommitMessage) else self._register(message)
+            if not isinstance(message, CommitMessage):
+                return self._register(message)
+            if not self._stream.carries_commits:
+                raise OutOfOrder(type=type_of(message), why="wait for the first frame before sending commits again")
+            return message
         except StemmaError as error:
             return self.close(error)
 

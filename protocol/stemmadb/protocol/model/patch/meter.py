@@ -71,7 +71,9 @@ class Meter:
         self.size += by
         if by > 0 and self.size > self._size_max:
             raise LimitExceeded(bound="value_bytes_max", maximum=self._size_max, actual=self.size)
-        self._spend(measured)
+        self._work += measured
+        if self._work > self._work_max:
+            self._spend(0)
 
     def _spend(self, work: int) -> None:
         self._work += work
