@@ -9,6 +9,7 @@ from stemmadb.protocol.model import branch
 from stemmadb.protocol.model.blame import blame
 from stemmadb.protocol.model.commit import Merge
 from stemmadb.protocol.model.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.limits import DEFAULTS
 from stemmadb.protocol.model.origins import Written
 from stemmadb.protocol.model.values import Value
 
@@ -59,11 +60,12 @@ def test_a_merge_is_blamed_for_what_it_changed_and_nothing_else() -> None:
 @pytest.mark.rule("HISTORY-1")
 def test_a_merge_that_says_set_is_blamed_for_what_differs() -> None:
     space = Space()
-    space.set("main", X, {"a": 1, "b": 1, "c": 1, "o": {"x": 1}})
+    more = [f"k{number}" for number in range(DEFAULTS.patch_operations_max + 1)]  # than one patch can change
+    space.set("main", X, {"a": 1, "o": {"x": 1}, **dict.fromkeys(more, 0)})
     space.fork("draft")
-    space.patch("draft", X, add("/b", 2), add("/c", 2))
+    space.set("draft", X, {"a": 1, "o": {"x": 1}, **dict.fromkeys(more, 1)})
     assert space.merge("draft").writes[0].operation.op == "set"
-    assert blamed(space) == {"/a": 1, "/b": space.version, "/c": space.version, "/o/x": 1}
+    assert blamed(space) == {"/a": 1, "/o/x": 1, **{f"/{key}": space.version for key in more}}
 
 
 @pytest.mark.rule("HISTORY-1")

@@ -10,7 +10,7 @@ Role = Literal["none", "read", "write", "own"]
 _RANK: Final[dict[Role, int]] = {"none": 0, "read": 1, "write": 2, "own": 3}
 
 
-class Rights(msgspec.Struct, frozen=True):
+class Rights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A role, narrowed to ids that begin with one of the prefixes; the empty prefix is every id."""
 
     role: Role

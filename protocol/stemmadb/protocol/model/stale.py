@@ -12,7 +12,7 @@ from stemmadb.protocol.model.request import Read
 from stemmadb.protocol.model.state import Change, EntityState
 
 
-class StaleRead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StaleRead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A read that does not hold: what was read, at which version, and the commit that won and its author.
 
     `author` is unknown where the winner lies beyond what is scanned.
