@@ -19,7 +19,7 @@ from stemmadb.protocol.model.values import Value
 EVERY = "*"
 
 
-class Root(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Root(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Where to start: an id, a prefix written `urn:todo:*`, or `*`. Without a schema no link is followed."""
 
     id: str
@@ -27,7 +27,7 @@ class Root(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: bool | dict[str, Any] | None = None
 
 
-class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Query(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Roots on a branch at a moment: a version, a time, or, with neither, the head (QUERY-1)."""
 
     roots: tuple[Root, ...]
