@@ -7,23 +7,30 @@ from typing import Final, Literal
 import msgspec
 
 Role = Literal["none", "read", "write", "own"]
-_RANK: Final[dict[Role, int]] = {"none": 0, "read": 1, "write": 2, "own": 3}
+_INCLUDED: Final[dict[Role, frozenset[Role]]] = {
+    "none": frozenset({"none"}),
+    "read": frozenset({"none", "read"}),
+    "write": frozenset({"none", "read", "write"}),
+    "own": frozenset({"none", "read", "write", "own"}),
+}
+EVERY_ID: Final = ("",)
 
 
 class Rights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A role, narrowed to ids that begin with one of the prefixes; the empty prefix is every id."""
 
     role: Role
-    prefixes: tuple[str, ...] = ("",)
+    prefixes: tuple[str, ...] = EVERY_ID
 
     def has(self, role: Role) -> bool:
-        return _RANK[self.role] >= _RANK[role]
+        """Whether the role includes another: who owns may write, who writes may read."""
+        return role in _INCLUDED[self.role]
 
     def may_read(self, id_: str) -> bool:
-        return _RANK[self.role] >= 1 and id_.startswith(self.prefixes)
+        return self.role != "none" and id_.startswith(self.prefixes)
 
     def may_write(self, id_: str) -> bool:
-        return _RANK[self.role] >= 2 and id_.startswith(self.prefixes)
+        return "write" in _INCLUDED[self.role] and id_.startswith(self.prefixes)
 
 
 OWNER: Final = Rights("own")

@@ -13,7 +13,7 @@ import msgspec
 
 from stemmadb.protocol.errors import Conflict, Forbidden, IdentityClash, Overtaken, StemmaError
 from stemmadb.protocol.model import declared, restructure, writing
-from stemmadb.protocol.model.access import Rights, Role
+from stemmadb.protocol.model.access import EVERY_ID, Rights, Role
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit, Identity, LocalIdentity, kind_of, sealed
 from stemmadb.protocol.model.draft import Draft
@@ -104,12 +104,13 @@ _NEEDS: dict[str, Role] = {"erase": "own", "compact": "own", "revoke": "own"}
 
 
 def _check_rights(proposal: Proposal, rights: Rights) -> None:
-    needs = _NEEDS.get(kind_of(proposal.details), "write")
+    needs: Role = "write" if proposal.details is None else _NEEDS.get(kind_of(proposal.details), "write")
     if not rights.has(needs):
         raise Forbidden(action="write", needs=needs)
-    for step in proposal.steps:
-        if not rights.may_write(step.id):
-            raise Forbidden(action=f"write {step.id!r}", needs="write")
+    if rights.prefixes != EVERY_ID:
+        for step in proposal.steps:
+            if not rights.may_write(step.id):
+                raise Forbidden(action=f"write {step.id!r}", needs="write")
 
 
 def _check_branch(proposal: Proposal, draft: Draft) -> None:

@@ -8,7 +8,7 @@ from stemmadb.protocol.errors import Conflict, Dependency, FutureVersion
 from stemmadb.protocol.model.access import Rights
 from stemmadb.protocol.model.commit import Identity, LocalIdentity
 from stemmadb.protocol.model.draft import Draft
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.ids import BranchName, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.model.request import PendingName, Read
@@ -19,14 +19,15 @@ from stemmadb.protocol.model.state import EntityState
 def check(proposal: Proposal, draft: Draft, rights: Rights, limits: Limits) -> None:
     """Raises `Conflict` with every stale read, or `Dependency`; a read the principal may not make claims nothing."""
     stale: list[StaleRead] = []
+    head = draft.version
     for read in proposal.reads:
         branch = read.branch or proposal.branch
         assert branch is not None, "a write without a branch names the branch of each read"
-        if read.version > draft.version:
-            raise FutureVersion(version=read.version, head=draft.version)
+        if read.version > head:
+            raise FutureVersion(version=read.version, head=head)
         own = _versions_of(read.locals, proposal.identity, draft) if read.locals else ()
-        path = read.path if read.prefix is None else None
         for state in _changed(read, branch, draft, rights):
+            path = read.path if read.prefix is None else None
             change = overlapping(state, path, read.version, own, limits.scan_facts_max)
             if change is not None:
                 stale.append(explain(read, branch, state, change))
@@ -38,14 +39,14 @@ def _changed(read: Read, branch: BranchName, draft: Draft, rights: Rights) -> Co
     """What a read looks at, as far as it has a fact later than the read and the principal may know."""
     if read.branch is not None:
         draft.readable_branch(branch)
-    if read.prefix is not None:
+    id_ = read.id
+    if id_ is None:
+        assert read.prefix is not None, "prepare() lets no read pass that names neither an id nor a prefix"
         changed = draft.changed_under(branch, read.prefix, read.version)
         return [state for state in changed if rights.may_read(state.id)]
-    id_ = read.id
-    assert id_ is not None, "prepare() lets no read pass that names neither an id nor a prefix"
     if not rights.may_read(id_):
         return ()
-    state = draft.entity(branch, EntityId(id_))
+    state = draft.entity(branch, id_)
     return (state,) if state.version > read.version else ()
 
 
