@@ -12,7 +12,7 @@ ROLES: list[Role] = ["none", "read", "write", "own"]
 
 
 @pytest.mark.rule("COMMIT-2")
-@pytest.mark.parametrize(("mine", "asked"), itertools.product(ROLES, ROLES))
+@pytest.mark.parametrize(("mine", "asked"), list(itertools.product(ROLES, ROLES)))
 def test_a_role_includes_those_below_it(mine: Role, asked: Role) -> None:
     assert Rights(mine).has(asked) is (ROLES.index(mine) >= ROLES.index(asked))
 
