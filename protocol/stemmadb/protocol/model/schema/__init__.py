@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .compiled import Schema
-from .compiler import compile, matches
-from .links import BrokenLink, Link, link_of
-from .narrowing import EVERYTHING, Conjuncts, conjuncts, narrow, selects
-from .reaching import Reached, reach
+from stemmadb.protocol.model.schema.compiled import Schema
+from stemmadb.protocol.model.schema.compiler import compile, matches
+from stemmadb.protocol.model.schema.links import BrokenLink, Link, link_of
+from stemmadb.protocol.model.schema.narrowing import EVERYTHING, Conjuncts, conjuncts, narrow, selects
+from stemmadb.protocol.model.schema.reaching import Reached, reach
 
 __all__ = [
     "EVERYTHING",

@@ -7,9 +7,9 @@ from typing import Any
 
 from blake3 import blake3
 
-from .appliers import Memo
-from .judge import MAY, PLAIN, Judge, judge_of
-from .node import Node
+from stemmadb.protocol.model.schema.appliers import Memo
+from stemmadb.protocol.model.schema.judge import MAY, PLAIN, Judge, judge_of
+from stemmadb.protocol.model.schema.node import Node
 
 
 class Schema:

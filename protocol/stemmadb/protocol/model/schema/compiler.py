@@ -7,12 +7,11 @@ from typing import Any, Final
 
 import msgspec
 
+from stemmadb.protocol.model.schema.admit import admitted, check_bounds, refused
+from stemmadb.protocol.model.schema.compiled import Schema, schema_of
+from stemmadb.protocol.model.schema.parse import parse
+from stemmadb.protocol.model.schema.resolve import resolve
 from stemmadb.protocol.model.values import Value
-
-from .admit import admitted, check_bounds, refused
-from .compiled import Schema, schema_of
-from .parse import parse
-from .resolve import resolve
 
 SMALL_BYTES_MAX: Final = 8 * 1024
 SMALL_CACHED_MAX: Final = 512

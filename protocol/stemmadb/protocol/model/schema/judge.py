@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from stemmadb.protocol.errors import LimitExceeded
+from stemmadb.protocol.model.schema.appliers import Check, Judging, Memo
+from stemmadb.protocol.model.schema.keywords import KINDS, checks, outright
+from stemmadb.protocol.model.schema.links import SIGIL, is_link
+from stemmadb.protocol.model.schema.node import Node
 
 from . import appliers
-from .appliers import Check, Judging, Memo
-from .keywords import KINDS, checks, outright
-from .links import SIGIL, is_link
-from .node import Node
 
 PLAIN: Final = 0
 MAY: Final = 1

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from types import NoneType
 from typing import Any, Final
 
-from .appliers import Check
-from .equality import all_differ, identity, multiple_of
-from .node import IGNORED, Node
+from stemmadb.protocol.model.schema.appliers import Check
+from stemmadb.protocol.model.schema.equality import all_differ, identity, multiple_of
+from stemmadb.protocol.model.schema.node import IGNORED, Node
 
 KINDS: Final = (dict, list, str, int, float, bool, NoneType)
 """The types of a value, each exactly: a bool is not an int here."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from stemmadb.protocol.errors import LimitExceeded
+from stemmadb.protocol.model.schema.appliers import Memo
+from stemmadb.protocol.model.schema.compiled import Schema
+from stemmadb.protocol.model.schema.compiler import compile as compile_schema
 from stemmadb.protocol.model.values import Value
-
-from .appliers import Memo
-from .compiled import Schema
-from .compiler import compile as compile_schema
 
 Conjuncts: TypeAlias = frozenset[Schema]
 

@@ -8,8 +8,7 @@ from typing import Any
 from blake3 import blake3
 
 from stemmadb.protocol.model import pointer
-
-from .admit import canonical
+from stemmadb.protocol.model.schema.admit import canonical
 
 IGNORED = frozenset(("$schema", "$comment", "title", "description", "default", "examples", "$defs"))
 MARK = "x-entity-reference"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from stemmadb.protocol.errors import LimitExceeded
-
-from .admit import refused
-from .grammar import ASSERTIONS, NAMED, ONE, SEVERAL
-from .node import Document, Node
-from .pattern import BadPattern, searcher
+from stemmadb.protocol.model.schema.admit import refused
+from stemmadb.protocol.model.schema.grammar import ASSERTIONS, NAMED, ONE, SEVERAL
+from stemmadb.protocol.model.schema.node import Document, Node
+from stemmadb.protocol.model.schema.pattern import BadPattern, searcher
 
 PATTERNS_MAX: Final = 256
 _SLOTS = {

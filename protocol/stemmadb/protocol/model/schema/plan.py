@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from stemmadb.protocol.model.schema.appliers import Memo
+from stemmadb.protocol.model.schema.compiled import Schema, schema_of
+from stemmadb.protocol.model.schema.compiler import compile as compile_schema
+from stemmadb.protocol.model.schema.judge import MAY, judge_of
+from stemmadb.protocol.model.schema.node import Node
 from stemmadb.protocol.model.values import Value
-
-from .appliers import Memo
-from .compiled import Schema, schema_of
-from .compiler import compile as compile_schema
-from .judge import MAY, judge_of
-from .node import Node
 
 PLANS_MAX: Final = 64
 TRUE: Final = compile_schema(True)

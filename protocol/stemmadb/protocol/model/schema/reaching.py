@@ -7,14 +7,13 @@ from typing import Final, TypeAlias
 import msgspec
 
 from stemmadb.protocol.errors import InvalidSchema, LimitExceeded
+from stemmadb.protocol.model.schema.appliers import Memo
+from stemmadb.protocol.model.schema.compiled import Schema
+from stemmadb.protocol.model.schema.compiler import compile as compile_schema
+from stemmadb.protocol.model.schema.links import SIGIL, BrokenLink, Link, link_of, reference
+from stemmadb.protocol.model.schema.narrowing import EVERYTHING, Conjuncts, conjuncts, narrow
+from stemmadb.protocol.model.schema.plan import plans
 from stemmadb.protocol.model.values import Value
-
-from .appliers import Memo
-from .compiled import Schema
-from .compiler import compile as compile_schema
-from .links import SIGIL, BrokenLink, Link, link_of, reference
-from .narrowing import EVERYTHING, Conjuncts, conjuncts, narrow
-from .plan import plans
 
 Path: TypeAlias = tuple[str, ...]
 

@@ -12,9 +12,8 @@ from urllib.parse import unquote_to_bytes
 from stemmadb.protocol.errors import InvalidPointer, LimitExceeded
 from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.limits import DEFAULTS
-
-from .admit import refused
-from .node import Node
+from stemmadb.protocol.model.schema.admit import refused
+from stemmadb.protocol.model.schema.node import Node
 
 CALLS_MAX: Final = 700
 """Calls inside one another that a schema may need; Python gives up at 1,000, of which the caller has used some."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .evaluator import Watch
-from .step import Step
+from stemmadb.protocol.model.watching.evaluator import Watch
+from stemmadb.protocol.model.watching.step import Step
 
 __all__ = ["Step", "Watch"]

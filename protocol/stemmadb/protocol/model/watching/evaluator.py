@@ -21,10 +21,9 @@ from stemmadb.protocol.model.query import (
     listed,
 )
 from stemmadb.protocol.model.traversal import check_bounds, examine, traverse
-
-from .graph import Graph
-from .node import Node
-from .step import Step
+from stemmadb.protocol.model.watching.graph import Graph
+from stemmadb.protocol.model.watching.node import Node
+from stemmadb.protocol.model.watching.step import Step
 
 
 class State(enum.Enum):

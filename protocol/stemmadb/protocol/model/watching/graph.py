@@ -19,9 +19,8 @@ from collections.abc import Iterable, Iterator
 
 from stemmadb.protocol.model.ids import EntityId
 from stemmadb.protocol.model.query import Outcome, Visit
-
-from .node import Entity, Node
-from .tally import Tally
+from stemmadb.protocol.model.watching.node import Entity, Node
+from stemmadb.protocol.model.watching.tally import Tally
 
 
 class Graph:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from stemmadb.protocol.model.ids import EntityId
 from stemmadb.protocol.model.query import Found, Unresolved
-
-from .node import Entity, Node
+from stemmadb.protocol.model.watching.node import Entity, Node
 
 
 class Tally:
