@@ -14,7 +14,7 @@ from stemmadb.protocol.model.facts import FactKind
 from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.request import Content, Operation, Read
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values import INT_MAX, Value
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -112,10 +112,12 @@ def _check_counts(content: Content, limits: Limits) -> None:
 def _check_read(read: Read, index: int, limits: Limits) -> Read:
     if (read.id is None) is (read.prefix is None):
         raise Malformed(path=f"reads/{index}", why="a read names an id or a prefix, and not both")
-    if read.version < 0:
-        raise Malformed(path=f"reads/{index}/version", why="a version is never negative")
+    if not 0 <= read.version <= INT_MAX:
+        raise Malformed(path=f"reads/{index}/version", why="a version is 0 or more and fits in 64 bits")
     if len(read.locals) > limits.locals_max:
         raise LimitExceeded(bound="locals_max", maximum=limits.locals_max, actual=len(read.locals))
+    if any(isinstance(name, int) and not 0 < name <= INT_MAX for name in read.locals):
+        raise Malformed(path=f"reads/{index}/locals", why="a local is 1 or more and fits in 64 bits")
     if read.branch is not None:
         ids.branch_name(read.branch)
     if read.prefix is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -14,7 +14,7 @@ from stemmadb.protocol.model import ids, pointer, schema
 from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.schema import Conjuncts
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values import INT_MAX, Value
 
 EVERY = "*"
 
@@ -32,8 +32,8 @@ class Query(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
 
     roots: tuple[Root, ...]
     branch: str = MAIN
-    version: int | None = None
-    time: int | None = None
+    version: Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)] | None = None
+    time: Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)] | None = None
 
 
 class Visit(NamedTuple):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from blake3 import blake3
 
 from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import MAIN as MAIN_BRANCH
-from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Local, Version
+from stemmadb.protocol.model.ids import MAIN, RANDOM_ID_BYTES, BranchName, EntityId, Hash, Local, Version
+from stemmadb.protocol.model.values import INT_MAX
 
 TAG_REQUEST: Final = "stemma.v1 request"
 NONCE_BYTES: Final = 16
 
-PendingName: TypeAlias = Local | tuple[bytes, Local]
+_Version: TypeAlias = Annotated[Version, msgspec.Meta(ge=0, le=INT_MAX)]
+_Local: TypeAlias = Annotated[Local, msgspec.Meta(ge=1, le=INT_MAX)]
+_Session: TypeAlias = Annotated[bytes, msgspec.Meta(min_length=RANDOM_ID_BYTES, max_length=RANDOM_ID_BYTES)]
+# Bounds for the plain Local would crash msgspec 0.22, which mixes up the bounds of an integer and the length of a
+# tuple that share a union; `prepare` checks it instead.
+PendingName: TypeAlias = Local | tuple[_Session, _Local]
 """An own pending commit: its local in the same session, or (session, local) in another one of the principal's."""
 
 
@@ -34,7 +39,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     `version` is then the basis beneath them (COMMIT-4).
     """
 
-    version: Version
+    version: _Version
     id: EntityId | None = None
     prefix: str | None = None
     path: str = ""
@@ -47,7 +52,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
 
     operations: tuple[Operation, ...]
     reads: tuple[Read, ...] = ()
-    branch: BranchName = MAIN_BRANCH
+    branch: BranchName = MAIN
     note: bytes | None = None
 
 

@@ -59,7 +59,11 @@ class Written(Part, frozen=True, kw_only=True):
 
 
 class WriteRequest(Request, frozen=True, kw_only=True):
-    """Changes the space and is done once, however often it is sent: `operation` is 16 random bytes (COMMIT-11)."""
+    """Changes the space and is done once, however often it is sent: `operation` is 16 random bytes (COMMIT-11).
+
+    `nonce` are 16 others, made once and stored by nobody: with them the request digest tells nothing (COMMIT-5).
+    """
 
     answer: ClassVar[type[Part]] = Written
     operation: RandomId
+    nonce: RandomId

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+import msgspec
+
+from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import Contested, Strategy
-from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId
+from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Hash
+from stemmadb.protocol.model.request import digest_request
 from stemmadb.protocol.wire.messages.base import PagedAnswer, PagedRequest, Part, WriteRequest, Written
 from stemmadb.protocol.wire.messages.fields import Body, Count, RandomId, WireHash, WireTime, WireVersion
 
@@ -185,3 +189,21 @@ class CompactRequest(WriteRequest, frozen=True, kw_only=True, tag="compact"):
     answer: ClassVar[type[Part]] = CompactAnswer
     floor: WireVersion
     note: Body | None = None
+
+
+def operation_content(message: WriteRequest) -> bytes:
+    """What the request digest covers beside the nonce: the shortest msgpack of the fields written, in their order.
+
+    A plain map is encoded and not the message: msgspec writes a long header for a map that may have many fields.
+    """
+    written: dict[str, Any] = msgspec.to_builtins(message, builtin_types=(bytes,))
+    del written["id"], written["nonce"]
+    return encode(written)
+
+
+def operation_digest(message: WriteRequest) -> Hash:
+    """The request digest of a write beside plain commits, whichever way it was sent; sent again it is the same.
+
+    The same `operation` with another digest is another request under a name in use: `identity_clash` (COMMIT-11).
+    """
+    return digest_request(message.nonce, operation_content(message))

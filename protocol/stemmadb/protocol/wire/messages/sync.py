@@ -7,10 +7,13 @@ and puts the bytes into every frame that needs them (`spliced`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
+from stemmadb.protocol.errors import Malformed
 from stemmadb.protocol.model.commit import CommitKind
 from stemmadb.protocol.model.facts import FactKind
 from stemmadb.protocol.model.ids import BranchName, Did, EntityId
@@ -49,7 +52,10 @@ class FactItem(Part, frozen=True, kw_only=True):
 
 
 class CommitItem(Part, frozen=True, kw_only=True):
-    """A commit with its facts on watched entities, in order; `branch` is missing on space-wide writes."""
+    """A commit with its facts on watched entities, in order; `branch` is missing on space-wide writes.
+
+    One whose facts do not fit comes as several items of the same version; only the first has the note (SYNC-1).
+    """
 
     version: WireVersion
     kind: CommitKind = "commit"
@@ -101,9 +107,13 @@ class Ended(Part, frozen=True, kw_only=True):
 
 
 class Kept(Part, frozen=True, kw_only=True):
-    """A commit of the session that the server has: all others the client saw confirmed are lost (RESUME-4)."""
+    """A commit of the principal that the server has: all others the client saw confirmed are lost (RESUME-4).
+
+    `session` is given for the commits of other sessions than this one.
+    """
 
     local: WireLocal
+    session: RandomId | None = None
     version: WireVersion
     hash: WireHash
 
@@ -135,17 +145,38 @@ def spliced(frame: Sync, *, commits: Sequence[msgspec.Raw] = (), entered: Sequen
 
 
 def joined(parts: Sequence[Sync]) -> Sync:
-    """The whole frame from its parts; the caller has seen that they belong together."""
+    """The whole frame from its parts, each commit in one item; the caller has seen that the parts belong together."""
     last = parts[-1]
+    commits = joined_commits([item for part in parts for item in part.commits])
     if len(parts) == 1:
-        return last
+        return last if len(commits) == len(last.commits) else msgspec.structs.replace(last, commits=commits)
     return msgspec.structs.replace(
         last,
         verdicts=tuple(item for part in parts for item in part.verdicts),
-        commits=tuple(item for part in parts for item in part.commits),
+        commits=commits,
         entered=tuple(item for part in parts for item in part.entered),
         left=tuple(item for part in parts for item in part.left),
         filled=tuple(item for part in parts for item in part.filled),
         ended=tuple(item for part in parts for item in part.ended),
         kept=tuple(item for part in parts for item in part.kept),
     )
+
+
+def joined_commits(items: Sequence[CommitItem]) -> tuple[CommitItem, ...]:
+    """The commits with the items of one version put together; `Malformed` where one does not go on (SYNC-1)."""
+    whole: list[CommitItem] = []
+    for _, pieces in groupby(items, key=attrgetter("version")):
+        first, *others = pieces
+        facts = list(first.facts)
+        for piece in others:
+            _check_goes_on(first, facts, piece)
+            facts.extend(piece.facts)
+        whole.append(msgspec.structs.replace(first, facts=tuple(facts)) if others else first)
+    return tuple(whole)
+
+
+def _check_goes_on(first: CommitItem, before: Sequence[FactItem], piece: CommitItem) -> None:
+    if msgspec.structs.replace(piece, note=first.note, facts=first.facts) != first or piece.note is not None:
+        raise Malformed(path="commits", why=f"two items of version {piece.version} are not of one commit")
+    if before and piece.facts and piece.facts[0].index <= before[-1].index:
+        raise Malformed(path="commits", why=f"the facts of version {piece.version} do not go on by index")
