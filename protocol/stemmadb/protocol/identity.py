@@ -21,6 +21,18 @@ TAG_SESSION_OPEN: Final = "stemma.v1 session.open"
 _ED25519: Final = b"\xed\x01"  # the multicodec of an Ed25519 public key, as an unsigned varint
 _ALPHABET: Final = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _DIGITS: Final = {letter: digit for digit, letter in enumerate(_ALPHABET)}
+_PRIME: Final = 2**255 - 19
+_SMALL_ORDER: Final = frozenset(
+    y % _PRIME
+    for y in (
+        0,  # order 4
+        1,  # the neutral element
+        -1,  # order 2
+        0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826,  # order 8
+        -0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826,
+    )
+)
+"""The y of the points whose order divides 8, with either x: signatures for them are made without a private key."""
 _DID_LETTERS: Final = 47  # two bytes of multicodec and 32 of key in base58; 0xed keeps the count fixed
 
 
@@ -56,7 +68,14 @@ def _key_bytes(did: str, letters: str) -> bytes:
     whole = number.to_bytes(len(_ED25519) + PUBLIC_KEY_BYTES + 1, "big")
     if whole[:3] != b"\x00" + _ED25519:
         raise InvalidDid(did=_shown(did), why="it does not name an Ed25519 key")
-    return whole[3:]
+    return _strong(did, whole[3:])
+
+
+def _strong(did: str, key: bytes) -> bytes:
+    y = int.from_bytes(key, "little") & (2**255 - 1)  # the last bit is the sign of x
+    if y % _PRIME in _SMALL_ORDER:
+        raise InvalidDid(did=_shown(did), why="its key has small order, so that anybody could sign for it")
+    return key
 
 
 def is_signed_by(did: str, signature: bytes, payload: bytes) -> bool:

@@ -99,11 +99,12 @@ def test_every_message_refuses_unknown_fields_and_leaves_defaults_out() -> None:
 
 
 @pytest.mark.rule("COMMIT-11")
-def test_writes_beside_commits_carry_an_operation_id() -> None:
+def test_writes_beside_commits_carry_an_operation_id_and_a_nonce() -> None:
     writes = {
         "branch.create", "branch.delete", "tag.create", "tag.delete", "merge", "revert", "erase", "compact", "revoke",
     }  # fmt: skip
-    assert {type_of(cls) for cls in REQUESTS if "operation" in cls.__struct_fields__} == writes
+    for field in ("operation", "nonce"):
+        assert {type_of(cls) for cls in REQUESTS if field in cls.__struct_fields__} == writes
 
 
 if __name__ == "__main__":

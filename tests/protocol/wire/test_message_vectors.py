@@ -8,15 +8,18 @@ from typing import Any
 
 import msgpack
 import pytest
+from blake3 import blake3
 
 from stemmadb.protocol.model import chain, commit
 from stemmadb.protocol.model.ids import Did
 from stemmadb.protocol.wire.codec import Codec, MsgpackCodec
 from stemmadb.protocol.wire.json_codec import JsonCodec
 from stemmadb.protocol.wire.messages import CLIENT_MESSAGES, REQUESTS, SERVER_MESSAGES, type_of
-from stemmadb.protocol.wire.messages.base import Part
+from stemmadb.protocol.wire.messages.base import Part, WriteRequest
 from stemmadb.protocol.wire.messages.reading import LogAnswer
 from stemmadb.protocol.wire.messages.session import Ok
+from stemmadb.protocol.wire.messages.structure import operation_content, operation_digest
+from stemmadb.protocol.wire.messages.sync import Sync, joined
 from stemmadb.protocol.wire.records import commit_of, fact_of
 
 FILE: dict[str, Any] = json.loads((pathlib.Path(__file__).parents[2] / "vectors" / "messages.json").read_text())
@@ -56,6 +59,84 @@ def test_another_msgpack_library_sees_the_same_fields(case: dict[str, Any]) -> N
     assert plain["type"] == case["type"] == case["json"]["type"]
     assert list(plain) == list(case["json"])
     assert _write(MsgpackCodec(), _read(MsgpackCodec(), case, msgpack.packb(plain))).hex() == case["msgpack_hex"]
+
+
+LONG_HEADERS = {"ok (history)", "ok (log)"}
+
+
+@pytest.mark.rule("WIRE-6")
+def test_the_golden_bytes_are_the_shortest_but_where_the_file_says_otherwise() -> None:
+    longer = set()
+    for case in CASES:
+        data = bytes.fromhex(case["msgpack_hex"])
+        if msgpack.packb(msgpack.unpackb(data)) != data:
+            longer.add(case["title"])
+    assert longer == LONG_HEADERS
+    assert all(f"'{title}'" in FILE["description"] for title in LONG_HEADERS)
+
+
+WRITES = [case for case in CASES if "request_digest_hex" in case]
+
+
+@pytest.mark.rule("COMMIT-11", "WIRE-6")
+@pytest.mark.parametrize("case", WRITES, ids=[case["title"] for case in WRITES])
+def test_the_digest_of_a_write_is_what_the_page_says(case: dict[str, Any]) -> None:
+    plain = msgpack.unpackb(bytes.fromhex(case["msgpack_hex"]))
+    del plain["id"]
+    nonce = plain.pop("nonce")
+    content = msgpack.packb(plain)
+    assert content.hex() == case["content_hex"]
+    digest = blake3(msgpack.packb(["stemma.v1 request", nonce, content])).hexdigest()
+    assert digest == case["request_digest_hex"]
+    for codec, data in (
+        (MsgpackCodec(), bytes.fromhex(case["msgpack_hex"])),
+        (JsonCodec(), json.dumps(case["json"])),
+    ):
+        message = _read(codec, case, data)
+        assert operation_content(message) == content
+        assert operation_digest(message).hex() == digest
+
+
+@pytest.mark.rule("COMMIT-11")
+def test_every_write_with_an_operation_id_has_a_golden_digest() -> None:
+    assert {case["type"] for case in WRITES} == {type_of(cls) for cls in REQUESTS if issubclass(cls, WriteRequest)}
+
+
+MERGE = next(case["json"] for case in WRITES if case["type"] == "merge")
+
+
+def _digest(**changes: Any) -> bytes:
+    message = JsonCodec().read_client(json.dumps({**MERGE, **changes}))
+    assert isinstance(message, WriteRequest)
+    return operation_digest(message)
+
+
+@pytest.mark.rule("COMMIT-11")
+def test_a_write_sent_again_has_the_same_digest_and_another_one_has_not() -> None:
+    assert _digest(id=99) == _digest(target="main", dry_run=False) == _digest()
+    others = [
+        _digest(nonce="AAAAAAAAAAAAAAAAAAAAAA=="),
+        _digest(operation="AAAAAAAAAAAAAAAAAAAAAA=="),
+        _digest(source="other"),
+        _digest(resolutions=[{"id": "urn:todo:1"}]),
+        _digest(note={"message": "another"}),
+        _digest(),
+    ]
+    assert len(set(others)) == len(others)
+
+
+@pytest.mark.rule("SYNC-1", "WIRE-6")
+def test_the_golden_parts_of_a_large_commit_are_the_commit_as_a_whole() -> None:
+    whole, first, last = (
+        _read(MsgpackCodec(), case, bytes.fromhex(case["msgpack_hex"]))
+        for title in ("someone else's commit", "a large commit, its first part", "a large commit, its last part")
+        for case in CASES
+        if case["title"] == f"sync ({title})"
+    )
+    assert isinstance(whole, Sync)
+    assert first.more
+    assert len(joined([first, last]).commits) == 1
+    assert joined([first, last]) == whole
 
 
 @pytest.mark.rule("WIRE-6")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -99,3 +100,43 @@ def test_a_commit_in_a_frame_says_who_made_it_and_where() -> None:
     assert [one.branch for one in item.facts] == [None, None]
     wide = records.commit_item(WIDE, [SET])
     assert (wide.kind, wide.branch, wide.local, wide.facts[0].branch) == ("erase", None, None, MAIN)
+
+
+FOUR = [fact(index, "set") for index in range(4)]
+LARGE = records.log_entry(COMMIT, FOUR)
+
+
+def _going_on(entry: Any, items: Any) -> Any:
+    """What a page begins with if the one before ended inside an entry."""
+    return msgspec.structs.replace(entry, facts=(), note=None, note_salt=None, items=tuple(items))
+
+
+@pytest.mark.rule("FACT-3", "HISTORY-1")
+@pytest.mark.parametrize("cuts", [(), (2,), (0, 4), (1, 2, 3)])
+def test_an_entry_that_went_on_over_pages_is_one_entry_again(cuts: tuple[int, ...]) -> None:
+    edges = [*cuts, 4]
+    first = msgspec.structs.replace(LARGE, items=LARGE.items[: edges[0]])
+    others = [_going_on(LARGE, LARGE.items[start:end]) for start, end in pairwise(edges)]
+    older = msgspec.structs.replace(LARGE, version=Version(2))
+    assert records.joined_entries([first, *others, older]) == (LARGE, older)
+    assert records.commit_of(records.joined_entries([first, *others])[0]) == COMMIT
+
+
+@pytest.mark.rule("FACT-3")
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"hash": Hash(b"h" * 32)}, "not of one commit"),
+        ({"facts": LARGE.facts}, "not of one commit"),
+        ({"items": LARGE.items[1:]}, "go on by index"),
+    ],
+)
+def test_an_entry_that_does_not_go_on_is_malformed(change: dict[str, Any], why: str) -> None:
+    first = msgspec.structs.replace(LARGE, items=LARGE.items[:2])
+    with pytest.raises(Malformed, match=why):
+        records.joined_entries([first, msgspec.structs.replace(_going_on(LARGE, LARGE.items[2:]), **change)])
+
+
+@pytest.mark.rule("FACT-3")
+def test_no_entries_are_no_entries() -> None:
+    assert records.joined_entries([]) == ()

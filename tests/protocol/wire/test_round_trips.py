@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import wire_samples
+from stemmadb.protocol.errors import Malformed
 from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Local, Version
+from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Local, TimeMs, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.request import Content, Operation
 from stemmadb.protocol.wire import messages
@@ -28,7 +30,7 @@ from stemmadb.protocol.wire.json_codec import JsonCodec
 from stemmadb.protocol.wire.messages.base import Message
 from stemmadb.protocol.wire.messages.commit import CommitMessage
 from stemmadb.protocol.wire.messages.session import Ok
-from stemmadb.protocol.wire.messages.sync import CommitItem, Entered, EntityItem, Sync, spliced
+from stemmadb.protocol.wire.messages.sync import CommitItem, Entered, EntityItem, FactItem, Sync, joined, spliced
 
 WIDE = Limits(page_max=2**63 - 1, blob_bytes_max=2**63 - 1)  # every message the types allow
 CODECS: list[Codec] = [MsgpackCodec(WIDE), JsonCodec(WIDE)]
@@ -123,6 +125,57 @@ def test_items_encoded_once_and_spliced_into_a_frame_give_the_same_bytes(
     for codec in CODECS:
         assert codec.encode(mixed) == codec.encode(whole)
         assert codec.read_server(codec.encode(mixed)) == whole
+
+
+FACTS = tuple(
+    FactItem(index=index, id=EntityId("urn:a:1"), kind="delete", parent=Hash(bytes(32))) for index in range(0, 12, 2)
+)
+COMMIT = CommitItem(
+    version=Version(2), author=Did("did:x"), time=TimeMs(1), note=encode({"message": "large"}), facts=FACTS
+)
+
+
+def _pieces(commit: CommitItem, cuts: list[int]) -> list[CommitItem]:
+    edges = [0, *sorted(cuts), len(commit.facts)]
+    pieces = [commit.facts[start:end] for start, end in pairwise(edges)]
+    return [
+        msgspec.structs.replace(commit, facts=facts, note=None if index else commit.note)
+        for index, facts in enumerate(pieces)
+    ]
+
+
+@pytest.mark.rule("SYNC-1")
+@given(st.lists(st.integers(0, 6), max_size=4), st.lists(st.integers(0, 6), max_size=3), st.integers(0, 9))
+@settings(derandomize=True, deadline=None, max_examples=80)
+def test_a_commit_split_over_items_and_parts_is_one_commit_again(
+    cuts: list[int], more_cuts: list[int], split: int
+) -> None:
+    later = msgspec.structs.replace(COMMIT, version=Version(3), note=None)
+    items = [*_pieces(COMMIT, cuts), *_pieces(later, more_cuts)]
+    parts = [
+        msgspec.structs.replace(FRAME, commits=tuple(items[:split]), more=True),
+        msgspec.structs.replace(FRAME, commits=tuple(items[split:])),
+    ]
+    whole = msgspec.structs.replace(FRAME, commits=(COMMIT, later))
+    assert joined(parts) == whole
+    assert joined([msgspec.structs.replace(FRAME, commits=tuple(items))]) == whole
+
+
+@pytest.mark.rule("SYNC-1")
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"note": encode(1)}, "not of one commit"),
+        ({"author": Did("did:y")}, "not of one commit"),
+        ({"facts": FACTS[2:]}, "go on by index"),
+        ({"facts": FACTS[:0:-1]}, "go on by index"),
+    ],
+)
+def test_an_item_that_does_not_go_on_with_its_commit_is_malformed(change: dict[str, Any], why: str) -> None:
+    first, last = _pieces(COMMIT, [3])
+    frame = msgspec.structs.replace(FRAME, commits=(first, msgspec.structs.replace(last, **change)))
+    with pytest.raises(Malformed, match=why):
+        joined([frame])
 
 
 @pytest.mark.rule("SYNC-3")

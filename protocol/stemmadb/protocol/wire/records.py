@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby, pairwise
+from operator import attrgetter
+
+from msgspec.structs import replace
 
 from stemmadb.protocol.errors import Malformed
 from stemmadb.protocol.model import facts
@@ -119,6 +123,26 @@ def commit_of(entry: LogEntry) -> Commit:
         note_salt=entry.note_salt,
         hash=entry.hash,
     )
+
+
+def joined_entries(entries: Sequence[LogEntry]) -> tuple[LogEntry, ...]:
+    """The entries of several pages of `log`, each commit once: a page may end inside an entry, whose items go on.
+
+    An entry that goes on has the version and the hash of the one before and brings only items.
+    """
+    return tuple(_whole(list(pieces)) for _, pieces in groupby(entries, key=attrgetter("version")))
+
+
+def _whole(pieces: Sequence[LogEntry]) -> LogEntry:
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    if any(piece.hash != first.hash or piece.facts for piece in pieces[1:]):
+        raise Malformed(path="entries", why=f"two entries of version {first.version} are not of one commit")
+    items = tuple(item for piece in pieces for item in piece.items)
+    if any(after.index <= before.index for before, after in pairwise(items)):
+        raise Malformed(path="entries", why=f"the items of version {first.version} do not go on by index")
+    return replace(first, items=items)
 
 
 def _identity(entry: LogEntry) -> Identity:

@@ -12,6 +12,7 @@ from stemmadb.protocol.wire.messages.base import PagedAnswer, PagedRequest, Part
 from stemmadb.protocol.wire.messages.fields import (
     Body,
     Count,
+    Cursor,
     EncodedArguments,
     RandomId,
     Salt,
@@ -59,12 +60,13 @@ class QueryRequest(PagedRequest, frozen=True, kw_only=True, tag="query"):
 class WatchAnswer(Part, frozen=True, kw_only=True):
     """The watch starts at `version` and continues in the stream (SYNC-7).
 
-    With `since`, `commits` are the facts from there; while `next` is given, `watch` is sent again with that `since`.
+    With `since`, `commits` are the facts from there; while `next` is given, `watch` is sent again with it as `after`.
+    A page may end inside a commit, which goes on in an item of the same version on the next (`joined_commits`).
     """
 
     version: WireVersion
     commits: tuple[CommitItem, ...] = ()
-    next: WireVersion | None = None
+    next: Cursor | None = None
 
 
 class WatchRequest(Request, frozen=True, kw_only=True, tag="watch"):
@@ -74,6 +76,7 @@ class WatchRequest(Request, frozen=True, kw_only=True, tag="watch"):
     watch: WatchId
     query: Query
     since: WireVersion | None = None
+    after: Cursor | None = None
 
 
 class UnwatchRequest(Request, frozen=True, kw_only=True, tag="unwatch"):
@@ -121,7 +124,8 @@ class LogEntry(Part, frozen=True, kw_only=True):
     """A commit record with everything its hash covers, so that a client can verify the chain (FACT-3).
 
     It has `session` and `local`, or `operation`. `facts` are their hashes in order; `items` are the facts themselves,
-    as far as they were asked for and may be read.
+    as far as they were asked for and may be read. Items that do not fit go on in an entry of the same version on the
+    next page, which has no `facts` (`records.joined_entries`).
     """
 
     version: WireVersion
@@ -190,7 +194,7 @@ class DiffAnswer(Part, frozen=True, kw_only=True):
     left: WireVersion
     right: WireVersion
     changes: tuple[EntityChange, ...] = ()
-    next: str | None = None
+    next: Cursor | None = None
 
 
 class DiffRequest(PagedRequest, frozen=True, kw_only=True, tag="diff"):

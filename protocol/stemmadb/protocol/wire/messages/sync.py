@@ -7,7 +7,7 @@ and puts the bytes into every frame that needs them (`spliced`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias, cast
 
@@ -164,19 +164,17 @@ def joined(parts: Sequence[Sync]) -> Sync:
 
 def joined_commits(items: Sequence[CommitItem]) -> tuple[CommitItem, ...]:
     """The commits with the items of one version put together; `Malformed` where one does not go on (SYNC-1)."""
-    whole: list[CommitItem] = []
-    for _, pieces in groupby(items, key=attrgetter("version")):
-        first, *others = pieces
-        facts = list(first.facts)
-        for piece in others:
-            _check_goes_on(first, facts, piece)
-            facts.extend(piece.facts)
-        whole.append(msgspec.structs.replace(first, facts=tuple(facts)) if others else first)
-    return tuple(whole)
+    return tuple(_whole(list(pieces)) for _, pieces in groupby(items, key=attrgetter("version")))
 
 
-def _check_goes_on(first: CommitItem, before: Sequence[FactItem], piece: CommitItem) -> None:
-    if msgspec.structs.replace(piece, note=first.note, facts=first.facts) != first or piece.note is not None:
-        raise Malformed(path="commits", why=f"two items of version {piece.version} are not of one commit")
-    if before and piece.facts and piece.facts[0].index <= before[-1].index:
-        raise Malformed(path="commits", why=f"the facts of version {piece.version} do not go on by index")
+def _whole(pieces: Sequence[CommitItem]) -> CommitItem:
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    outline = msgspec.structs.replace(first, note=None, facts=())
+    if any(msgspec.structs.replace(piece, facts=()) != outline for piece in pieces[1:]):
+        raise Malformed(path="commits", why=f"two items of version {first.version} are not of one commit")
+    facts = tuple(fact for piece in pieces for fact in piece.facts)
+    if any(after.index <= before.index for before, after in pairwise(facts)):
+        raise Malformed(path="commits", why=f"the facts of version {first.version} do not go on by index")
+    return msgspec.structs.replace(first, facts=facts)
