@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from stemmadb.protocol.model import branch, merge, replay
-from stemmadb.protocol.model.ancestry import Graph, MergeEdge, Point, best_common_ancestors, graph, is_ancestor
+from stemmadb.protocol.model.ancestry import Graph, MergeEdge, Point, best_common_ancestors, graph, is_ancestor, knower
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import Arguments, Strategy
 from stemmadb.protocol.model.difference import Content
@@ -48,6 +48,7 @@ class Space:
         self.edges: list[MergeEdge] = []
         self.commits: dict[BranchName, list[Version]] = {}
         self.facts: dict[EntityId, list[Written]] = {}
+        self.resolved: dict[EntityId, list[Point]] = {}
         self.traces_made = 0
 
     def fork(self, name: str, parent: str = "main", version: int | None = None) -> int:
@@ -82,7 +83,7 @@ class Space:
 
     def trace(self, id_: str = "urn:x") -> Trace:
         self.traces_made += 1
-        return Trace(self.branches, self.facts.get(EntityId(id_), ()))
+        return Trace(self.branches, self.facts.get(EntityId(id_), ()), self.resolved.get(EntityId(id_), ()))
 
     def graph(self) -> Graph:
         return graph(self.branches, self.edges, self._last)
@@ -114,6 +115,8 @@ class Space:
             operations = [(write.operation.op, write.id, write.operation.body) for write in plan.writes]
             self._commit(target, operations, plan.details(source=theirs, target_version=mine.version))
             self.edges.append(MergeEdge(mine.branch, self.version, theirs.branch, theirs.version))
+            for id_ in plan.resolved:
+                self.resolved.setdefault(id_, []).append(Point(mine.branch, self.version))
         return plan
 
     def _candidates(self, source: Point, target: Point) -> list[Candidate]:
@@ -136,9 +139,15 @@ class Space:
                     made.append(self.trace(id_))
                 return made[0].at(point).stamp
 
-            return Side(content, self._last_fact(id_, point), stamp)
+            def knows(version: Version) -> bool:
+                return knower(self.graph(), point, self._made_on)(version)
+
+            return Side(content, self._last_fact(id_, point), stamp, knows)
 
         return Candidate(id_, tuple(map(side, bases)), side(source), side(target))
+
+    def _made_on(self, version: Version) -> BranchName:
+        return next((name for name, made in self.commits.items() if version in made), MAIN)
 
     def _last_fact(self, id_: EntityId, point: Point) -> Version:
         spans = branch.lineage(self.branches, point.branch, point.version)

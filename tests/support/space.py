@@ -104,7 +104,7 @@ class MemorySpace:
 
     def entity_at(self, branch: BranchName, id_: EntityId, upto: int) -> EntityState:
         for state in reversed(self.states.get((branch, id_), [])):
-            if state.version <= upto:
+            if state.hashed <= upto:
                 return state
         fork = self.branches[branch]
         if fork.parent is None:

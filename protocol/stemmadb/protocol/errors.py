@@ -1,8 +1,7 @@
 """The closed list of errors: one class for each wire code, the same class on server and client (WIRE-4).
 
 A class owns its code, whether trying again can help, and the sentence that tells a person what to do. An
-instance adds the facts. `describe` turns it into what goes on the wire and `restore` turns that back into the
-same class, in one place each.
+instance adds the facts. `wire.problems` turns it into a message, and `restore` turns that back into the same class.
 """
 
 from __future__ import annotations

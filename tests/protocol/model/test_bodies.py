@@ -164,3 +164,34 @@ def test_every_refusal_is_one_of_ours() -> None:
                 body.read(bytes([first]) + rest)
             except StemmaError:
                 continue
+
+
+@pytest.mark.rule("MODEL-3")
+def test_very_many_containers_are_counted_before_they_are_made() -> None:
+    assert len(body.read(b"\xdd" + (400_000).to_bytes(4, "big") + b"\x80" * 400_000)[0]) == 400_000  # type: ignore[arg-type]
+    swollen = b"\xdd" + (2_000_000).to_bytes(4, "big") + b"\x80" * 2_000_000
+    with pytest.raises(LimitExceeded) as caught:
+        body.read(swollen)
+    assert caught.value.facts["bound"] == "exact_items_max"
+
+
+@pytest.mark.rule("MODEL-3")
+def test_a_long_text_of_bytes_that_look_like_containers_is_one_item() -> None:
+    text = "\u0400" * 600_000  # d0 80, again and again
+    assert body.read(packed(text))[0] == text
+
+
+@pytest.mark.rule("MODEL-3")
+def test_the_path_of_an_offence_is_short_enough_to_tell() -> None:
+    with pytest.raises(InvalidValue) as caught:
+        body.read(b"\x81" + packed("~" * 100_000) + b"\xc1")
+    assert len(caught.value.message) < 1_000
+
+
+@pytest.mark.rule("COMMIT-8")
+def test_a_stored_body_is_read_whatever_the_bounds_and_damage_is_told() -> None:
+    deep: Any = b"\x91" * 200 + b"\x01"
+    assert values.depth(body.read_stored(deep)) == 200
+    for damaged in (b"", b"\xc1", b"\xa1\xff", b"\x91" * 100_000):
+        with pytest.raises(InvalidValue, match="damaged"):
+            body.read_stored(damaged)

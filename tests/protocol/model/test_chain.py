@@ -15,11 +15,12 @@ from space import MemorySpace, delete_, patch_, set_
 from stemmadb.protocol.errors import BrokenChain
 from stemmadb.protocol.model import chain, commit, facts
 from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import BranchCreate, Commit, sealed
-from stemmadb.protocol.model.facts import Fact
+from stemmadb.protocol.model.commit import BranchCreate, BranchDelete, Commit, Compact, Erase, sealed
+from stemmadb.protocol.model.facts import Fact, FactKind
 from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Hash, Version
 
 History = list[tuple[Commit, tuple[Fact, ...]]]
+DRAFT = BranchName("draft")
 
 
 def make_space() -> MemorySpace:
@@ -95,19 +96,66 @@ def test_a_fact_on_a_branch_follows_the_one_before_the_fork() -> None:
     assert on_twig.parent == on_draft.hash
 
 
-@pytest.mark.rule("FACT-2")
-def test_a_body_can_be_destroyed_with_its_salt_and_the_chain_still_verifies() -> None:
-    space = make_space()
-    history = [
-        (
-            msgspec.structs.replace(record, note=None, note_salt=None),
+def without_bodies(history: History, *versions: int, notes: bool = True) -> History:
+    """The history with the bodies, and the notes, of these versions destroyed."""
+    return [
+        (record, its_facts)
+        if record.version not in versions
+        else (
+            msgspec.structs.replace(record, note=None, note_salt=None) if notes else record,
             tuple(msgspec.structs.replace(fact, body=None, salt=None) for fact in its_facts),
         )
-        for record, its_facts in space.history
+        for record, its_facts in history
     ]
+
+
+@pytest.mark.rule("FACT-2", "ERASE-1")
+def test_a_body_can_be_destroyed_with_its_salt_and_an_erasure_explains_it() -> None:
+    space = make_space()
+    space.structure(Erase(id=EntityId("urn:x"), versions=(Version(1), Version(3), Version(4))))
+    space.structure(Erase(id=EntityId("urn:y"), versions=(Version(1),)))
+    history = without_bodies(space.history, 1, 3, 4)
     assert verified(space, history) == space.version
     assert history[0][1][0].is_gone
     assert not history[3][1][0].is_gone
+
+
+@pytest.mark.rule("FACT-2", "COMPACT-1")
+def test_a_compaction_explains_the_bodies_below_its_floor_and_no_notes() -> None:
+    space = make_space()
+    space.structure(Compact(floor=Version(4)))
+    assert verified(space, without_bodies(space.history, 1, 3, notes=False)) == space.version
+    with pytest.raises(BrokenChain, match="version 1, commit: its body is gone"):
+        verified(space, without_bodies(space.history, 1, 3))
+    with pytest.raises(BrokenChain, match="version 4, fact 1"):
+        verified(space, without_bodies(space.history, 1, 3, 4, notes=False))
+
+
+@pytest.mark.rule("FACT-2", "ERASE-1")
+def test_a_body_that_nothing_explains_is_lost_and_named() -> None:
+    space = make_space()
+    space.structure(Erase(id=EntityId("urn:x"), versions=(Version(1),)))
+    with pytest.raises(BrokenChain, match=r"version 1, fact 1 \(urn:y\): its body is gone"):
+        verified(space, without_bodies(space.history, 1))
+    with pytest.raises(BrokenChain, match="version 3, fact 0"):
+        verified(space, without_bodies(space.history, 3))
+
+
+@pytest.mark.rule("FACT-2")
+def test_the_border_between_salt_and_body_cannot_be_moved() -> None:
+    space = make_space()
+    record, its_facts = space.history[0]
+    fact = its_facts[0]
+    assert fact.salt is not None
+    assert fact.body is not None
+    moved = msgspec.structs.replace(fact, salt=fact.salt + fact.body[:3], body=fact.body[3:])
+    with pytest.raises(BrokenChain, match="its body does not give its digest"):
+        verified(space, replaced(space.history, 0, fact=moved))
+    assert record.note is not None
+    assert record.note_salt is not None
+    note = msgspec.structs.replace(record, note_salt=record.note_salt + record.note[:1], note=record.note[1:])
+    with pytest.raises(BrokenChain, match="message and metadata"):
+        verified(space, replaced(space.history, 0, record=note))
 
 
 def other(value: Any) -> Any:
@@ -158,6 +206,7 @@ def test_a_change_in_any_field_of_a_fact_is_found_at_its_place(name: str, at: in
         (0, 0, {"salt": None}, "does not give its digest"),
         (3, 0, {"digest": Hash(b"\x00" * 32)}, "a delete has no body"),
         (3, 0, {"kind": "set"}, "does not give its hash"),
+        (3, 0, {"body": b"", "salt": b""}, "a delete has no body"),
     ],
 )
 def test_a_fact_of_another_kind_or_with_half_a_body_is_found(at: int, index: int, change: Any, why: str) -> None:
@@ -211,12 +260,26 @@ def resealed(space: MemorySpace, at: int, **changes: Any) -> Commit:
         (6, {"branch": None}, "on which branch"),
         (6, {"fact_branches": (BranchName("twig"),)}, "on which branch"),
         (1, {"arguments": b"\xc1"}, "cannot be read"),
-        (1, {"arguments": encode(BranchCreate(name=MAIN, parent=MAIN, fork=Version(0)))}, "exists, or forks"),
+        (1, {"arguments": encode(BranchCreate(name=MAIN, parent=MAIN, fork=Version(0)))}, "cannot be made"),
         (
             1,
             {"arguments": encode(BranchCreate(name=BranchName("b"), parent=BranchName("b"), fork=Version(0)))},
-            "exists",
+            "cannot be made",
         ),
+        (
+            1,
+            {"arguments": encode(BranchCreate(name=BranchName("b"), parent=MAIN, fork=Version(2)))},
+            "cannot be made",
+        ),
+        (
+            1,
+            {"arguments": encode(BranchCreate(name=BranchName("b"), parent=MAIN, fork=Version(-1)))},
+            "cannot be made",
+        ),
+        (1, {"arguments": encode(BranchDelete(name=BranchName("nope")))}, "cannot be deleted"),
+        (1, {"arguments": encode(BranchDelete(name=MAIN))}, "cannot be deleted"),
+        (1, {"arguments": b"\x82\xa4kind\xadbranch.delete\xa4name\xa1\xff"}, "cannot be read"),
+        (1, {"arguments": b"\x82\xa4kind\xadbranch.delete\xa1x" + b"\x91" * 200_000 + b"\x01"}, "cannot be read"),
     ],
 )
 def test_a_record_that_gives_its_hash_and_still_cannot_be_is_found(at: int, changes: Any, why: str) -> None:
@@ -233,6 +296,50 @@ def test_a_fact_on_a_branch_that_was_never_made_is_found() -> None:
     history = [*space.history[:6], (resealed(space, 6, branch=BranchName("ghost")), (fact,))]
     with pytest.raises(BrokenChain, match="its parent is not"):
         verified(space, history)
+
+
+@pytest.mark.rule("FACT-3", "COMMIT-5", "COMMIT-11")
+def test_one_identity_accepted_twice_is_found() -> None:
+    space = make_space()
+    again = resealed(space, 4, identity=space.history[3][0].identity)
+    with pytest.raises(BrokenChain, match="its local does not rise"):
+        verified(space, [*space.history[:4], (again, space.history[4][1])])
+    operation = resealed(space, 5, identity=space.history[1][0].identity)
+    with pytest.raises(BrokenChain, match="operation id was used"):
+        verified(space, [*space.history[:5], (operation, space.history[5][1])])
+
+
+@pytest.mark.rule("FACT-1", "FACT-3")
+@pytest.mark.parametrize("kind", ["patch", "delete", "checkpoint"])
+def test_a_fact_that_needs_a_value_where_there_is_none_is_found(kind: FactKind) -> None:
+    space = MemorySpace()
+    space.must(set_("urn:x", 1, blind=True))
+    record, (fact,) = space.history[0]
+    digest = facts.NO_BODY if kind == "delete" else fact.digest
+    first = msgspec.structs.replace(
+        fact, kind=kind, digest=digest, hash=facts.hash_fact(kind, fact.id, fact.parent, digest)
+    )
+    if kind == "delete":
+        first = msgspec.structs.replace(first, body=None, salt=None)
+    forged = sealed(space.space, msgspec.structs.replace(record, facts=(first.hash,)))
+    with pytest.raises(BrokenChain, match=f"a {kind} needs a value"):
+        verified(space, [(forged, (first,))])
+
+
+@pytest.mark.rule("BRANCH-1", "FACT-3")
+def test_a_fact_on_a_deleted_branch_is_found() -> None:
+    space = make_space()
+    space.structure(BranchDelete(name=BranchName("draft")))
+    deleted = space.history.pop()
+    assert verified(space, [*space.history, deleted]) == 8
+    earlier = sealed(
+        space.space,
+        msgspec.structs.replace(deleted[0], version=Version(5), previous=space.history[3][0].hash),
+    )
+    late = resealed(space, 4, version=Version(6), previous=earlier.hash)
+    facts_late = tuple(msgspec.structs.replace(fact, version=Version(6)) for fact in space.history[4][1])
+    with pytest.raises(BrokenChain, match="its parent is not"):
+        verified(space, [*space.history[:4], (earlier, ()), (late, facts_late)])
 
 
 @pytest.mark.rule("FACT-3")

@@ -13,7 +13,7 @@ from stemmadb.protocol.model.commit import LocalIdentity
 from stemmadb.protocol.model.facts import digest_of
 from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Local, Version
 from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.proposal import Proposal, prepare
+from stemmadb.protocol.model.proposal import Proposal, prepare, prepare_or_refuse
 from stemmadb.protocol.model.request import Content, Operation, Read
 
 X = EntityId("urn:x")
@@ -60,6 +60,10 @@ def test_an_operation_that_could_never_be_applied_is_refused(operation: Operatio
         (Read(version=Version(0), id=X, locals=(Local(1), Local(2**63))), "malformed"),
         (Read(version=Version(0), prefix="urn:", path="/a"), "malformed"),
         (Read(version=Version(0), prefix="urn: "), "invalid_id"),
+        (Read(version=Version(0), id=EntityId("no uri")), "invalid_id"),
+        (Read(version=Version(0), id=EntityId("urn:" + "x" * 509)), "invalid_id"),
+        (Read(version=Version(0), id=EntityId("")), "invalid_id"),
+        (Read(version=Version(0), id=X, path="/a" * 66), "limit_exceeded"),
         (Read(version=Version(0), id=X, path="a"), "invalid_pointer"),
         (Read(version=Version(0), id=X, path="/~2"), "invalid_pointer"),
         (Read(version=Version(0), id=X, branch=BranchName("a b")), "invalid_name"),
@@ -130,3 +134,37 @@ def test_reads_of_every_form_pass_through_unchanged() -> None:
     reads = (read_(X, 3, "/a", branch="draft", through=[1, (session_of("o"), 2)]), prefix_("", 0))
     space = MemorySpace()
     assert space.propose(set_(X, 1, blind=True), reads=reads).reads == reads
+
+
+@pytest.mark.rule("COMMIT-3")
+def test_a_prefix_read_of_another_branch_covers_nothing() -> None:
+    read = Read(version=Version(0), prefix="urn:", branch=BranchName("draft"))
+    with pytest.raises(errors.Undeclared):
+        prepared(Content(operations=(set_(X, 1),), reads=(read,)))
+
+
+@pytest.mark.rule("COMMIT-3")
+def test_coverage_of_many_paths_by_many_reads_is_looked_up_and_not_searched() -> None:
+    paths = [f"/k{number}/x" for number in range(1_000)]
+    reads = tuple(read_(X, 0, f"/k{number}") for number in range(9_000))
+    step = patch_(X, *[{"op": "replace", "path": path, "value": 1} for path in paths])
+    assert len(prepared(Content(operations=(step,) * 20, reads=reads)).steps) == 20
+
+
+@pytest.mark.rule("MODEL-2", "PATCH-1")
+def test_the_bounds_of_the_server_hold_for_ids_and_for_paths() -> None:
+    with pytest.raises(errors.InvalidId):
+        prepared(Content(operations=(set_(X, 1, blind=True),)), Limits(id_bytes_max=4))
+    deep = patch_(X, {"op": "add", "path": "/a" * 66, "value": 1}, blind=True)
+    with pytest.raises(errors.LimitExceeded) as caught:
+        prepared(Content(operations=(deep,)))
+    assert caught.value.facts["bound"] == "depth_max"
+
+
+@pytest.mark.rule("COMMIT-5")
+def test_what_could_never_be_accepted_becomes_a_proposal_that_says_why() -> None:
+    identity = LocalIdentity(ALICE, session_of("s"), Local(1))
+    refused = prepare_or_refuse(identity, digest_of(b"", b""), Content(operations=()))
+    assert isinstance(refused.refusal, errors.Malformed)
+    fine = prepare_or_refuse(identity, digest_of(b"", b""), Content(operations=(set_(X, 1, blind=True),)))
+    assert fine.refusal is None

@@ -10,7 +10,6 @@ import pytest
 
 from stemmadb.protocol.errors import InvalidValue, LimitExceeded, Malformed, StemmaError, UnknownMessage
 from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.wire.codec import Peeked
 from stemmadb.protocol.wire.json_codec import JsonCodec
 from stemmadb.protocol.wire.messages.reading import LogAnswer, QueryAnswer
 from stemmadb.protocol.wire.messages.session import Ok
@@ -89,10 +88,10 @@ BAD: list[tuple[str, str, type[StemmaError], str]] = [
     ("a wrong pending name", reading('["AA==",1,2]'), Malformed, "content/reads/0/locals/0"),
     ("a pending name in bad base64", reading('["A",1]'), Malformed, "content/reads/0/locals/0/0"),
     ("a body with a NaN", body("NaN"), Malformed, ""),
-    ("a body with 1e400", body("[1e400]"), InvalidValue, "/0"),
+    ("a body with 1e400", body("[1e400]"), InvalidValue, "content/operations/0/body/0"),
     ("a body with an integer beyond 64 bits", body('{"a":9223372036854775808}'), InvalidValue, "/a"),
     ("a body with a surrogate", body('{"a":"\\udfff"}'), InvalidValue, "/a"),
-    ("a body with a surrogate in a key", body('{"\\udfff":1}'), InvalidValue, ""),
+    ("a body with a surrogate in a key", body('{"\\udfff":1}'), InvalidValue, "content/operations/0/body"),
     ("a body with a key twice", body('{"a":1,"a":1}'), Malformed, "a"),
     ("a body nested 68 deep", body("[" * 68 + "]" * 68), InvalidValue, "/0"),
     ("a body nested 10,000 deep", body(DEEP), Malformed, ""),
@@ -128,8 +127,6 @@ SERVER_BAD: list[tuple[str, str, type[StemmaError]]] = [
     ("verdicts that are an object", f'{{{SYNC},"verdicts":{{}}}}', Malformed),
     ("a verdict with 1e400", f'{{{SYNC},"verdicts":[{{"verdict":"rejected","local":1,"code":"x","message":"",'
                              f'"details":{{"a":1e400}}}}]}}', Malformed),
-    ("too much", " " * (16 * 1024 * 1024 + 1), LimitExceeded),
-    ("too much in two bytes each", '"' + "ä" * (8 * 1024 * 1024) + '"', LimitExceeded),
 ]  # fmt: skip
 
 
@@ -185,20 +182,3 @@ def test_the_size_of_a_text_is_bounded_by_type_and_in_all() -> None:
         codec.read_client(query('{"const":"' + "x" * 700 + '"}'))
     with pytest.raises(LimitExceeded, match="message_bytes_max"):
         codec.encode(CODEC.read_client(query('{"const":"' + "x" * 1_000 + '"}')))
-
-
-@pytest.mark.rule("WIRE-4")
-@pytest.mark.parametrize(
-    ("text", "peeked"),
-    [
-        ('{"type":"ping","id":7,"x":[NaN]}', Peeked()),
-        ('{"type":"ping","id":7,"x":[1]}', Peeked("ping", 7, None)),
-        ('{"type":"commit","local":9,"content":{}}', Peeked("commit", None, 9)),
-        ('{"type":"commit","local":9,"session":"' + NONCE + '"}', Peeked("commit", None, 9, bytes(16))),
-        ('{"type":1,"id":"x"}', Peeked()),
-        ("\ud800", Peeked()),
-        ("", Peeked()),
-    ],
-)
-def test_what_can_be_told_of_a_message_that_cannot_be_read(text: str, peeked: Peeked) -> None:
-    assert CODEC.peek(text) == peeked

@@ -19,7 +19,7 @@ SMALL = Limits(
 )  # fmt: skip
 ROOT = {"id": "urn:a:*"}
 OPENING = {"type": "session.open", "principal": "did:x", "session": bytes(16), "signature": bytes(64)}
-WRITE = {"id": 1, "operation": bytes(16)}
+WRITE = {"id": 1, "operation": bytes(16), "nonce": bytes(16)}
 AT_THE_EDGE: list[tuple[str, int, Any]] = [
     ("message_bytes_max", 2_000, lambda n: padded(n, lambda fill: pairs(*COMMIT[:3], ("content", bytes(fill))))),
     ("schema_bytes_max", 1_000, lambda n: padded(n, lambda fill: query({"const": "a" * fill}))),

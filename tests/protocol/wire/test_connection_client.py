@@ -20,7 +20,7 @@ from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
 from stemmadb.protocol.wire.messages.session import Hello, Ping, Pong
 from stemmadb.protocol.wire.messages.sync import Ended, Entered, Kept, Left, Sync
-from wire_peers import CHALLENGE, SERVER, Peers
+from wire_peers import CHALLENGE, SERVER, Peers, sent
 
 CODEC = MsgpackCodec()
 HASH, OTHER = Hash(b"h" * 32), Hash(b"o" * 32)
@@ -133,7 +133,7 @@ def test_state_does_not_come_before_the_frame_that_reaches_it() -> None:
 def test_an_error_is_the_same_class_again() -> None:
     peers = Peers().opened()
     peers.server.receive(peers.client.request(Ping(id=1)))
-    [event] = peers.client.receive(peers.server.fail(1, errors.FutureVersion(version=9, head=3)))
+    [event] = peers.client.receive(sent(peers.server.fail(1, errors.FutureVersion(version=9, head=3))))
     assert isinstance(event, Answered)
     assert isinstance(event.result, errors.FutureVersion)
     assert event.result.facts == {"version": 9, "head": 3}
@@ -251,7 +251,7 @@ def test_a_session_works_the_same_in_both_encodings() -> None:
     for subprotocol in version.SUBPROTOCOLS:
         peers = Peers(subprotocol).opened()
         peers.server.receive(peers.client.request(QueryRequest(id=1, query=Query(roots=(Root("*", schema=True),)))))
-        events = peers.client.receive(peers.server.send(frame(0, 3)))
-        events += peers.client.receive(peers.server.answer(1, QueryAnswer(version=Version(3))))
+        events = peers.client.receive(sent(peers.server.send(frame(0, 3))))
+        events += peers.client.receive(sent(peers.server.answer(1, QueryAnswer(version=Version(3)))))
         heard.append(events)
     assert heard[0] == heard[1]

@@ -22,7 +22,7 @@ from stemmadb.protocol.wire.connection import UNANSWERED_MAX, Closed
 from stemmadb.protocol.wire.messages.base import Done
 from stemmadb.protocol.wire.messages.session import ErrorMessage, Ping, Pong
 from stemmadb.protocol.wire.server_side import Refused
-from wire_peers import Peers
+from wire_peers import Peers, sent
 
 CODEC = MsgpackCodec()
 
@@ -37,7 +37,7 @@ def test_a_request_gets_exactly_one_answer(subprotocol: version.Subprotocol) -> 
     peers = Peers(subprotocol).opened()
     [request] = peers.server.receive(peers.client.request(Ping(id=7)))
     assert request == Ping(id=7)
-    [answered] = peers.client.receive(peers.server.answer(7, Pong(version=Version(3))))
+    [answered] = peers.client.receive(sent(peers.server.answer(7, Pong(version=Version(3)))))
     assert getattr(answered, "result", None) == Pong(version=Version(3))
     with pytest.raises(AssertionError):
         peers.server.answer(7, Pong(version=Version(3)))

@@ -27,7 +27,7 @@ from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
 from stemmadb.protocol.wire.messages.session import Goodbye, Hello, Ping, SessionOpen
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.server_side import CHALLENGE_MS
-from wire_peers import ALICE, BOB, SERVER, SESSION, SPACE, Peers, did_of
+from wire_peers import ALICE, BOB, SERVER, SESSION, SPACE, Peers, did_of, sent
 
 CODEC = MsgpackCodec()
 COMMIT = CommitMessage(local=Local(1), nonce=bytes(16), content=b"x")
@@ -202,9 +202,9 @@ def test_a_client_that_holds_something_waits_for_the_first_frame_before_it_commi
         peers.client.commit(COMMIT)
     closed(peers.server.receive(CODEC.encode(COMMIT)), OutOfOrder)
     peers = Peers().opened(standing)
-    peers.client.receive(peers.server.send(Sync(from_=Version(3), to=Version(3), hash=HASH, more=True)))
+    peers.client.receive(sent(peers.server.send(Sync(from_=Version(3), to=Version(3), hash=HASH, more=True))))
     assert not peers.client.may_commit
-    peers.client.receive(peers.server.send(Sync(from_=Version(3), to=Version(3), hash=HASH)))
+    peers.client.receive(sent(peers.server.send(Sync(from_=Version(3), to=Version(3), hash=HASH))))
     assert peers.server.receive(peers.client.commit(COMMIT)) == [COMMIT]
 
 
@@ -225,7 +225,7 @@ def test_our_own_frames_are_in_order_or_it_is_our_mistake() -> None:
 def test_a_deferral_reaches_the_client_beside_the_stream() -> None:
     peers = Peers().opened()
     deferred = Deferred(local=Local(1), code="unavailable", retry_after_ms=50)
-    assert peers.client.receive(peers.server.send(deferred)) == [deferred]
+    assert peers.client.receive(sent(peers.server.send(deferred))) == [deferred]
 
 
 @pytest.mark.rule("WIRE-2")

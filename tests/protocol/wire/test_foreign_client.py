@@ -16,7 +16,7 @@ from stemmadb.protocol.wire.codec import read_content
 from stemmadb.protocol.wire.messages.commit import Accepted, CommitMessage
 from stemmadb.protocol.wire.messages.session import SessionOpen
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem, Sync
-from wire_peers import SPACE, Peers
+from wire_peers import SPACE, Peers, sent
 
 KEY = Ed25519PrivateKey.from_private_bytes(b"f" * 32)
 ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -72,7 +72,7 @@ def test_it_reads_a_frame_and_computes_the_hash_of_a_fact() -> None:
         local=Local(1), version=Version(1), time=TimeMs(1), hash=Hash(bytes(32)), hashes=(Hash(mine),), salts=(salt,)
     )
     frame = Sync(from_=Version(0), to=Version(1), hash=Hash(bytes(32)), commits=(commit,), verdicts=(verdict,))
-    seen = msgpack.unpackb(bytes(peers.server.send(frame)))  # type: ignore[arg-type]
+    seen = msgpack.unpackb(bytes(sent(peers.server.send(frame))))  # type: ignore[arg-type]
     told = seen["commits"][0]["facts"][0]
     computed = blake3(
         msgpack.packb(

@@ -71,6 +71,30 @@ def test_every_part_of_a_message_is_described_field_by_field() -> None:
         assert tables(SECTIONS[name])[0] == fields(known[name]), name
 
 
+NEVER_NULL = re.compile(r"\[.*\]|bool|object( of .*)?")
+
+
+@pytest.mark.rule("WIRE-1", "WIRE-6")
+def test_null_may_stand_for_exactly_the_optional_fields_that_the_page_says() -> None:
+    known: dict[str, Any] = {cls.__name__: cls for cls in [*_all_parts(Part), *OF_THE_MODEL]}
+    known |= {type_of(cls): cls for cls in (*CLIENT_MESSAGES, *SERVER_MESSAGES)}
+    for name in set(SECTIONS) & set(known):
+        table = re.split(r"^\| field \| type \| meaning \|$", SECTIONS[name], flags=re.MULTILINE)[1]
+        described = {field: type_.removesuffix(", optional") for field, type_ in ROW.findall(table)
+                     if type_.endswith(", optional")}  # fmt: skip
+        may_be_null = {field for field, type_ in described.items() if not NEVER_NULL.fullmatch(type_)}
+        assert may_be_null == _nullable(known[name]), name
+
+
+def _nullable(cls: Any) -> set[str]:
+    info: Any = msgspec.inspect.type_info(cls)
+    return {
+        field.encode_name
+        for field in info.fields
+        if any(isinstance(one, msgspec.inspect.NoneType) for one in getattr(field.type, "types", ()))
+    }
+
+
 def _all_parts(cls: type[Part]) -> list[type[Part]]:
     return [cls, *(leaf for child in cls.__subclasses__() for leaf in _all_parts(child))]
 

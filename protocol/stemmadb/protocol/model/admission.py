@@ -11,14 +11,13 @@ from typing import TypeAlias
 
 import msgspec
 
-from stemmadb.protocol.errors import Conflict, Forbidden, IdentityClash, Overtaken, StemmaError
-from stemmadb.protocol.model import declared, restructure, writing
-from stemmadb.protocol.model.access import EVERY_ID, Rights, Role
+from stemmadb.protocol.errors import Conflict, IdentityClash, Overtaken, StemmaError
+from stemmadb.protocol.model import declared, permission, restructure, writing
 from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit, Identity, LocalIdentity, kind_of, sealed
+from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit, Identity, LocalIdentity, sealed
 from stemmadb.protocol.model.draft import Draft
 from stemmadb.protocol.model.facts import NO_BODY, Fact, digest_of
-from stemmadb.protocol.model.ids import MAIN, EntityId, TimeMs, Version
+from stemmadb.protocol.model.ids import TimeMs, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.model.state import Known, NotGathered, View
@@ -54,9 +53,9 @@ def decide(
 ) -> list[Outcome]:
     """An outcome for each proposal in order, each seeing those accepted before it.
 
-    Shorter than the batch where the view lacks something the next one needs, and after a commit that writes the
-    access list, whose rights hold from the next one on: the caller gathers and decides the rest again. `salts` gives
-    16 random bytes at a time (FACT-2).
+    Shorter than the batch where the view lacks something the next one needs, and after a write that changes rights,
+    which hold from the next one on: the caller gathers and decides the rest again. Raises `NotGathered`, with what is
+    missing, if not even the first can be decided. `salts` gives 16 random bytes at a time (FACT-2).
     """
     draft = Draft(view)
     outcomes: list[Outcome] = []
@@ -64,9 +63,11 @@ def decide(
         try:
             outcome = _decide_one(proposal, draft, now, salts, limits)
         except NotGathered:
+            if not outcomes:
+                raise
             break
         outcomes.append(outcome)
-        if isinstance(outcome, Accepted) and (MAIN, EntityId(view.space)) in outcome.written:
+        if isinstance(outcome, Accepted) and permission.changes_rights(proposal, view.space):
             break
     return outcomes
 
@@ -77,8 +78,10 @@ def _decide_one(proposal: Proposal, draft: Draft, now: TimeMs, salts: Iterator[b
         if known is not None:
             return _same_again(proposal, known)
         _check_order(proposal.identity, draft)
+        if proposal.refusal is not None:
+            raise proposal.refusal
         rights = draft.rights(proposal.identity.principal)
-        _check_rights(proposal, rights)
+        permission.check(proposal, rights, draft.space)
         _check_branch(proposal, draft)
         declared.check(proposal, draft, rights, limits)
         return _accept(proposal, draft, now, salts, limits)
@@ -100,24 +103,14 @@ def _check_order(identity: Identity, draft: Draft) -> None:
             raise Overtaken(local=identity.local, highest=highest)
 
 
-_NEEDS: dict[str, Role] = {"erase": "own", "compact": "own", "revoke": "own"}
-
-
-def _check_rights(proposal: Proposal, rights: Rights) -> None:
-    needs: Role = "write" if proposal.details is None else _NEEDS.get(kind_of(proposal.details), "write")
-    if not rights.has(needs):
-        raise Forbidden(action="write", needs=needs)
-    if rights.prefixes != EVERY_ID:
-        for step in proposal.steps:
-            if not rights.may_write(step.id):
-                raise Forbidden(action=f"write {step.id!r}", needs="write")
-
-
 def _check_branch(proposal: Proposal, draft: Draft) -> None:
     if proposal.branch is not None:
         branch = draft.writable_branch(proposal.branch)
         if proposal.merged is not None and branch.merged > proposal.merged:
             raise Conflict(count=1, stale=(), merged=branch.merged)
+    else:
+        for name in {step.branch for step in proposal.steps}:
+            draft.writable_branch(name)
 
 
 def _accept(proposal: Proposal, draft: Draft, now: TimeMs, salts: Iterator[bytes], limits: Limits) -> Accepted:

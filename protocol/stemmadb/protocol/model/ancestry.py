@@ -19,7 +19,8 @@ from stemmadb.protocol.model.branch import Branches
 from stemmadb.protocol.model.ids import EMPTY_SPACE, MAIN, BranchName, Version
 
 Last: TypeAlias = Callable[[BranchName, Version], Version]
-"""The version of the last commit made on a branch itself at or below a version; 0 if there is none.
+"""The version of the last commit that wrote a fact on a branch or merged into it, at or below a version; 0 if there is
+none. Erasures on the branch are included, and merges that wrote nothing: both change what is known there.
 
 Without it two names for one state, such as `main` at 15 and `main` at 17 with nothing between, would count as two.
 """
@@ -55,7 +56,7 @@ class Graph(msgspec.Struct, frozen=True):
 
 
 def graph(branches: Branches, merges: Iterable[MergeEdge], last: Last) -> Graph:
-    """The graph of a space. `last` counts every commit of a branch, merges included."""
+    """The graph of a space."""
     into: dict[BranchName, list[MergeEdge]] = {}
     for edge in sorted(merges, key=_version):
         into.setdefault(edge.target, []).append(edge)
@@ -105,6 +106,12 @@ def knowledge(graph: Graph, point: Point) -> Knowledge:
             todo.append(Point(state.parent, state.fork))
         todo.extend(_merged(graph, settled, before or state.fork))
     return known
+
+
+def knower(graph: Graph, point: Point, made_on: Callable[[Version], BranchName]) -> Callable[[Version], bool]:
+    """Whether a point knows the commit of a version, given the branch each commit was made on."""
+    known = knowledge(graph, point)
+    return lambda version: version <= known.get(made_on(version), EMPTY_SPACE)
 
 
 def settle(graph: Graph, point: Point) -> Point | None:

@@ -18,6 +18,8 @@ from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.values import INT_MAX, INT_MIN, Value
 
 _FLOAT_MAX = 1.7976931348623157e308
+_OPENERS = bytes([*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF])
+CONTAINERS_MAX = 500_000
 _FAST_LEVELS = 6  # each level doubles the decoder's type, and few documents are deeper
 
 _encoder = msgspec.msgpack.Encoder()
@@ -35,19 +37,38 @@ def _json_type(levels: int) -> Any:
     return whole
 
 
+_any = msgspec.msgpack.Decoder()
 _fast = msgspec.msgpack.Decoder(_json_type(_FAST_LEVELS))
 
 
 def read(body: bytes, *, depth_max: int = DEFAULTS.depth_max) -> tuple[Value, int]:
     """The value and the length of its minimal encoding; `InvalidValue` if it is not JSON (MODEL-3)."""
-    try:
-        value: Value = _fast.decode(body)
-        if encode(value) == body and depth_max >= _FAST_LEVELS:
-            return value, len(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass  # the exact reader says what is wrong, or takes what is only deeper than the fast one reads
+    if depth_max >= _FAST_LEVELS and not _may_swell(body):
+        try:
+            value: Value = _fast.decode(body)
+            if encode(value) == body:
+                return value, len(body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass  # the exact reader says what is wrong, or takes what is only deeper than the fast one reads
     value = scan.read(body, depth_max=depth_max)
     return value, len(encode(value))
+
+
+def read_stored(body: bytes) -> Value:
+    """The value of a body that was admitted before: whatever the bounds are now, it can be read (COMMIT-8)."""
+    try:
+        value: Value = _any.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise InvalidValue(path="", why="the stored bytes are damaged; verify the history") from None
+    return value
+
+
+def _may_swell(body: bytes) -> bool:
+    """Whether there may be very many containers: an empty map is one byte here and 64 in memory.
+
+    Counts the bytes that could begin one, text included; the exact reader then counts what there really is.
+    """
+    return len(body) > CONTAINERS_MAX and len(body) - len(body.translate(None, _OPENERS)) > CONTAINERS_MAX
 
 
 def read_value(body: bytes, limits: Limits = DEFAULTS) -> tuple[Value, int]:

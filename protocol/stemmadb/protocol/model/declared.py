@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from stemmadb.protocol.errors import Conflict, Dependency, FutureVersion
 from stemmadb.protocol.model.access import Rights
@@ -12,13 +12,14 @@ from stemmadb.protocol.model.ids import BranchName, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.model.request import PendingName, Read
-from stemmadb.protocol.model.stale import StaleRead, explain, overlapping
+from stemmadb.protocol.model.stale import Scan, StaleRead, explain
 from stemmadb.protocol.model.state import EntityState
 
 
 def check(proposal: Proposal, draft: Draft, rights: Rights, limits: Limits) -> None:
     """Raises `Conflict` with every stale read, or `Dependency`; a read the principal may not make claims nothing."""
     stale: list[StaleRead] = []
+    scan = Scan(limits.scan_facts_max)
     head = draft.version
     for read in proposal.reads:
         branch = read.branch or proposal.branch
@@ -28,14 +29,15 @@ def check(proposal: Proposal, draft: Draft, rights: Rights, limits: Limits) -> N
         own = _versions_of(read.locals, proposal.identity, draft) if read.locals else ()
         for state in _changed(read, branch, draft, rights):
             path = read.path if read.prefix is None else None
-            change = overlapping(state, path, read.version, own, limits.scan_facts_max)
+            change = scan.overlapping(state, path, read.version, own)
             if change is not None:
                 stale.append(explain(read, branch, state, change))
+                break  # one that overlaps makes the read stale, however many others under its prefix do
     if stale:
         raise Conflict(count=len(stale), stale=tuple(stale))
 
 
-def _changed(read: Read, branch: BranchName, draft: Draft, rights: Rights) -> Collection[EntityState]:
+def _changed(read: Read, branch: BranchName, draft: Draft, rights: Rights) -> Iterable[EntityState]:
     """What a read looks at, as far as it has a fact later than the read and the principal may know."""
     if read.branch is not None:
         draft.readable_branch(branch)
@@ -43,7 +45,7 @@ def _changed(read: Read, branch: BranchName, draft: Draft, rights: Rights) -> Co
     if id_ is None:
         assert read.prefix is not None, "prepare() lets no read pass that names neither an id nor a prefix"
         changed = draft.changed_under(branch, read.prefix, read.version)
-        return [state for state in changed if rights.may_read(state.id)]
+        return (state for state in changed if rights.may_read(state.id))
     if not rights.may_read(id_):
         return ()
     state = draft.entity(branch, id_)

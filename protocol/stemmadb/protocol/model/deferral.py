@@ -6,38 +6,51 @@ later local of its session is deferred too until that one is sent again: locals 
 
 from __future__ import annotations
 
+from bisect import insort
+
 from stemmadb.protocol.errors import Unready
 from stemmadb.protocol.model.commit import Identity, LocalIdentity
 from stemmadb.protocol.model.ids import Did, Local
+from stemmadb.protocol.model.limits import DEFAULTS
 
 
 class Deferrals:
-    """For each session with an undecided commit, the lowest deferred local and why. Lives as long as a connection."""
+    """For each session the locals that were told `deferred`, and why. Lives as long as a connection.
 
-    def __init__(self) -> None:
-        self._waiting: dict[tuple[Did, bytes], tuple[Local, Unready]] = {}
+    All of them are awaited, the lowest first: if the second were forgotten once the first has come, a third could
+    overtake it (COMMIT-5). Beyond `locals_max` they are held back without being awaited.
+    """
+
+    def __init__(self, awaited_max: int = DEFAULTS.locals_max) -> None:
+        self._awaited_max = awaited_max
+        self._waiting: dict[tuple[Did, bytes], tuple[list[Local], Unready]] = {}
 
     def defer(self, identity: Identity, cause: Unready) -> None:
-        """This one could not be decided; the lowest of a session is the one to wait for."""
+        """This one could not be decided."""
         if isinstance(identity, LocalIdentity):
-            session = (identity.principal, identity.session)
-            held = self._waiting.get(session)
-            if held is None or identity.local < held[0]:
-                self._waiting[session] = (identity.local, cause)
+            awaited, _ = self._waiting.setdefault((identity.principal, identity.session), ([], cause))
+            self._await(awaited, identity.local)
 
     def holds_back(self, identity: Identity) -> Unready | None:
-        """Why this one must be deferred without being decided; sending the awaited one again frees the session."""
+        """Why this one must be deferred without being decided; it is then awaited itself."""
         if not isinstance(identity, LocalIdentity):
             return None
         session = (identity.principal, identity.session)
-        held = self._waiting.get(session)
-        if held is None:
+        if session not in self._waiting:
             return None
-        if identity.local > held[0]:
-            return held[1]
-        if identity.local == held[0]:
-            del self._waiting[session]
+        awaited, cause = self._waiting[session]
+        if identity.local > awaited[0]:
+            self._await(awaited, identity.local)
+            return cause
+        if identity.local == awaited[0]:
+            del awaited[0]
+            if not awaited:
+                del self._waiting[session]
         return None
+
+    def _await(self, awaited: list[Local], local: Local) -> None:
+        if local not in awaited and len(awaited) < self._awaited_max:
+            insort(awaited, local)
 
     def forget(self, principal: Did, session: bytes) -> None:
         """The connection ended; the client sends everything undecided again, in order (RESUME-2)."""

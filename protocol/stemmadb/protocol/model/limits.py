@@ -20,7 +20,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     patch_operations_max: int = 1_000
     reads_max: int = 10_000
     locals_max: int = 10_000
-    scan_facts_max: int = 1_000
+    scan_facts_max: int = 10_000
     note_bytes_max: int = 64 * 1024
     watches_max: int = 256
     roots_max: int = 1_000

@@ -8,6 +8,7 @@ origin it had on the side it came from. For example: `draft` sets `/x` at 3 and 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
@@ -76,13 +77,22 @@ class Trace:
     each fact is read once however often branches were merged back and forth.
     """
 
-    def __init__(self, branches: Branches, facts: Iterable[Written]) -> None:
-        """`facts` are the entity's facts that any point asked for can know, merges followed, oldest first."""
+    def __init__(self, branches: Branches, facts: Iterable[Written], resolved: Iterable[Point] = ()) -> None:
+        """`facts` are the entity's facts that any point asked for can know, merges followed, oldest first.
+
+        `resolved` are the merges that resolved the entity, each as its target and version, oldest first: one that
+        left an absent entity absent wrote no fact (FACT-1), and decided it all the same.
+        """
         self._branches = branches
         self._versions: dict[BranchName, list[Version]] = {}
         self._states: dict[BranchName, list[Traced]] = {}
+        decisions = deque(resolved)
         for written in facts:
+            while decisions and decisions[0].version < written.fact.version:
+                self._decide(decisions.popleft())
             self._take(written)
+        for decision in decisions:
+            self._decide(decision)
 
     def at(self, point: Point) -> Traced:
         """The entity as the point sees it."""
@@ -97,20 +107,27 @@ class Trace:
             name, version = state.parent, min(version, state.fork)
 
     def _take(self, written: Written) -> None:
-        fact = written.fact
-        versions = self._versions.setdefault(fact.branch, [])
-        assert not versions or versions[-1] <= fact.version, "facts are traced oldest first"
-        state = follow(self.at(Point(fact.branch, fact.version)), written, self._inherit)
-        versions.append(fact.version)
-        self._states.setdefault(fact.branch, []).append(state)
+        point = Point(written.fact.branch, written.fact.version)
+        self._keep(point, follow(self.at(point), written, self._inherit))
 
-    def _inherit(self, before: Traced, content: Content, _: Version, details: Merge) -> Stamp:
+    def _decide(self, point: Point) -> None:
+        before = self.at(point)
+        if before.content is Missing.ABSENT:  # any other decision is a fact
+            self._keep(point, Traced(before.content, before.version, stamps.whole(point.version)))
+
+    def _keep(self, point: Point, state: Traced) -> None:
+        versions = self._versions.setdefault(point.branch, [])
+        assert not versions or versions[-1] <= point.version, "facts are traced oldest first"
+        versions.append(point.version)
+        self._states.setdefault(point.branch, []).append(state)
+
+    def _inherit(self, before: Traced, content: Content, version: Version, details: Merge) -> Stamp:
         theirs = self.at(Point(details.source, details.source_version))
-        return inherited(before.content, content, before.stamp, theirs.content, theirs.stamp)
+        return inherited(before.content, content, before.stamp, theirs.content, theirs.stamp, version)
 
 
-def inherited(old: Content, new: Content, mine: Stamp, other: Content, theirs: Stamp) -> Stamp:
-    """The stamps after a merge changed `old` to `new`, with `other` being merged.
+def inherited(old: Content, new: Content, mine: Stamp, other: Content, theirs: Stamp, version: Version) -> Stamp:
+    """The stamps after a merge changed `old` to `new` at a version, with `other` being merged.
 
     What is unchanged keeps its origin; what is as on the other side comes from there; what is like neither is a sum
     of increments on both sides, and originates at the later of the two.
@@ -126,10 +143,12 @@ def inherited(old: Content, new: Content, mine: Stamp, other: Content, theirs: S
                 stamps.child(mine, key),
                 item(other, key),
                 stamps.child(theirs, key),
+                version,
             )
             if not same(parts[0], parts[1]):
                 below[key] = inherited(*parts)
         return Stamp(mine.version, mine.assigned, below)
     if same(new, other):
         return theirs
-    return Stamp(max(stamps.latest(mine), stamps.latest(theirs)), mine.assigned)
+    count = stamps.united(mine, old, theirs, other, new, version)
+    return Stamp(max(stamps.latest(mine), stamps.latest(theirs)), mine.assigned, count=count)

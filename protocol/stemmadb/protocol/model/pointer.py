@@ -7,7 +7,7 @@ same place only if they are equal, and overlap can be decided on the text withou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -69,6 +69,14 @@ def covers(outer: str, inner: str) -> bool:
     return inner.startswith(outer) and (len(inner) == len(outer) or inner[len(outer)] == "/")
 
 
+def ancestors(text: str) -> Iterator[str]:
+    """The pointer itself and every one above it, the root last."""
+    yield text
+    while text:
+        text = parent(text)
+        yield text
+
+
 def parent(text: str) -> str:
     """The pointer one level up; the root's parent is the root."""
     return text[: text.rfind("/")] if text else ROOT
@@ -80,6 +88,7 @@ def last(text: str) -> str:
 
 
 def covered_by_any(inner: str, outers: Sequence[str]) -> bool:
+    """Whether one of a few pointers is, or is above, the inner one."""
     return any(covers(outer, inner) for outer in outers)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stemmadb.protocol.errors import LimitExceeded, Malformed, Undeclared
+from stemmadb.protocol.errors import LimitExceeded, Malformed, StemmaError, Undeclared
 from stemmadb.protocol.model import body, ids, patch, pointer
 from stemmadb.protocol.model.commit import Arguments, Identity
 from stemmadb.protocol.model.facts import FactKind
@@ -35,7 +35,11 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What admission decides on. `merged` is the target's last merge a merge was computed on (MERGE-1)."""
+    """What admission decides on. `merged` is the target's last merge a merge was computed on (MERGE-1).
+
+    `refusal` is why it could never be accepted. It is told only if the identity was not accepted before: a commit
+    that is sent again after a bound was lowered gets its first answer (COMMIT-5).
+    """
 
     identity: Identity
     request: Hash
@@ -45,9 +49,19 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     details: Arguments | None = None
     note: bytes | None = None
     merged: Version | None = None
+    refusal: StemmaError | None = None
 
 
 _WHOLE = (pointer.ROOT,)
+_NONE: frozenset[str] = frozenset()
+
+
+def prepare_or_refuse(identity: Identity, request: Hash, content: Content, limits: Limits = DEFAULTS) -> Proposal:
+    """As `prepare`, and never raises: what could never be accepted becomes a proposal that says why."""
+    try:
+        return prepare(identity, request, content, limits)
+    except StemmaError as refusal:
+        return Proposal(identity=identity, request=request, branch=content.branch, refusal=refusal)
 
 
 def prepare(identity: Identity, request: Hash, content: Content, limits: Limits = DEFAULTS) -> Proposal:
@@ -93,9 +107,11 @@ def patch_step(
 ) -> Step:
     operations: Sequence[dict[str, Value]] = body.read_patch(body_, limits)
     footprint = patch.footprint(operations)
+    for path in footprint.writes:
+        _check_depth(path, limits)
     claims: tuple[str, ...] = ()
     if not blind:
-        free = footprint.increments
+        free = frozenset(footprint.increments)
         claims = tuple(path for path in footprint.writes if path not in free) if free else footprint.writes
     return Step("patch", branch, id_, body_, operations, 0, footprint.writes, claims)
 
@@ -124,9 +140,18 @@ def _check_read(read: Read, index: int, limits: Limits) -> Read:
         ids.id_prefix(read.prefix, limits.id_bytes_max)
         if read.path:
             raise Malformed(path=f"reads/{index}/path", why="a prefix is read whole, without a path")
-    elif read.path:
+    else:
+        ids.entity_id(read.id or "", limits.id_bytes_max)
         pointer.parse(read.path)
+        _check_depth(read.path, limits)
     return read
+
+
+def _check_depth(path: str, limits: Limits) -> None:
+    """No value has a place deeper than its bound; the paths above one are looked up, so there are few of them."""
+    depth = path.count("/")
+    if depth > limits.depth_max + 1:
+        raise LimitExceeded(bound="depth_max", maximum=limits.depth_max + 1, actual=depth)
 
 
 def _check_note(note: bytes | None, limits: Limits) -> bytes | None:
@@ -139,19 +164,21 @@ def _check_note(note: bytes | None, limits: Limits) -> bytes | None:
 
 def _check_covered(steps: Iterable[Step], reads: Iterable[Read], branch: BranchName) -> None:
     """Each path written lies in a declared read of the branch, or follows a whole write of its own (COMMIT-3)."""
-    paths: dict[str, list[str]] = {}
-    prefixes: list[str] = []
+    paths: dict[str, set[str]] = {}
+    listed: list[str] = []
     for read in reads:
         if read.branch is None or read.branch == branch:
             if read.prefix is not None:
-                prefixes.append(read.prefix)
+                listed.append(read.prefix)
             else:
                 assert read.id is not None, "a read names an id or a prefix"
-                paths.setdefault(read.id, []).append(read.path)
+                paths.setdefault(read.id, set()).add(read.path)
+    prefixes = tuple(listed)
     for index, step in enumerate(steps):
-        declared = paths.get(step.id, ())
-        for claim in step.claims:
-            if not pointer.covered_by_any(claim, declared) and not step.id.startswith(tuple(prefixes)):
-                raise Undeclared(index=index, id=step.id, path=claim)
+        declared = paths.get(step.id) or _NONE
+        if step.claims and not step.id.startswith(prefixes):
+            for claim in step.claims:
+                if declared.isdisjoint(pointer.ancestors(claim)):
+                    raise Undeclared(index=index, id=step.id, path=claim)
         if step.writes is None:
-            paths.setdefault(step.id, []).append(pointer.ROOT)
+            paths.setdefault(step.id, set()).add(pointer.ROOT)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from stemmadb.protocol.model import body, patch
 from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.state import Missing
 from stemmadb.protocol.model.values import Value
 
@@ -20,20 +20,20 @@ def fold(
     facts: Iterable[Fact],
     *,
     gone: Missing = Missing.ERASED,
-    limits: Limits = DEFAULTS,
 ) -> Value | Missing:
     """The state after the facts, oldest first, given the state before them.
 
-    A body that is gone makes the state `gone` until the next `set` or `delete` (ERASE-1); a checkpoint states the
-    value again, so replay can begin there too.
+    Bodies are read whatever the bounds are now: what was admitted once can be read for ever (COMMIT-8). A body that
+    is gone makes the state `gone` until the next `set` or `delete` (ERASE-1); a checkpoint states the value again,
+    so replay can begin there too.
     """
     state = start
     for fact in facts:
-        state = _after(state, fact, gone, limits)
+        state = _after(state, fact, gone)
     return state
 
 
-def _after(state: Value | Missing, fact: Fact, gone: Missing, limits: Limits) -> Value | Missing:
+def _after(state: Value | Missing, fact: Fact, gone: Missing) -> Value | Missing:
     if fact.kind == "delete":
         return Missing.ABSENT
     if fact.body is None:
@@ -43,8 +43,9 @@ def _after(state: Value | Missing, fact: Fact, gone: Missing, limits: Limits) ->
         if isinstance(state, Missing):
             assert state is not Missing.ABSENT, f"admission let a patch of nothing into the log: {fact.id}"
             return state
-        return patch.apply(state, body.read_patch(fact.body, limits))
-    return body.read_value(fact.body, limits)[0]
+        operations: Any = body.read_stored(fact.body)
+        return patch.apply(state, operations)
+    return body.read_stored(fact.body)
 
 
 def begins_here(fact: Fact) -> bool:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
-from stemmadb.protocol.errors import FutureVersion, TagExists, UnknownTag
+from stemmadb.protocol.errors import FutureVersion, Malformed, TagExists, UnknownTag
 from stemmadb.protocol.model import branch as branches
 from stemmadb.protocol.model import ids
-from stemmadb.protocol.model.commit import Arguments, BranchCreate, BranchDelete, Merge, TagCreate, TagDelete
+from stemmadb.protocol.model.commit import (
+    Arguments,
+    BranchCreate,
+    BranchDelete,
+    Compact,
+    Erase,
+    Merge,
+    Revert,
+    TagCreate,
+    TagDelete,
+    kind_of,
+)
 from stemmadb.protocol.model.draft import Draft
 from stemmadb.protocol.model.ids import BranchName, Version
 from stemmadb.protocol.model.limits import Limits
@@ -16,6 +27,11 @@ from stemmadb.protocol.model.state import BranchState
 
 def check(details: Arguments, draft: Draft, limits: Limits) -> None:
     """Whether the structure allows it; a typed error otherwise, and nothing has changed."""
+    for version in _versions(details):
+        if version < 0:
+            raise Malformed(path=kind_of(details), why="a version is never negative")
+        if version > draft.version:
+            raise FutureVersion(version=version, head=draft.version)
     if isinstance(details, BranchCreate):
         branches.check_create(
             draft.branch, details.name, parent=details.parent, fork=details.fork, head=draft.version, limits=limits
@@ -28,13 +44,24 @@ def check(details: Arguments, draft: Draft, limits: Limits) -> None:
         raise UnknownTag(tag=details.name)
 
 
+def _versions(details: Arguments) -> tuple[Version, ...]:
+    """The versions a write names: all of them are written already."""
+    if isinstance(details, BranchCreate):
+        return (details.fork,)
+    if isinstance(details, TagCreate):
+        return (details.version,)
+    if isinstance(details, Merge):
+        return details.source_version, details.target_version
+    if isinstance(details, Revert | Erase):
+        return details.versions
+    return (details.floor,) if isinstance(details, Compact) else ()
+
+
 def _check_tag(details: TagCreate, draft: Draft) -> None:
     ids.branch_name(details.name)
     draft.readable_branch(details.branch)
     if draft.tag(details.name) is not None:
         raise TagExists(tag=details.name)
-    if details.version > draft.version:
-        raise FutureVersion(version=details.version, head=draft.version)
 
 
 def take(details: Arguments, draft: Draft, version: Version, target: BranchName | None) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
-from stemmadb.protocol.errors import InvalidValue
+from stemmadb.protocol.errors import InvalidValue, LimitExceeded
 from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.limits import DEFAULTS
 from stemmadb.protocol.model.values import INT_MAX, Value
@@ -27,6 +27,7 @@ _SCALARS: dict[int, struct.Struct] = {
     0xD2: struct.Struct(">i"),
     0xD3: struct.Struct(">q"),
 }
+ITEMS_MAX: Final = 1_000_000  # a microsecond for each; what is larger and well made the fast reader has taken
 _CONSTANTS: dict[int, Value] = {0xC0: None, 0xC2: False, 0xC3: True}
 _LENGTH_BYTES = {0xD9: 1, 0xDA: 2, 0xDB: 4, 0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
 _BINARY = frozenset({0xC4, 0xC5, 0xC6})
@@ -54,12 +55,16 @@ class _Scan:
     def __init__(self, body: bytes, depth_max: int) -> None:
         self._body = body
         self._at = 0
+        self._items = 0
         self._depth_max = depth_max
         self._stack: list[_Open] = []
 
     def value(self) -> Value:
         """Reads item after item; a finished container is handed to the one that holds it."""
         while True:
+            self._items += 1
+            if self._items > ITEMS_MAX:
+                raise LimitExceeded(bound="exact_items_max", maximum=ITEMS_MAX, actual=self._items)
             item = self._item()
             if isinstance(item, _Open):
                 if item.left:
@@ -160,7 +165,7 @@ class _Scan:
         return taken
 
     def _fail(self, why: str) -> NoReturn:
-        raise InvalidValue(path=pointer.write(self._path()), why=why)
+        raise InvalidValue(path=pointer.shown(pointer.write(self._path())), why=why)
 
     def _path(self) -> list[str]:
         tokens: list[str] = []

@@ -7,9 +7,10 @@ from collections.abc import Collection
 import msgspec
 
 from stemmadb.protocol.model import pointer
+from stemmadb.protocol.model.changes import Change
 from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Version
 from stemmadb.protocol.model.request import Read
-from stemmadb.protocol.model.state import Change, EntityState
+from stemmadb.protocol.model.state import EntityState
 
 
 class StaleRead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -29,30 +30,39 @@ class StaleRead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 _OUT_OF_SIGHT = Change(Version(0), Did(""), None)
+COMPARISONS_MAX = 100_000
 
 
-def overlapping(
-    state: EntityState, path: str | None, after: Version, own: Collection[Version], scan_max: int
-) -> Change | None:
-    """The newest change after that version that overlaps the path, own commits aside; None for a path is every path.
+class Scan:
+    """How much one proposal may compare. What lies beyond counts as overlap: refusing more is safe (COMMIT-2)."""
 
-    What lies past `scan_max` changes, or before what the state remembers, counts as overlap: refusing more is safe.
-    """
-    change = state.changes
-    for _ in range(scan_max):
-        if change is None or change.version <= after:
-            break
-        if change.version not in own and _touches(change, path):
-            return change
-        change = change.older
-    all_seen = state.seen_after if change is None else change.version
-    return None if all_seen <= after else _OUT_OF_SIGHT
+    def __init__(self, facts_max: int) -> None:
+        self._facts_max = facts_max
+        self._comparisons_left = COMPARISONS_MAX
+
+    def overlapping(
+        self, state: EntityState, path: str | None, after: Version, own: Collection[Version]
+    ) -> Change | None:
+        """The newest change after that version that overlaps the path, own commits aside; None is every path."""
+        facts_left = self._facts_max
+        for change in state.changes or ():
+            if change.version <= after:
+                return None
+            if change.version in own:
+                continue
+            facts_left -= 1
+            self._comparisons_left -= 1 if change.writes is None else len(change.writes)
+            if facts_left < 0 or self._comparisons_left < 0:
+                return _OUT_OF_SIGHT
+            if _touches(change, path):
+                return change
+        return None if state.seen_after <= after else _OUT_OF_SIGHT
 
 
 def _touches(change: Change, path: str | None) -> bool:
-    if path is None:
+    if path is None or change.writes is None:
         return True
-    return change.writes is None or any(pointer.overlaps(path, written) for written in change.writes)
+    return any(pointer.overlaps(path, written) for written in change.writes)
 
 
 def explain(read: Read, branch: BranchName, state: EntityState, change: Change) -> StaleRead:

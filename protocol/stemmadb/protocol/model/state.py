@@ -10,6 +10,7 @@ import msgspec
 
 from stemmadb.protocol.model import facts
 from stemmadb.protocol.model.access import Rights
+from stemmadb.protocol.model.changes import Changes
 from stemmadb.protocol.model.commit import Identity
 from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Local, TimeMs, Version
 from stemmadb.protocol.model.values import Value
@@ -23,35 +24,26 @@ class Missing(Enum):
     COMPACTED = "compacted"
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
-    """A fact as far as overlap is concerned, linked to the one before it.
-
-    `writes` None means every path: a `set`, a `delete`, or a fact whose body is gone (COMMIT-2). Linked, and not in a
-    list, so that a new head shares the older changes instead of copying them.
-    """
-
-    version: Version
-    author: Did
-    writes: tuple[str, ...] | None
-    older: Change | None = None
-    count: int = 1
-
-
 class EntityState(msgspec.Struct, frozen=True, gc=False):
-    """An entity on a branch as of now. Changes after `seen_after` are all in `changes`; older ones may not be."""
+    """An entity on a branch as of now. Changes after `seen_after` are all in `changes`; older ones may not be.
+
+    `version` is that of the newest fact that changed it, `hashed` that of the newest fact, checkpoints included: the
+    one whose hash the next fact names as its parent.
+    """
 
     id: EntityId
     version: Version
     hash: Hash
     value: Value | Missing
-    size: int = 0
-    changes: Change | None = None
-    seen_after: Version = Version(0)
+    size: int
+    changes: Changes | None
+    seen_after: Version
+    hashed: Version
 
 
 def empty_state(id_: EntityId) -> EntityState:
     """An entity nobody has written."""
-    return EntityState(id_, Version(0), facts.empty(id_), Missing.ABSENT)
+    return EntityState(id_, Version(0), facts.empty(id_), Missing.ABSENT, 0, None, Version(0), Version(0))
 
 
 class BranchState(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +65,7 @@ class Known(msgspec.Struct, frozen=True, gc=False):
 
 
 class NotGathered(LookupError):
-    """The view was not given what a decision needs: the caller gathers it and decides the rest again."""
+    """The view was not given what a decision needs, which its arguments name: gather it and decide again."""
 
 
 class View(Protocol):
@@ -99,7 +91,10 @@ class View(Protocol):
     def entity(self, branch: BranchName, id_: EntityId) -> EntityState: ...
 
     def changed_under(self, branch: BranchName, prefix: str, after: Version) -> Iterable[EntityState]:
-        """The entities under the prefix with a fact after that version, as they are now."""
+        """The entities under the prefix with a fact after that version, as they are now.
+
+        Best given lazily, the newest first: a decision stops at the first that it can use.
+        """
         ...
 
     def accepted(self, identity: Identity) -> Known | None: ...
@@ -107,30 +102,3 @@ class View(Protocol):
     def highest_local(self, principal: Did, session: bytes) -> Local:
         """The highest accepted local of a session, 0 if none."""
         ...
-
-
-def link(
-    head: EntityState, version: Version, author: Did, writes: tuple[str, ...] | None, scan_max: int
-) -> tuple[Change, Version]:
-    """The changes with a new one in front, and how far back they reach.
-
-    When twice the scan bound is held the older half is forgotten; that keeps the cost of a write constant on average.
-    """
-    older = head.changes
-    count = older.count + 1 if older is not None else 1
-    change = Change(version, author, writes, older, count)
-    return (change, head.seen_after) if count <= 2 * scan_max else _newest(change, scan_max)
-
-
-def _newest(change: Change, keep: int) -> tuple[Change, Version]:
-    kept: list[Change] = []
-    current: Change | None = change
-    while current is not None and len(kept) < keep:
-        kept.append(current)
-        current = current.older
-    assert current is not None
-    rebuilt: Change | None = None
-    for item in reversed(kept):
-        rebuilt = Change(item.version, item.author, item.writes, rebuilt, rebuilt.count + 1 if rebuilt else 1)
-    assert rebuilt is not None
-    return rebuilt, current.version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from stemmadb.protocol.errors import InvalidValue
@@ -15,31 +16,37 @@ INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
 
 
-def check(value: object, depth_max: int = DEFAULTS.depth_max) -> Value:
+def check(value: object, depth_max: int = DEFAULTS.depth_max, items_max: int | None = None) -> Value:
     """The same object, known to be a value; otherwise `InvalidValue` with the path of the first offence.
 
-    Walks without recursion, so that no nesting, not even a list that holds itself, can exhaust the stack. An item
-    takes at least a byte, so a value shared within itself so often that it has more items than bytes is refused.
+    Walks with one iterator for each level, so that no nesting, not even a list that holds itself, can exhaust the
+    stack, and the walk takes no memory of its own. An item takes at least a byte, so a value shared within itself so
+    often that it has more items than bytes is refused.
     """
+    bound = DEFAULTS.value_bytes_max if items_max is None else items_max
     items = 0
-    todo: list[tuple[object, tuple[str, ...]]] = [(value, ())]
-    while todo:
-        item, path = todo.pop()
-        items += 1
-        if items > DEFAULTS.value_bytes_max:
-            raise InvalidValue(path=pointer.write(path), why=f"it has more than {items - 1} items")
-        if why := _offence(item):
-            raise InvalidValue(path=pointer.write(path), why=why)
-        if isinstance(item, list | dict):
-            if len(path) >= depth_max:
-                raise InvalidValue(path=pointer.write(path), why=f"it is nested deeper than {depth_max}")
-            todo.extend(_children(item, path))
+    keys: list[object] = [pointer.ROOT]  # where each level stands; the first is the value itself and has no key
+    levels: list[Iterator[tuple[object, object]]] = [iter([(pointer.ROOT, value)])]
+    while levels:
+        for key, item in levels[-1]:
+            items += 1
+            # What most items are, without a call for each.
+            if type(item) is int and INT_MIN <= item <= INT_MAX and items <= bound:
+                continue
+            keys[-1] = key
+            why = _offence(item) if items <= bound else f"it has more than {bound} items"
+            if isinstance(item, list | dict) and len(levels) > depth_max:
+                why = why or f"it is nested deeper than {depth_max}"
+            if why:
+                raise InvalidValue(path=pointer.write(str(key) for key in keys[1:]), why=why)
+            if item and isinstance(item, list | dict):
+                levels.append(enumerate(item) if isinstance(item, list) else iter(item.items()))
+                keys.append(pointer.ROOT)
+                break
+        else:
+            levels.pop()
+            keys.pop()
     return value  # type: ignore[return-value]  # every part of it was just looked at
-
-
-def _children(item: list[object] | dict[str, object], path: tuple[str, ...]) -> list[tuple[object, tuple[str, ...]]]:
-    pairs = enumerate(item) if isinstance(item, list) else item.items()
-    return [(child, (*path, str(key))) for key, child in pairs][::-1]
 
 
 def _offence(item: object) -> str | None:

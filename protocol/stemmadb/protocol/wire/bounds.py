@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Final
 
-from stemmadb.protocol.errors import InvalidValue, LimitExceeded, Malformed
-from stemmadb.protocol.model import values
+from stemmadb.protocol.errors import LimitExceeded
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.query import Query
 from stemmadb.protocol.model.request import Content
+from stemmadb.protocol.wire import untyped
 from stemmadb.protocol.wire.messages import ClientMessage, ServerMessage
 from stemmadb.protocol.wire.messages.base import PagedRequest
 from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk
@@ -27,6 +27,11 @@ Everything else a client sends is bounded by `schema_bytes_max`, so that small i
 def check_size(size: int, limits: Limits) -> None:
     """The first check there is, on the size alone."""
     _within("message_bytes_max", limits.message_bytes_max, size)
+
+
+def check_text(size: int, maximum: int) -> None:
+    """The same for a text, whose bound depends on who sends it."""
+    _within("message_bytes_max", maximum, size)
 
 
 def check_light(size: int, type_: str | None, limits: Limits) -> None:
@@ -49,11 +54,15 @@ def check_content(content: Content, limits: Limits) -> None:
 
 
 def check_client(message: ClientMessage, limits: Limits) -> None:
-    """Counts and untyped parts of what a client sent; a commit's content is checked when it is read."""
+    """Counts and untyped parts of what a client sent.
+
+    A commit's content is checked when it is read, and the watches of `session.open` by `check_watches`.
+    """
     if isinstance(message, CommitMessage):
         return
     if isinstance(message, QueryRequest | WatchRequest):
-        _check_query(message.query, "query", limits)
+        _count("roots_max", limits.roots_max, message.query.roots)
+        _check_schemas(message.query, "query", limits)
     elif isinstance(message, SessionOpen):
         _check_open(message, limits)
     elif isinstance(message, BlobChunk):
@@ -69,15 +78,20 @@ def check_client(message: ClientMessage, limits: Limits) -> None:
 def _check_open(message: SessionOpen, limits: Limits) -> None:
     _count("watches_max", limits.watches_max, message.watches)
     _count("locals_max", limits.locals_max, message.held)
+    for watch in message.watches:
+        _count("roots_max", limits.roots_max, watch.query.roots)
+
+
+def check_watches(message: SessionOpen, limits: Limits) -> None:
+    """The schemas of the watches a session goes on with: looked at once it is known who asks (WIRE-2)."""
     for index, watch in enumerate(message.watches):
-        _check_query(watch.query, f"watches/{index}/query", limits)
+        _check_schemas(watch.query, f"watches/{index}/query", limits)
 
 
-def _check_query(query: Query, path: str, limits: Limits) -> None:
-    _count("roots_max", limits.roots_max, query.roots)
+def _check_schemas(query: Query, path: str, limits: Limits) -> None:
     for index, root in enumerate(query.roots):
         if isinstance(root.schema, dict):
-            _check_untyped(root.schema, f"{path}/roots/{index}/schema", limits)
+            untyped.check(root.schema, f"{path}/roots/{index}/schema", limits)
 
 
 def _check_bulk(message: ClientMessage, limits: Limits) -> None:
@@ -97,21 +111,13 @@ def _check_bulk(message: ClientMessage, limits: Limits) -> None:
 def check_server(message: ServerMessage, limits: Limits) -> None:
     """The untyped parts of what a server sent."""
     if isinstance(message, ErrorMessage | Goodbye):
-        _check_untyped(message.details, "details", limits)
+        untyped.check(message.details, "details", limits)
     elif isinstance(message, Sync):
         for index, verdict in enumerate(message.verdicts):
             if isinstance(verdict, Rejected):
-                _check_untyped(verdict.details, f"verdicts/{index}/details", limits)
+                untyped.check(verdict.details, f"verdicts/{index}/details", limits)
         for index, ended in enumerate(message.ended):
-            _check_untyped(ended.details, f"ended/{index}/details", limits)
-
-
-def _check_untyped(value: object, path: str, limits: Limits) -> None:
-    """A part that may be any JSON: exactly that, and no deeper than a value may be."""
-    try:
-        values.check(value, limits.depth_max)
-    except InvalidValue as offence:
-        raise Malformed(path=path + offence.facts["path"], why=offence.facts["why"]) from None
+            untyped.check(ended.details, f"ended/{index}/details", limits)
 
 
 def _count(bound: str, maximum: int, items: Sized) -> None:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from stemmadb.protocol import identity
-from stemmadb.protocol.errors import Malformed, OutOfOrder, StemmaError, UnsupportedProtocol
+from stemmadb.protocol.errors import InvalidValue, Malformed, OutOfOrder, StemmaError, UnsupportedProtocol
 from stemmadb.protocol.model.ids import Did, Hash, Local, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.wire import announcing, problems
@@ -169,7 +169,7 @@ class ClientConnection:
             return Answered(request, problems.restore(message))
         try:
             result: Part | StemmaError = self._codec.read_result(message, request.answer)
-        except Malformed as error:
+        except (Malformed, InvalidValue) as error:  # in JSON a body can be at fault
             return Answered(request, error)
         self._check_cut(result)
         return Answered(request, result)

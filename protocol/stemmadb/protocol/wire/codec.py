@@ -16,8 +16,8 @@ from stemmadb.protocol.model.request import Content
 from stemmadb.protocol.wire import bounds, exact, failures
 from stemmadb.protocol.wire.messages import ClientMessage, ServerMessage
 from stemmadb.protocol.wire.messages.base import Message, Part
-from stemmadb.protocol.wire.messages.fields import RandomId, RequestId, WireLocal
 from stemmadb.protocol.wire.messages.session import Ok
+from stemmadb.protocol.wire.peeking import Peeked, peek_binary
 
 Data: TypeAlias = bytes | str
 A = TypeVar("A", bound=Part)
@@ -34,18 +34,6 @@ class Answer(Message, frozen=True, kw_only=True, tag="ok"):
 
     id: int
     result: Any
-
-
-class Peeked(msgspec.Struct, frozen=True):
-    """What can be told of a message that cannot be read, so that its error reaches the right place.
-
-    Only what could have been meant: a number out of its bounds names nothing.
-    """
-
-    type: str | None = None
-    id: int | None = None
-    local: int | None = None
-    session: bytes | None = None
 
 
 class Codec(Protocol):
@@ -134,7 +122,8 @@ class MsgpackCodec:
         return result
 
     def peek(self, data: Data) -> Peeked:
-        return peek(msgspec.msgpack, data)
+        assert isinstance(data, bytes), "the connection lets no text through"
+        return peek_binary(data)
 
     def _failed(self, failure: Exception, data: bytes) -> StemmaError:
         return failures.malformed(failure, type_=self.peek(data).type)
@@ -173,34 +162,3 @@ def encode_entered(watch: int, entity: msgspec.Raw) -> msgspec.Raw:
 
 
 _WATCH: Final = _encoder.encode("watch")
-
-
-class _Outline(msgspec.Struct):
-    type: msgspec.Raw = msgspec.Raw(b"")
-    id: msgspec.Raw = msgspec.Raw(b"")
-    local: msgspec.Raw = msgspec.Raw(b"")
-    session: msgspec.Raw = msgspec.Raw(b"")
-
-
-_OUTLINE_BYTES_MAX: Final = 256
-
-
-def peek(library: Any, data: Data) -> Peeked:
-    """What the outermost map says of itself; everything else in it is passed over unread."""
-    try:
-        outline = library.decode(data, type=_Outline)
-    except failures.DecoderFailures:
-        return Peeked()
-    return Peeked(
-        _peek_field(library, outline.type, str),
-        _peek_field(library, outline.id, RequestId),
-        _peek_field(library, outline.local, WireLocal),
-        _peek_field(library, outline.session, RandomId),
-    )
-
-
-def _peek_field(library: Any, raw: msgspec.Raw, type_: Any) -> Any:
-    try:
-        return library.decode(raw, type=type_) if 0 < len(bytes(raw)) <= _OUTLINE_BYTES_MAX else None
-    except failures.DecoderFailures:
-        return None

@@ -54,6 +54,9 @@ _CLOSE_CODES: Final = {
     "unknown_space": 1008,
     "rate_limited": 1013,
     "unavailable": 1013,
+    "storage_full": 1013,
+    "merge_busy": 1013,
+    "timed_out": 1013,
     "internal": 1011,
     "unsupported_protocol": 4000,
     "taken_over": 4001,
@@ -82,8 +85,8 @@ class Stream:
         self._reached = False
 
     def start(self, to: Version, hash_: Hash | None) -> None:
-        """The stream goes on from what the client holds."""
-        self.to, self.hash = to, hash_
+        """The stream goes on from what the client holds; who holds nothing has no hash to agree on."""
+        self.to, self.hash = to, hash_ if to else None
 
     @property
     def carries_commits(self) -> bool:

@@ -9,16 +9,21 @@ from typing import Any, Final, NoReturn, cast
 import msgspec
 
 from stemmadb.protocol.errors import Malformed, UnknownMessage
+from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.wire import bounds, failures
-from stemmadb.protocol.wire.codec import A, Data, Peeked, peek
+from stemmadb.protocol.wire.codec import A, Answer, Data
 from stemmadb.protocol.wire.json_form import convert, form_of
 from stemmadb.protocol.wire.messages import CLIENT_MESSAGES, SERVER_MESSAGES, ClientMessage, ServerMessage, type_of
 from stemmadb.protocol.wire.messages.base import Message, Part
 from stemmadb.protocol.wire.messages.session import Ok
+from stemmadb.protocol.wire.peeking import Peeked, peek_text
 
 _CLIENT: Final = {type_of(cls): cls for cls in CLIENT_MESSAGES}
 _SERVER: Final = {type_of(cls): cls for cls in SERVER_MESSAGES}
+
+JSON_SWELLS: Final = 6
+"""How much larger than its msgpack a text can be: a control character, or `false`, takes six bytes for one."""
 
 
 class JsonCodec:
@@ -28,50 +33,52 @@ class JsonCodec:
         self.limits = limits
 
     def encode(self, message: Message) -> str:
-        return self._text(form_of(type(message)).write(message))
+        data = msgspec.json.encode(form_of(type(message)).write(message))
+        # A server's message is bounded by its msgpack: what one client can store, every other one can be sent.
+        bounds.check_size(len(data) if type_of(type(message)) in _CLIENT else len(encode(message)), self.limits)
+        return data.decode()
 
     def encode_answer(self, id_: int, result: Part) -> str:
-        return self._text({"type": type_of(Ok), "id": id_, "result": form_of(type(result)).write(result)})
+        bounds.check_size(len(encode(Answer(id=id_, result=result))), self.limits)
+        answer = {"type": type_of(Ok), "id": id_, "result": form_of(type(result)).write(result)}
+        return msgspec.json.encode(answer).decode()
 
     def read_client(self, data: Data) -> ClientMessage:
-        size = self._size(data)
+        size = _size(data, self.limits.message_bytes_max)
         if size > self.limits.schema_bytes_max:
             bounds.check_light(size, self.peek(data).type, self.limits)
-        message: ClientMessage = _read_message(parse(data), _CLIENT)
+        message: ClientMessage = _read_message(parse(data), _CLIENT, self.limits)
         bounds.check_client(message, self.limits)
         return message
 
     def read_server(self, data: Data) -> ServerMessage:
-        self._size(data)
-        message: ServerMessage = _read_message(parse(data), _SERVER)
+        _size(data, self.limits.message_bytes_max * JSON_SWELLS)
+        message: ServerMessage = _read_message(parse(data), _SERVER, self.limits)
         bounds.check_server(message, self.limits)
         return message
 
     def read_result(self, ok: Ok, answer: type[A]) -> A:
         parsed = parse(bytes(ok.result).decode())
-        return cast("A", convert(form_of(answer).read(parsed, "result"), answer, inside="result"))
+        return cast("A", convert(form_of(answer).read(parsed, "result", self.limits), answer, inside="result"))
 
     def peek(self, data: Data) -> Peeked:
-        return peek(msgspec.json, data)
-
-    def _text(self, plain: Any) -> str:
-        data = msgspec.json.encode(plain)
-        bounds.check_size(len(data), self.limits)
-        return data.decode()
-
-    def _size(self, data: Data) -> int:
         assert isinstance(data, str), "the connection lets no binary through"
-        # A character takes one byte at least, so a text that is too long need not be encoded to be measured.
-        bounds.check_size(len(data), self.limits)
-        try:
-            size = len(data.encode())
-        except UnicodeError as failure:
-            raise failures.malformed(failure) from None
-        bounds.check_size(size, self.limits)
-        return size
+        return peek_text(data)
 
 
-def _read_message(parsed: Any, classes: Mapping[str, type[Message]]) -> Any:
+def _size(data: Data, maximum: int) -> int:
+    assert isinstance(data, str), "the connection lets no binary through"
+    # A character takes one byte at least, so a text that is too long need not be encoded to be measured.
+    bounds.check_text(len(data), maximum)
+    try:
+        size = len(data.encode())
+    except UnicodeError as failure:
+        raise failures.malformed(failure) from None
+    bounds.check_text(size, maximum)
+    return size
+
+
+def _read_message(parsed: Any, classes: Mapping[str, type[Message]], limits: Limits) -> Any:
     if not isinstance(parsed, dict):
         raise Malformed(path=failures.WHOLE, why="it is not an object")
     type_ = parsed.get("type")
@@ -80,7 +87,7 @@ def _read_message(parsed: Any, classes: Mapping[str, type[Message]]) -> Any:
     cls = classes.get(type_)
     if cls is None:
         raise UnknownMessage(type=failures.shown(type_))
-    return convert(form_of(cls).read(parsed, ""), cls)
+    return convert(form_of(cls).read(parsed, "", limits), cls)
 
 
 def parse(data: Data) -> Any:

@@ -16,6 +16,7 @@ from stemmadb.protocol.errors import Malformed
 from stemmadb.protocol.model import values
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.ids import Hash
+from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.wire import failures
 from stemmadb.protocol.wire.json_leaves import Base64, Body, Plain, Reference, Result, Untyped
 from stemmadb.protocol.wire.messages.fields import BODIES_OF_THE_MODEL, Encoded
@@ -24,7 +25,7 @@ from stemmadb.protocol.wire.messages.fields import BODIES_OF_THE_MODEL, Encoded
 class Form(Protocol):
     """How one type of field looks in JSON."""
 
-    def read(self, value: Any, path: str) -> Any: ...
+    def read(self, value: Any, path: str, limits: Limits) -> Any: ...
 
     def write(self, value: Any) -> Any: ...
 
@@ -37,8 +38,8 @@ class Inner:
         self._type = type_
         self._decoder = msgspec.msgpack.Decoder(type_)
 
-    def read(self, value: Any, path: str) -> Any:
-        return encode(convert(self._form.read(value, path), self._type, inside=path))
+    def read(self, value: Any, path: str, limits: Limits) -> Any:
+        return encode(convert(self._form.read(value, path, limits), self._type, inside=path))
 
     def write(self, value: Any) -> Any:
         return self._form.write(self._decoder.decode(value))
@@ -48,10 +49,10 @@ class Sequence:
     def __init__(self, item: Form) -> None:
         self._item = item
 
-    def read(self, value: Any, path: str) -> Any:
+    def read(self, value: Any, path: str, limits: Limits) -> Any:
         if not isinstance(value, list):
             return value
-        return [self._item.read(item, f"{path}/{index}") for index, item in enumerate(value)]
+        return [self._item.read(item, f"{path}/{index}", limits) for index, item in enumerate(value)]
 
     def write(self, value: Any) -> Any:
         return [self._item.write(item) for item in value]
@@ -63,11 +64,11 @@ class Positions:
     def __init__(self, items: list[Form]) -> None:
         self._items = items
 
-    def read(self, value: Any, path: str) -> Any:
+    def read(self, value: Any, path: str, limits: Limits) -> Any:
         if not isinstance(value, list) or len(value) != len(self._items):
             return value
         pairs = zip(self._items, value, strict=True)
-        return [form.read(item, f"{path}/{index}") for index, (form, item) in enumerate(pairs)]
+        return [form.read(item, f"{path}/{index}", limits) for index, (form, item) in enumerate(pairs)]
 
     def write(self, value: Any) -> Any:
         return [form.write(item) for form, item in zip(self._items, value, strict=True)]
@@ -79,13 +80,13 @@ class Mapping:
     def __init__(self, item: Form) -> None:
         self._item = item
 
-    def read(self, value: Any, path: str) -> Any:
+    def read(self, value: Any, path: str, limits: Limits) -> Any:
         if not isinstance(value, dict):
             return value
         for key in value:
             if why := values.text_offence(key):
                 raise Malformed(path=path, why=f"a key is not valid: {why}")
-        return {key: self._item.read(item, f"{path}/{failures.shown(key)}") for key, item in value.items()}
+        return {key: self._item.read(item, f"{path}/{failures.shown(key)}", limits) for key, item in value.items()}
 
     def write(self, value: Any) -> Any:
         return {key: self._item.write(item) for key, item in value.items()}
@@ -106,15 +107,15 @@ class Structure:
         ]
         self._forms = {name: form for _, name, form, _ in self._fields}
 
-    def read(self, value: Any, path: str) -> Any:
+    def read(self, value: Any, path: str, limits: Limits) -> Any:
         if not isinstance(value, dict):
             return value
         inside = path + "/" if path else ""
-        return {key: self._read_field(key, item, inside) for key, item in value.items()}
+        return {key: self._read_field(key, item, inside, limits) for key, item in value.items()}
 
-    def _read_field(self, key: str, item: Any, inside: str) -> Any:
+    def _read_field(self, key: str, item: Any, inside: str, limits: Limits) -> Any:
         form = self._forms.get(key, _UNTYPED)  # an unknown field is refused when the shape is checked
-        return form.read(item, inside + failures.shown(key))
+        return form.read(item, inside + failures.shown(key), limits)
 
     def write(self, value: Any) -> Any:
         if isinstance(value, msgspec.Raw):  # an item that was encoded once for many frames
@@ -139,8 +140,8 @@ class Choice:
             (kind.__struct_config__.tag_field for kind in forms if isinstance(kind, msgspec.StructMeta)), None
         )
 
-    def read(self, value: Any, path: str) -> Any:
-        return self._for_json(value).read(value, path)
+    def read(self, value: Any, path: str, limits: Limits) -> Any:
+        return self._for_json(value).read(value, path, limits)
 
     def _for_json(self, value: Any) -> Form:
         if isinstance(value, dict) and self._structures:
@@ -158,8 +159,8 @@ class Optional:
     def __init__(self, form: Form) -> None:
         self._form = form
 
-    def read(self, value: Any, path: str) -> Any:
-        return None if value is None else self._form.read(value, path)
+    def read(self, value: Any, path: str, limits: Limits) -> Any:
+        return None if value is None else self._form.read(value, path, limits)
 
     def write(self, value: Any) -> Any:
         return None if value is None else self._form.write(value)

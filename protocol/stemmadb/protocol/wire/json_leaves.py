@@ -9,22 +9,23 @@ import base64
 import binascii
 import json
 import math
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from stemmadb.protocol.errors import InvalidReference, Malformed
 from stemmadb.protocol.model import reference, values
-from stemmadb.protocol.model.body import encode, read
-from stemmadb.protocol.model.limits import DEFAULTS
+from stemmadb.protocol.model.body import read_stored
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.wire import untyped
 
-_BODY_DEPTH_MAX = DEFAULTS.depth_max + 3  # a patch nests a value in a list, an operation and the list of a splice
+_PATCH_DEPTH: Final = 3  # a patch nests a value in a list, an operation and the list of a splice
 
 
 class Plain:
     """What is the same on both sides; strings and numbers are held to MODEL-3."""
 
-    def read(self, value: Any, path: str) -> Any:
+    def read(self, value: Any, path: str, limits: Limits) -> Any:  # noqa: ARG002
         if isinstance(value, str):
             why = values.text_offence(value)
         elif isinstance(value, float):
@@ -44,7 +45,7 @@ class Plain:
 class Untyped:
     """Any JSON; `bounds` looks at it once the message is built."""
 
-    def read(self, value: Any, path: str) -> Any:  # noqa: ARG002
+    def read(self, value: Any, path: str, limits: Limits) -> Any:  # noqa: ARG002
         return value
 
     def write(self, value: Any) -> Any:
@@ -52,7 +53,7 @@ class Untyped:
 
 
 class Reference:
-    def read(self, value: Any, path: str) -> Any:
+    def read(self, value: Any, path: str, limits: Limits) -> Any:  # noqa: ARG002
         if not isinstance(value, str):
             return value
         try:
@@ -67,7 +68,7 @@ class Reference:
 class Base64:
     """The standard alphabet, padded, one text for each byte string."""
 
-    def read(self, value: Any, path: str) -> Any:
+    def read(self, value: Any, path: str, limits: Limits) -> Any:  # noqa: ARG002
         if not isinstance(value, str):
             return value
         try:
@@ -85,17 +86,17 @@ class Base64:
 class Body:
     """The value itself, for which the fixed encoding makes the bytes."""
 
-    def read(self, value: Any, path: str) -> Any:  # noqa: ARG002  # the offence names its place in the body
-        return encode(values.check(value, _BODY_DEPTH_MAX))
+    def read(self, value: Any, path: str, limits: Limits) -> Any:
+        return untyped.encoded(value, path, depth_max=limits.depth_max + _PATCH_DEPTH, limits=limits)
 
     def write(self, value: Any) -> Any:
-        return read(value, depth_max=_BODY_DEPTH_MAX)[0]
+        return read_stored(value)  # it was checked when it was written, perhaps by other bounds
 
 
 class Result:
     """What an `ok` brings: only the request tells its shape, so it stays JSON until that is known."""
 
-    def read(self, value: Any, path: str) -> Any:  # noqa: ARG002
+    def read(self, value: Any, path: str, limits: Limits) -> Any:  # noqa: ARG002
         return msgspec.Raw(json.dumps(value).encode())
 
     def write(self, value: Any) -> Any:  # noqa: ARG002

@@ -22,26 +22,37 @@ from stemmadb.protocol.wire.messages.session import ErrorMessage, Goodbye
 from stemmadb.protocol.wire.messages.sync import Ended
 
 _CURRENT_SHARE: Final = 4  # current values take at most this part of a frame's part, so that verdicts stay quick
+_TEXT_MAX: Final = 1_000  # what a person reads of a message or a fact; ids and names are shorter
+_LEVELS_MAX: Final = 32
+_GROUPS: Final = (msgspec.Struct, Mapping, list, tuple, set, frozenset)
 
 
 def error_message(
-    error: StemmaError, *, id_: int | None = None, local: Local | None = None, session: bytes | None = None
+    error: StemmaError,
+    *,
+    id_: int | None = None,
+    local: Local | None = None,
+    session: bytes | None = None,
+    limits: Limits = DEFAULTS,
 ) -> ErrorMessage:
-    """The answer to a request that failed, or to a message that could not be read."""
+    """The answer to a request that failed, or to a message that could not be read; at most a page of stale reads."""
+    facts = dict(error.facts)
+    if isinstance(stale := facts.get("stale"), list | tuple):
+        facts["stale"] = stale[: limits.page_max]
     return ErrorMessage(
         id=id_,
         local=local,
         session=session,
         code=error.code,
         message=plain_text(error.message),
-        details=plain_facts(error.facts),
+        details=plain_facts(facts, limits),
         retriable=error.retriable,
     )
 
 
-def goodbye(error: StemmaError, *, retry_after_ms: int | None = None) -> Goodbye:
+def goodbye(error: StemmaError, *, retry_after_ms: int | None = None, limits: Limits = DEFAULTS) -> Goodbye:
     """The last message of a connection."""
-    details = plain_facts(error.facts)
+    details = plain_facts(error.facts, limits)
     return Goodbye(code=error.code, message=plain_text(error.message), details=details, retry_after_ms=retry_after_ms)
 
 
@@ -64,7 +75,7 @@ def rejected(
         session=session,
         code=error.code,
         message=plain_text(error.message),
-        details=plain_facts(facts),
+        details=plain_facts(facts, limits),
         stale=stale[: limits.page_max],
         current=tuple(_fitting(current, limits.part_bytes_max // _CURRENT_SHARE)),
     )
@@ -103,17 +114,16 @@ def _stale(listed: Any) -> Any:
         return listed
 
 
-def plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts of an error as JSON values."""
-    return {str(name): plain(fact) for name, fact in facts.items()}
+def plain_facts(facts: Mapping[str, Any], limits: Limits = DEFAULTS) -> dict[str, Any]:
+    """The facts of an error as JSON values, no deeper than the peer reads."""
+    levels = min(limits.depth_max - 1, _LEVELS_MAX)  # the facts themselves are one
+    return {str(name): plain(fact, levels) for name, fact in facts.items()}
 
 
-def plain(fact: Any, depth: int = 0) -> Value:
+def plain(fact: Any, levels: int = _LEVELS_MAX) -> Value:
     """A fact as a JSON value, whatever it was; a fact is for people and never worth a second error."""
-    if depth > DEFAULTS.depth_max // 2:
-        return "..."
     if isinstance(fact, Enum):
-        return plain(fact.value, depth)
+        return plain(fact.value, levels)
     if fact is None or isinstance(fact, bool):
         return fact
     if isinstance(fact, int):
@@ -122,20 +132,29 @@ def plain(fact: Any, depth: int = 0) -> Value:
         return fact if math.isfinite(fact) else str(fact)
     if isinstance(fact, bytes):
         return reference.write(fact) if len(fact) == HASH_BYTES else base64.b64encode(fact).decode()
-    return _plain_group(fact, depth)
+    if not isinstance(fact, _GROUPS):
+        return plain_text(str(fact))
+    return _plain_group(fact, levels - 1) if levels else "..."
 
 
-def _plain_group(fact: Any, depth: int) -> Value:
+def _plain_group(fact: Any, levels: int) -> Value:
     if isinstance(fact, msgspec.Struct):
         given = msgspec.structs.asdict(fact).items()
-        return {name: plain(item, depth + 1) for name, item in given if item is not None}
+        return {name: _plain_member(item, levels) for name, item in given if item is not None}
     if isinstance(fact, Mapping):
-        return {plain_text(str(key)): plain(item, depth + 1) for key, item in fact.items()}
-    if isinstance(fact, list | tuple | set | frozenset):
-        return [plain(item, depth + 1) for item in fact]
-    return plain_text(str(fact))
+        return {plain_text(str(key)): plain(item, levels) for key, item in fact.items()}
+    return [plain(item, levels) for item in fact]
+
+
+def _plain_member(item: Any, levels: int) -> Value:
+    """A member of a typed fact, such as the path of a stale read, is not only for people: it stays whole."""
+    return _sendable(item) if isinstance(item, str) else plain(item, levels)
 
 
 def plain_text(text: str) -> str:
-    """Text that can be sent, whatever was in what it quotes."""
+    """Text that can be sent, whatever was in what it quotes, and however much."""
+    return _sendable(text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "...")
+
+
+def _sendable(text: str) -> str:
     return text if values.text_offence(text) is None else pointer.shown(text)

@@ -18,19 +18,21 @@ from stemmadb.protocol.errors import (
 )
 from stemmadb.protocol.model.ids import Did, Local
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.wire import announcing, problems
-from stemmadb.protocol.wire.codec import Data, Peeked
+from stemmadb.protocol.wire import announcing, bounds, failures, problems
+from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.connection import UNANSWERED_MAX, Closed, State, Stream, check_kind, close_code
 from stemmadb.protocol.wire.messages import ClientMessage, type_of
 from stemmadb.protocol.wire.messages.base import Part, Request
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
-from stemmadb.protocol.wire.messages.session import Hello, SessionOpen
+from stemmadb.protocol.wire.messages.session import ErrorMessage, Goodbye, Hello, SessionOpen
 from stemmadb.protocol.wire.messages.sync import Sync
+from stemmadb.protocol.wire.peeking import Peeked
 from stemmadb.protocol.wire.subprotocols import codec_for
 from stemmadb.protocol.wire.version import PROTOCOL, Subprotocol
 
 CHALLENGE_MS: Final = 30_000
 """How long a challenge can be answered."""
+_OPENING: Final = type_of(SessionOpen)
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,13 +103,22 @@ class ServerConnection:
             return []
         try:
             check_kind(data, self._subprotocol)
-        except Malformed as error:
+            if self.state is State.GREETED:
+                self._check_stranger(data)
+        except StemmaError as error:
             return [self.close(error)]
         try:
             message = self._codec.read_client(data)
         except StemmaError as error:
             return [self._refuse_unread(error, self._codec.peek(data))]
         return [self._take(message)]
+
+    def _check_stranger(self, data: Data) -> None:
+        """Nobody makes us read more than an opening before it is known who it is (WIRE-2)."""
+        bounds.check_light(len(data), _OPENING, self._codec.limits)
+        type_ = self._codec.peek(data).type
+        if type_ not in (None, _OPENING):  # what has no type is refused when it is read
+            raise OutOfOrder(type=failures.shown(type_), why=f"the session is not open; send '{_OPENING}' first")
 
     def _take(self, message: ClientMessage) -> ServerEvent:
         try:
@@ -125,8 +136,7 @@ class ServerConnection:
 
     def _open(self, message: ClientMessage) -> SessionOpen:
         """Lets the principal in that signed this connection's challenge, in time (WIRE-2)."""
-        if not isinstance(message, SessionOpen):
-            raise OutOfOrder(type=type_of(message), why="the session is not open; send 'session.open' first")
+        assert isinstance(message, SessionOpen), "no other message of a stranger is read"
         if self._now_ms() - self._greeted_at > CHALLENGE_MS:
             raise Unauthenticated(why="the challenge has expired")
         if message.space not in (None, self._space):
@@ -141,6 +151,7 @@ class ServerConnection:
             session=message.session,
             signature=message.signature,
         )
+        bounds.check_watches(message, self._codec.limits)
         self.state = State.OPEN
         self.principal, self.session = message.principal, message.session
         self._stream.start(message.to, message.hash)
@@ -166,26 +177,53 @@ class ServerConnection:
     def _refused(
         self, error: StemmaError, *, id_: int | None = None, local: Local | None = None, session: bytes | None = None
     ) -> Refused:
-        message = problems.error_message(error, id_=id_, local=local, session=session)
-        return Refused(error=error, reply=self._codec.encode(message), id=id_, local=local, session=session)
+        reply = self._error(error, id_=id_, local=local, session=session)
+        return Refused(error=error, reply=reply, id=id_, local=local, session=session)
 
-    def answer(self, id_: int, result: Part) -> Data:
-        """The one answer to a request. If the result is too large to send, the request is still to be answered."""
+    def _error(
+        self, error: StemmaError, *, id_: int | None = None, local: Local | None = None, session: bytes | None = None
+    ) -> Data:
+        limits = self._codec.limits
+        return self._fitting(problems.error_message(error, id_=id_, local=local, session=session, limits=limits))
+
+    def _fitting(self, message: ErrorMessage | Goodbye) -> Data:
+        """An error is always told, if need be without its details."""
+        try:
+            return self._codec.encode(message)
+        except LimitExceeded:
+            return self._codec.encode(msgspec.structs.replace(message, details={}))
+
+    def answer(self, id_: int, result: Part) -> Data | None:
+        """The one answer to a request. If the result is too large to send, the request is still to be answered.
+
+        None, here and below, once the connection is closed: who worked for it meanwhile did no wrong.
+        """
+        if self.state is State.CLOSED:
+            return None
         assert id_ in self._unanswered, f"request {id_} is unknown or answered"
         assert type(result) is self._unanswered[id_], f"request {id_} is answered by {self._unanswered[id_].__name__}"
         data = self._codec.encode_answer(id_, result)
         del self._unanswered[id_]
         return data
 
-    def fail(self, id_: int, error: StemmaError) -> Data:
+    def fail(self, id_: int, error: StemmaError) -> Data | None:
         """The one answer to a request that failed."""
+        if self.state is State.CLOSED:
+            return None
         assert id_ in self._unanswered, f"request {id_} is unknown or answered"
-        data = self._codec.encode(problems.error_message(error, id_=id_))
         del self._unanswered[id_]
-        return data
+        return self._error(error, id_=id_)
 
-    def send(self, message: Sync | Deferred) -> Data:
+    def refuse(self, commit: CommitMessage, error: StemmaError) -> Data | None:
+        """The answer to a commit whose content cannot be read: it gets no verdict (WIRE-4)."""
+        if self.state is State.CLOSED:
+            return None
+        return self._error(error, local=commit.local, session=commit.session)
+
+    def send(self, message: Sync | Deferred) -> Data | None:
         """A frame, or a part of one, in order (SYNC-1); or the deferral of a commit."""
+        if self.state is State.CLOSED:
+            return None
         assert self.state is State.OPEN, "nothing but hello and goodbye is sent before the session is open"
         data = self._codec.encode(message)
         if isinstance(message, Sync):
@@ -196,8 +234,14 @@ class ServerConnection:
         return data
 
     def close(self, error: StemmaError, *, retry_after_ms: int | None = None) -> Closed:
-        """Ends the connection from our side: `farewell` is the last thing to send, then the socket is closed."""
+        """Ends the connection from our side: `farewell` is the last thing to send, then the socket is closed.
+
+        A connection that is closed already has said its farewell.
+        """
+        farewell = None
+        if self.state is not State.CLOSED:
+            limits = self._codec.limits
+            farewell = self._fitting(problems.goodbye(error, retry_after_ms=retry_after_ms, limits=limits))
         self.state = State.CLOSED
         self._unanswered.clear()
-        farewell = self._codec.encode(problems.goodbye(error, retry_after_ms=retry_after_ms))
         return Closed(error=error, close_code=close_code(error), farewell=farewell, retry_after_ms=retry_after_ms)

@@ -1,64 +1,118 @@
-"""Counters: numbers that both sides only incremented since the base (MERGE-3).
+"""Counters: which increments the sides of a merge hold, and what they add up to (MERGE-3).
 
-Equal results of increments are not the same change: 1 -> 2 on both sides is two increments, and makes 3. That a
-number was only incremented is seen by its stamps: if the last assignment has the same origin at the base and at both
-sides, whatever lies between is increments, and each side's sum is its difference from the base.
+Equal results of increments are not the same change: 1 -> 2 on both sides is two increments, and makes 3. A number is
+what it was assigned, and each increment since. An increment counts if both sides hold it, or if one side does and no
+base: so none counts twice, however often branches were merged crosswise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeGuard
+from collections.abc import Set
+from typing import Literal
+
+import msgspec
 
 from stemmadb.protocol.model import stamps
-from stemmadb.protocol.model.difference import Content, item
+from stemmadb.protocol.model.difference import Content, item, keys, same
+from stemmadb.protocol.model.ids import Version
 from stemmadb.protocol.model.merge.sides import Candidate
-from stemmadb.protocol.model.patch.apply import increased
-from stemmadb.protocol.model.patch.operation import Fault
+from stemmadb.protocol.model.stamps import Stamp, is_number
 
 Path = tuple[str, ...]
 
 
-def both_counted(entity: Candidate, path: Path, base: Content, source: Content, target: Content) -> bool:
-    """Whether both sides, which are known to have changed it, only incremented the number at the path."""
-    if not (_is_number(base) and _is_number(source) and _is_number(target)):
-        return False
-    return _only_incremented(entity, path)
+class Sum(msgspec.Struct, frozen=True):
+    """A number that counts what both sides counted, and whose increments it took."""
+
+    value: int | float
+    winner: Literal["source", "target", "both"]
 
 
-def _only_incremented(entity: Candidate, path: Path) -> bool:
-    first, *others = [stamps.at(stamp, path) for stamp in entity.base_stamps]
-    # Several bases count as one only if the same increments made them, since a sum says nothing about its parts.
-    if any((other.version, other.assigned) != (first.version, first.assigned) for other in others):
-        return False
-    sides = stamps.at(entity.source_stamp, path), stamps.at(entity.target_stamp, path)
-    return all(side.assigned == first.assigned for side in sides)
-
-
-def total(base: Content, source: Content, target: Content) -> int | float | None:
-    """The base with the increments of both sides; None if no number can hold it."""
-    assert _is_number(base)
-    assert _is_number(source)
-    assert _is_number(target)
-    try:
-        return increased(target, source - base)
-    except Fault:
+def add(entity: Candidate, path: Path, source: Content, target: Content) -> Sum | None:
+    """What the increments of both sides make; None where more than increments differs, or no number can hold it."""
+    if not (is_number(source) and is_number(target)):
         return None
+    theirs, mine = stamps.at(entity.source_stamp, path), stamps.at(entity.target_stamp, path)
+    start = stamps.start(mine, target)
+    if not _same_root(entity, path) or start != stamps.start(theirs, source):
+        return None
+    of_source, of_target = stamps.increments(theirs.count), stamps.increments(mine.count)
+    known, shared = _known(entity, path), of_source.keys() & of_target.keys()
+    kept = {at: by for at, by in (of_source | of_target).items() if at in shared or at not in known}
+    if kept.keys() == of_target.keys():
+        return Sum(target, "target")
+    if kept.keys() == of_source.keys():
+        return Sum(source, "source")
+    value = stamps.total((start, *kept.values()))
+    return None if value is None else Sum(value, "both")
+
+
+def _same_root(entity: Candidate, path: Path) -> bool:
+    """Whether both sides count from one assignment, or from two that can be one, if they are equal.
+
+    They can if a base knows both, or none does. If it knows one only, the other is a change of one side.
+    """
+    theirs, mine = stamps.at(entity.source_stamp, path), stamps.at(entity.target_stamp, path)
+    if stamps.root(theirs) == stamps.root(mine):
+        return True
+    if any(stamps.root(side) != side.assigned for side in (theirs, mine)):
+        return False  # a sum of what cannot be told
+    return _is_known(entity, path, theirs.assigned) == _is_known(entity, path, mine.assigned)
+
+
+def _is_known(entity: Candidate, path: Path, assigned: Version) -> bool:
+    return any(
+        stamps.at(stamp, path).assigned == assigned or (base.knows is not None and base.knows(assigned))
+        for base, stamp in zip(entity.bases, entity.base_stamps, strict=True)
+    )
+
+
+def are_equal(entity: Candidate, path: Path) -> bool:
+    """Whether both sides hold the same increments at a path: if not, equal values are not the same change."""
+    theirs, mine = stamps.at(entity.source_stamp, path), stamps.at(entity.target_stamp, path)
+    return stamps.increments(theirs.count).keys() == stamps.increments(mine.count).keys()
+
+
+def has_news(entity: Candidate, side: Stamp, path: Path = ()) -> bool:
+    """Whether a side holds increments, at a path or beneath, that no base holds, though the value may be equal.
+
+    To be asked where bases were made crosswise. A value equal to that of one base has increments that come to nothing.
+    """
+    return any(
+        not stamps.increments(found.count).keys() <= _known(entity, place)
+        for place, found in stamps.counted(stamps.at(side, path), path)
+    )
 
 
 def hidden_in(entity: Candidate) -> bool:
     """Whether sides with equal results still made different changes: somewhere both counted."""
-    found = _numbers_changed(entity.base_content, entity.source.content, ())
-    return any(_only_incremented(entity, path) for path in found)
+    if not (entity.is_crossed or _can_hide(entity.base_content, entity.source.content)):
+        return False  # most often, and without a look at the history
+    places = {path for side in (entity.source_stamp, entity.target_stamp) for path, _ in stamps.counted(side)}
+    return any(_both_changed(entity, path) and not are_equal(entity, path) for path in places)
 
 
-def _numbers_changed(base: Content, side: Content, path: Path) -> Iterator[Path]:
-    if isinstance(base, dict) and isinstance(side, dict):
-        for key in base:
-            yield from _numbers_changed(base[key], item(side, key), (*path, key))
-    elif _is_number(base) and _is_number(side) and base != side:
-        yield path
+def can_count(content: Content) -> bool:
+    """Whether there can be increments in it: a number, or an array, in which they are not told apart."""
+    return is_number(content) or isinstance(content, list)
 
 
-def _is_number(content: Content) -> TypeGuard[int | float]:
-    return type(content) is int or type(content) is float
+def _can_hide(base: Content, value: Content) -> bool:
+    if isinstance(value, dict):
+        return any(_can_hide(item(base, key), value[key]) for key in keys(value))
+    return can_count(value) and not same(base, value)
+
+
+def _both_changed(entity: Candidate, path: Path) -> bool:
+    base, value = entity.base_content, entity.source.content
+    for key in path:
+        base, value = item(base, key), item(value, key)
+    if not same(base, value):
+        return True
+    sides = entity.source_stamp, entity.target_stamp
+    return entity.is_crossed and all(has_news(entity, side, path) for side in sides)
+
+
+def _known(entity: Candidate, path: Path) -> Set[Version]:
+    """The increments that a base holds at a path."""
+    return {at for stamp in entity.base_stamps for at in stamps.increments(stamps.at(stamp, path).count)}

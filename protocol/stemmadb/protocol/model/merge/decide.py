@@ -32,12 +32,12 @@ class Decision(msgspec.Struct, frozen=True):
 
 def decide(entity: Candidate, strategy: Strategy, resolutions: Resolutions) -> Decision | None:
     """What becomes of an entity; None if the source brings nothing, so that the target need not be looked at."""
-    if not entity.source_changed:
+    if not (entity.source_changed or (entity.is_crossed and counters.has_news(entity, entity.source_stamp))):
         return None
     for side in (entity.source, entity.target):
         if is_gone(side.content):
             raise Erased(id=entity.id)
-    if not entity.target_changed:
+    if not (entity.target_changed or (entity.is_crossed and counters.has_news(entity, entity.target_stamp))):
         return Decision(entity.source.content)
     if same(entity.source.content, entity.target.content) and not counters.hidden_in(entity):
         return Decision(entity.target.content)

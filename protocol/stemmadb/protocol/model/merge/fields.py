@@ -7,10 +7,11 @@ from typing import Literal
 import msgspec
 
 from stemmadb.protocol.model import pointer, stamps
-from stemmadb.protocol.model.difference import Content, is_gone, item, keys, same
+from stemmadb.protocol.model.difference import Content, item, keys, same
 from stemmadb.protocol.model.merge import counters
 from stemmadb.protocol.model.merge.precedence import source_is_later
 from stemmadb.protocol.model.merge.sides import Candidate
+from stemmadb.protocol.model.stamps import Stamp
 from stemmadb.protocol.model.state import Missing
 from stemmadb.protocol.model.values import Value
 
@@ -38,21 +39,32 @@ class _Merge:
 
     def at(self, path: Path, base: Content, source: Content, target: Content) -> Content:
         """What the merge puts at a path, given what is there at the base, the source and the target."""
-        if not is_gone(base):
+        if not self._entity.is_crossed:  # what bases made crosswise have in common is not seen by their values
             if same(source, base):
                 return target
             if same(target, base):
                 return source
         if isinstance(source, dict) and isinstance(target, dict):
             return self._object(path, base, source, target)
-        if counters.both_counted(self._entity, path, base, source, target):
-            added = counters.total(base, source, target)
-            if added is not None:
-                self.contested.append(ContestedPath(pointer.write(path), "both"))
-                return added
-        elif same(source, target):
+        added = counters.add(self._entity, path, source, target)
+        if added is not None:
+            return self._sum(path, added)
+        if self._entity.is_crossed:
+            if self._is_as_at_base(path, base, source, self._entity.source_stamp):
+                return target
+            if self._is_as_at_base(path, base, target, self._entity.target_stamp):
+                return source
+        if same(source, target) and not (counters.can_count(source) and not counters.are_equal(self._entity, path)):
             return target
         return self._later(path, base, source, target)
+
+    def _is_as_at_base(self, path: Path, base: Content, side: Content, stamp: Stamp) -> bool:
+        return same(side, base) and not counters.has_news(self._entity, stamp, path)
+
+    def _sum(self, path: Path, added: counters.Sum) -> Content:
+        if added.winner == "both":
+            self.contested.append(ContestedPath(pointer.write(path), "both"))
+        return added.value
 
     def _object(
         self, path: Path, base: Content, source: dict[str, Value], target: dict[str, Value]

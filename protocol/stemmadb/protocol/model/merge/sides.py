@@ -19,11 +19,15 @@ class Side(msgspec.Struct, frozen=True):
 
     `origins` is asked at most once, and only where a conflict or a pair of increments depends on it: it takes the
     entity's history (`origins.Trace`). Without it everything originates at the version of the last fact.
+
+    `knows` is asked of a base only: whether it knows the commit of a version (`ancestry.knower`). Without it a base
+    knows of a number what it was assigned there.
     """
 
     content: Content
     version: Version
     origins: Callable[[], Stamp] | None = None
+    knows: Callable[[Version], bool] | None = None
 
     def stamp(self) -> Stamp:
         return self.origins() if self.origins is not None else stamps.whole(self.version)
@@ -46,6 +50,11 @@ class Candidate(msgspec.Struct, frozen=True, dict=True):
         assert self.bases, "the empty space is an ancestor of everything"
         first, *others = self.bases
         return first if all(is_same_side(first, other) for other in others) else None
+
+    @cached_property
+    def is_crossed(self) -> bool:
+        """Whether there are several bases, made by different facts: equal values may then hold other increments."""
+        return any(base.version != self.bases[0].version for base in self.bases)
 
     @cached_property
     def base_content(self) -> Content:

@@ -6,5 +6,6 @@ from stemmadb.protocol.model.patch.apply import apply, apply_sized
 from stemmadb.protocol.model.patch.diff import diff
 from stemmadb.protocol.model.patch.footprint import Footprint, footprint
 from stemmadb.protocol.model.patch.invert import invert
+from stemmadb.protocol.model.patch.meter import Work
 
-__all__ = ["Footprint", "apply", "apply_sized", "diff", "footprint", "invert"]
+__all__ = ["Footprint", "Work", "apply", "apply_sized", "diff", "footprint", "invert"]

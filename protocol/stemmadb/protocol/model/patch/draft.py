@@ -142,6 +142,8 @@ class Draft:
     def _copy(self, node: Any, tokens: Tokens) -> Container:
         if type(node) is not dict and type(node) is not list:
             raise Fault(f"{_shown(tokens)} is not an object or an array, or lies inside a plain value")
+        if self._meter is not None:
+            self._meter.copied(len(node))
         mine: Container = node.copy()
         self._owned[id(mine)] = mine
         return mine

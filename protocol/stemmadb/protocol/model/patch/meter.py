@@ -21,22 +21,36 @@ WORK_FACTOR_MAX: Final = 4
 _DEPTH_COSTS: Final = 4  # walking a value takes several times as long as encoding it
 
 
+class Work:
+    """What has been measured, copied and shifted so far, for one patch or for all patches of a commit."""
+
+    __slots__ = ("done", "maximum")
+
+    def __init__(self, size_max: int) -> None:
+        self.done = 0
+        self.maximum = WORK_FACTOR_MAX * size_max + MEBIBYTE
+
+    def spend(self, amount: int) -> None:
+        self.done += amount
+        if self.done > self.maximum:
+            raise LimitExceeded(bound="patch_work_bytes_max", maximum=self.maximum, actual=self.done)
+
+
 class Meter:
     """The minimal msgpack length of the value so far. A bound that is passed is named in `LimitExceeded`.
 
-    A copied value is measured again each time, so few bytes of patch could ask for a great deal of work. In all, a
-    patch may have `WORK_FACTOR_MAX` times the largest value (and a mebibyte, for small bounds) measured; what has to
-    be walked for its depth counts more, and an element that shifts counts as the byte it takes at least.
+    A copied value is measured again each time, so few bytes of patch could ask for a great deal of work. In all,
+    `WORK_FACTOR_MAX` times the largest value (and a mebibyte, for small bounds) may be measured; what has to be
+    walked for its depth counts more, and what is copied or shifts counts by its items.
     """
 
-    __slots__ = ("_depth_max", "_size_max", "_work", "_work_max", "size")
+    __slots__ = ("_depth_max", "_size_max", "_work", "size")
 
-    def __init__(self, size: int, size_max: int, depth_max: int) -> None:
+    def __init__(self, size: int, size_max: int, depth_max: int, work: Work) -> None:
         self.size = size
         self._size_max = size_max
         self._depth_max = depth_max
-        self._work = 0
-        self._work_max = WORK_FACTOR_MAX * size_max + MEBIBYTE
+        self._work = work
 
     def grow(self, count: int, key: str, value: Value, level: int) -> None:
         """A key and its value come into an object of `count`; `level` containers will hold the value."""
@@ -59,7 +73,7 @@ class Meter:
 
     def cut(self, count: int, index: int, removed: list[Value], added: list[Value], level: int) -> None:
         """Elements go from an array of `count` at `index` and others come; those behind them shift."""
-        self._spend(count - index)
+        self._work.spend(count - index)
         came, went = len(_encode(added)) - _head(len(added)), len(_encode(removed)) - _head(len(removed))
         heads = _head(count - len(removed) + len(added)) - _head(count)
         self._change(heads + came - went, came + went)
@@ -71,18 +85,15 @@ class Meter:
         self.size += by
         if by > 0 and self.size > self._size_max:
             raise LimitExceeded(bound="value_bytes_max", maximum=self._size_max, actual=self.size)
-        self._work += measured
-        if self._work > self._work_max:
-            self._spend(0)
+        self._work.spend(measured)
 
-    def _spend(self, work: int) -> None:
-        self._work += work
-        if self._work > self._work_max:
-            raise LimitExceeded(bound="patch_work_bytes_max", maximum=self._work_max, actual=self._work)
+    def copied(self, items: int) -> None:
+        """A container of so many items is copied before it is changed."""
+        self._work.spend(items)
 
     def _check_depth(self, items: Iterable[Value], level: int, size: int) -> None:
         """Asked only of what is long: each nested container takes a byte, so what is short cannot be too deep."""
-        self._spend((_DEPTH_COSTS - 1) * size)
+        self._work.spend((_DEPTH_COSTS - 1) * size)
         deepest = level + _depth(items)
         if deepest > self._depth_max:
             raise LimitExceeded(bound="depth_max", maximum=self._depth_max, actual=deepest)

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 
 from stemmadb.protocol.errors import InvalidPointer, PatchFailed
 from stemmadb.protocol.model import pointer
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values import INT_MAX, INT_MIN, Value
 
 Operation: TypeAlias = Mapping[str, Value]
 Tokens: TypeAlias = tuple[str, ...]
@@ -96,8 +96,8 @@ def ends(operation: Operation) -> tuple[Tokens, Tokens]:
 def step(operation: Operation) -> int | float:
     """By how much an `increment` changes the number."""
     by = operation.get("by")
-    if type(by) is not int and type(by) is not float:
-        raise Fault("'by' must be a number")
+    if type(by) is not float and (type(by) is not int or not INT_MIN <= by <= INT_MAX):
+        raise Fault("'by' must be a number of 64 bits")
     return by
 
 

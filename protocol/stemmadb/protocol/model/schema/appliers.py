@@ -1,6 +1,7 @@
 """The functions that apply subschemas to a value or to its parts, made of the judges of those subschemas (QUERY-3).
 
 Each is one call deep, and `resolve` counts on it. They are plain loops: a generator costs more than what it runs.
+Each pays for what it goes through, a unit for each judge that it calls; a loop over a value pays before it begins.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-Memo: TypeAlias = dict[tuple[int, int], bool]
-"""Answers already found in one run, by subschema and value: what is applied twice is judged once."""
-Check: TypeAlias = Callable[[Any, Memo], bool]
+from stemmadb.protocol.model.schema.work import Run, exceeded, spend
+
+Check: TypeAlias = Callable[[Any, Run], bool]
 Kinds: TypeAlias = frozenset[type]
 
 
@@ -20,14 +21,28 @@ class Judging(Protocol):
     run: Check
 
 
+def paying(units: int) -> Check:
+    """Always true: pays for other checks that would cost more than the judge that runs them has paid."""
+
+    def run(_value: Any, memo: Run) -> bool:
+        spend(memo, units)
+        return True
+
+    return run
+
+
 def passed_on(inner: Judging) -> Check:
     return lambda value, memo: inner.run(value, memo)  # noqa: PLW0108  # `run` may be made later
 
 
 def properties(named: list[tuple[str, Kinds, Judging]]) -> Check:
     """Each named property that is there; a kind that is accepted outright is not judged."""
+    units = 1 + len(named) // 2  # those that are not there cost little
 
-    def run(value: dict[str, Any], memo: Memo) -> bool:
+    def run(value: dict[str, Any], memo: Run) -> bool:
+        memo.left -= units
+        if memo.left < 0:
+            raise exceeded(memo)
         for name, accepted, inner in named:
             if name in value:
                 item = value[name]
@@ -41,7 +56,10 @@ def properties(named: list[tuple[str, Kinds, Judging]]) -> Check:
 def properties_and_others(named: dict[str, Judging], accepted: Kinds, others: Judging) -> Check:
     """Every property, by its name or as one of the others."""
 
-    def run(value: dict[str, Any], memo: Memo) -> bool:
+    def run(value: dict[str, Any], memo: Run) -> bool:
+        memo.left -= len(value)
+        if memo.left < 0:
+            raise exceeded(memo)
         for name, item in value.items():
             if name in named:
                 if not named[name].run(item, memo):
@@ -54,7 +72,10 @@ def properties_and_others(named: dict[str, Judging], accepted: Kinds, others: Ju
 
 
 def prefix(judges: list[Judging]) -> Check:
-    def run(value: list[Any], memo: Memo) -> bool:
+    units = 1 + len(judges)
+
+    def run(value: list[Any], memo: Run) -> bool:
+        spend(memo, units)
         for inner, item in zip(judges, value, strict=False):  # noqa: SIM110
             if not inner.run(item, memo):
                 return False
@@ -64,14 +85,19 @@ def prefix(judges: list[Judging]) -> Check:
 
 
 def items(start: int, accepted: Kinds, inner: Judging) -> Check:
-    """Every item from `start` on."""
+    """Every item from `start` on; gives back what it paid for items behind one that fails."""
 
-    def run(value: list[Any], memo: Memo) -> bool:
+    def run(value: list[Any], memo: Run) -> bool:
         rest = value[start:] if start else value
+        memo.left -= 1 + (len(rest) >> 3)  # looking at the types alone is that much cheaper
+        if memo.left < 0:
+            raise exceeded(memo)
         if accepted.issuperset(map(type, rest)):
             return True
-        for item in rest:  # noqa: SIM110
+        spend(memo, len(rest))
+        for done, item in enumerate(rest, 1):
             if not inner.run(item, memo):
+                memo.left += len(rest) - done
                 return False
         return True
 
@@ -79,10 +105,12 @@ def items(start: int, accepted: Kinds, inner: Judging) -> Check:
 
 
 def any_of(branches: list[Judging]) -> Check:
-    def run(value: Any, memo: Memo) -> bool:
-        for branch in branches:  # noqa: SIM110
+    def run(value: Any, memo: Run) -> bool:
+        for tried, branch in enumerate(branches, 1):
             if branch.run(value, memo):
+                spend(memo, tried)
                 return True
+        spend(memo, len(branches))
         return False
 
     return run
@@ -93,26 +121,24 @@ def negation(inner: Judging) -> Check:
 
 
 def exactly_one(judges: list[Judging]) -> Check:
-    def run(value: Any, memo: Memo) -> bool:
-        found = False
-        for inner in judges:
-            if inner.run(value, memo):
-                if found:
-                    return False
-                found = True
-        return found
-
-    return run
+    return _counting(judges, least=1)
 
 
 def at_most_one(judges: list[Judging]) -> Check:
-    def run(value: Any, memo: Memo) -> bool:
-        found = False
+    return _counting(judges, least=0)
+
+
+def _counting(judges: list[Judging], *, least: int) -> Check:
+    """Whether those that hold are at least so many and at most one."""
+
+    def run(value: Any, memo: Run) -> bool:
+        spend(memo, len(judges))
+        found = 0
         for inner in judges:
             if inner.run(value, memo):
-                if found:
+                found += 1
+                if found > 1:
                     return False
-                found = True
-        return True
+        return found >= least
 
     return run

@@ -7,9 +7,9 @@ from typing import Any
 
 from blake3 import blake3
 
-from stemmadb.protocol.model.schema.appliers import Memo
 from stemmadb.protocol.model.schema.judge import MAY, PLAIN, Judge, judge_of
 from stemmadb.protocol.model.schema.node import Node
+from stemmadb.protocol.model.schema.work import JUDGEMENTS_MAX, Run
 
 
 class Schema:
@@ -38,12 +38,14 @@ class Schema:
         return self.nodes[0].is_false
 
     def matches(self, value: Any) -> bool:
-        """Whether the value is valid, as draft 2020-12 has it (QUERY-3)."""
-        return self._judges[0].run(value, {})
+        """Whether the value is valid, as draft 2020-12 has it (QUERY-3); `LimitExceeded` if that is too much work."""
+        run = Run()
+        run.left = JUDGEMENTS_MAX
+        return self._judges[0].run(value, run)
 
-    def may_match(self, value: Any, memo: Memo) -> bool:
+    def may_match(self, value: Any, run: Run) -> bool:
         """The same, where a place that holds a link satisfies everything but `false`."""
-        return self._judges[1].run(value, memo)
+        return self._judges[1].run(value, run)
 
     def __hash__(self) -> int:
         return self._hash

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from stemmadb.protocol.model.limits import DEFAULTS
 from stemmadb.protocol.model.schema.admit import admitted, check_bounds, refused
 from stemmadb.protocol.model.schema.compiled import Schema, schema_of
 from stemmadb.protocol.model.schema.parse import parse
@@ -16,6 +17,9 @@ from stemmadb.protocol.model.values import Value
 SMALL_BYTES_MAX: Final = 8 * 1024
 SMALL_CACHED_MAX: Final = 512
 LARGE_CACHED_MAX: Final = 4
+
+_SCHEMA, _BYTE, _PATTERN = 500, 3, 8_000  # units of work
+_PATTERN_KEY: Final = b"\xa7pattern"  # as msgpack has it
 
 # A dict may have changed since it was last seen, so the cache goes by its content: the bytes are the key, and what is
 # compiled is what the bytes say. Unlike JSON, msgpack has bytes of their own for NaN, binary and keys of other types.
@@ -35,7 +39,22 @@ def compile(schema: bool | dict[str, Any]) -> Schema:  # as in re.compile
     except (TypeError, ValueError, OverflowError, RecursionError):
         check_bounds(schema)  # says which place it is that cannot be encoded
         raise
-    return _small(encoded) if len(encoded) <= SMALL_BYTES_MAX else _large(encoded)
+    return compile_encoded(encoded)
+
+
+def encoded(schema: bool | dict[str, Value]) -> bytes:
+    """A schema that stands inside a value, as the bytes by which it is compiled once."""
+    return _encode(schema)
+
+
+def compile_encoded(encoded_schema: bytes) -> Schema:
+    return (_small if len(encoded_schema) <= SMALL_BYTES_MAX else _large)(encoded_schema)
+
+
+def compiling(encoded_schema: bytes) -> int:
+    """The units of work that compiling costs where it was not done before: by size, and above all by patterns."""
+    size = min(len(encoded_schema), DEFAULTS.schema_bytes_max)  # what is larger is refused
+    return _SCHEMA + _BYTE * size + _PATTERN * encoded_schema.count(_PATTERN_KEY)
 
 
 def _compiled(encoded: bytes) -> Schema:

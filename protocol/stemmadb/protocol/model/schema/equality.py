@@ -5,33 +5,48 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
+from stemmadb.protocol.model.schema.work import Run, spend
 from stemmadb.protocol.model.values import INT_MAX, INT_MIN, Value
 
+_UNITS = 3  # of work for an item
 
-def identity(value: Value) -> str:
+
+def identity(value: Value, run: Run) -> str:
     """A text that two values share exactly if they are equal as JSON: 1 and 1.0 do, 1 and true do not.
 
     Texts and not tuples are compared, since the hash of a text cannot be foreseen: nobody can send values that all
-    fall on one place of a hash table.
+    fall on one place of a hash table. `LimitExceeded` if the value is more than what is left of the run.
     """
     if isinstance(value, str):
         return f'"{len(value)}:{value}'
     if isinstance(value, dict):
-        return "{" + ",".join([identity(key) + identity(value[key]) for key in sorted(value)]) + "}"
+        spend(run, _UNITS * 2 * len(value))
+        return _paid(
+            "{" + ",".join([identity(key, run) + identity(value[key], run) for key in sorted(value)]) + "}", run
+        )
     if isinstance(value, list):
-        return "[" + ",".join([identity(item) for item in value]) + "]"
+        spend(run, _UNITS * len(value))
+        return _paid("[" + ",".join([identity(item, run) for item in value]) + "]", run)
     if isinstance(value, float) and value.is_integer():
         return repr(int(value))
     return repr(value)
 
 
-def all_differ(items: list[Value]) -> bool:
+def _paid(text: str, run: Run) -> str:
+    """The text, its length paid for: a few long texts take as long as many short ones."""
+    spend(run, len(text) >> 8)
+    return text
+
+
+def all_differ(items: list[Value], run: Run) -> bool:
     """Whether no two items are equal, in time linear in their size."""
     if len(items) < 2:
         return True
+    spend(run, len(items) >> 1)
     if set(map(type, items)) == {str}:
         return len(set(items)) == len(items)
-    return len({identity(item) for item in items}) == len(items)
+    spend(run, _UNITS * len(items))
+    return len({identity(item, run) for item in items}) == len(items)
 
 
 def multiple_of(divisor: int | float) -> Callable[[int | float], bool]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from stemmadb.protocol.errors import LimitExceeded
-from stemmadb.protocol.model.schema.appliers import Check, Judging, Memo
+from stemmadb.protocol.model.schema.appliers import Check, Judging
 from stemmadb.protocol.model.schema.keywords import KINDS, checks, outright
 from stemmadb.protocol.model.schema.links import SIGIL, is_link
 from stemmadb.protocol.model.schema.node import Node
+from stemmadb.protocol.model.schema.work import REMEMBERED, Run, spend
 
 from . import appliers
 
@@ -23,8 +23,7 @@ PLAIN: Final = 0
 MAY: Final = 1
 MUST: Final = 2
 _OPPOSITE: Final = (PLAIN, MUST, MAY)
-JUDGEMENTS_MAX: Final = 500_000
-"""Answers remembered in one run; only a large value that a schema comes back to by many ways needs so many."""
+_CHECKS_PAID: Final = 4  # as many as cost about what is paid for calling a judge
 
 
 class Judge:
@@ -38,7 +37,7 @@ class Judge:
         self.made = False
         self.run: Check = self._first_run
 
-    def _first_run(self, value: Any, memo: Memo) -> bool:
+    def _first_run(self, value: Any, memo: Run) -> bool:
         """Makes the functions of all that can be met from here first: none is made on the way down a value."""
         making = [self]
         for judge in making:
@@ -72,7 +71,9 @@ class _Making:
             return lambda _value, _memo: True
         parts, shared = _applied_together(nodes)
         in_place = (*self._in_place(parts), *map(appliers.passed_on, self._same_way(shared)))
-        table = {kind: (*found, *in_place) for kind in KINDS if (found := self._checks(parts, kind)) is not None}
+        table = {
+            kind: _paid((*found, *in_place)) for kind in KINDS if (found := self._checks(parts, kind)) is not None
+        }
         inner = _by_kind(table) if self._mode == PLAIN else _past_links(table, answer=self._mode == MAY)
         remembered = len(nodes) == 1 and nodes[0].arrivals > 1 and nodes[0].applies_others
         return _remembering(table, id(nodes[0]), self._mode) if remembered else inner
@@ -165,10 +166,15 @@ def _applied_together(nodes: Sequence[Node]) -> tuple[list[Node], list[Node]]:
     return list(parts), [node for node in shared if node not in parts]
 
 
+def _paid(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """The checks, with one before them that pays if they are many: `allOf` may have brought thousands together."""
+    return checks if len(checks) <= _CHECKS_PAID else (appliers.paying(len(checks) // 2), *checks)
+
+
 def _by_kind(table: dict[type, tuple[Check, ...]]) -> Check:
     find = table.get
 
-    def run(value: Any, memo: Memo) -> bool:
+    def run(value: Any, memo: Run) -> bool:
         found = find(type(value))
         if found is None:
             return False
@@ -183,9 +189,9 @@ def _by_kind(table: dict[type, tuple[Check, ...]]) -> Check:
 def _past_links(table: dict[type, tuple[Check, ...]], *, answer: bool) -> Check:
     find = table.get
 
-    def run(value: Any, memo: Memo) -> bool:
+    def run(value: Any, memo: Run) -> bool:
         kind = type(value)
-        if kind is dict and SIGIL in value and is_link(value):
+        if kind is dict and SIGIL in value and is_link(value, memo):
             return answer
         found = find(kind)
         if found is None:
@@ -203,13 +209,12 @@ def _remembering(table: dict[type, tuple[Check, ...]], name: int, mode: int) -> 
     name = name * 3 + mode
     answer = mode == MAY
 
-    def run(value: Any, memo: Memo) -> bool:
+    def run(value: Any, memo: Run) -> bool:
         place = (name, id(value))
         if place in memo:
             return memo[place]
-        if len(memo) >= JUDGEMENTS_MAX:
-            raise LimitExceeded(bound="schema_judgements_max", maximum=JUDGEMENTS_MAX, actual=len(memo) + 1)
-        if mode != PLAIN and type(value) is dict and SIGIL in value and is_link(value):
+        spend(memo, REMEMBERED)
+        if mode != PLAIN and type(value) is dict and SIGIL in value and is_link(value, memo):
             return answer
         found = table.get(type(value))
         verdict = found is not None

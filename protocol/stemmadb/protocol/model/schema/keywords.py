@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from types import NoneType
 from typing import Any, Final
 
-from stemmadb.protocol.model.schema.appliers import Check
+from stemmadb.protocol.model.schema.appliers import Check, paying
 from stemmadb.protocol.model.schema.equality import all_differ, identity, multiple_of
 from stemmadb.protocol.model.schema.node import IGNORED, Node
+from stemmadb.protocol.model.schema.work import begun
 
 KINDS: Final = (dict, list, str, int, float, bool, NoneType)
 """The types of a value, each exactly: a bool is not an int here."""
@@ -21,6 +22,11 @@ _KINDS_OF_TYPE: Final[dict[str, tuple[type, ...]]] = {
     "array": (list,),
     "object": (dict,),
 }
+
+# What costs more than a unit of work
+_LONG: Final = 1024  # characters compared
+_MANY: Final = 8  # names looked up
+_DIVISION: Final = 20  # of two decimals
 
 _TYPE_AND_NOTES: Final = IGNORED | {"type"}
 
@@ -35,9 +41,9 @@ def checks(node: Node, kind: type) -> list[Check] | None:
         found.append(lambda value, _: value.is_integer())
     found += _OF_KIND.get(kind, _nothing)(node)
     if "const" in raw:
-        found.append(_among([raw["const"]], kind))
+        found += _among([raw["const"]], kind)
     if "enum" in raw:
-        found.append(_among(raw["enum"], kind))
+        found += _among(raw["enum"], kind)
     return found
 
 
@@ -63,17 +69,21 @@ def _same_kind(kind: type, other: type) -> bool:
     return kind is other or (kind in (int, float) and other in (int, float))
 
 
-def _among(given: list[Any], kind: type) -> Check:
+def _among(given: list[Any], kind: type) -> Iterator[Check]:
     """Of one kind Python's own equality is JSON's for scalars; arrays and objects go by their identity."""
     members = [member for member in given if _same_kind(kind, type(member))]
     if kind is dict or kind is list:
-        identities = {identity(member) for member in members}
-        return lambda value, _: identity(value) in identities
+        identities = {identity(member, begun()) for member in members}
+        yield lambda value, memo: identity(value, memo) in identities
+        return
+    if kind is str and (longest := max(map(len, members), default=0)) > _LONG:
+        yield paying(longest // _LONG)
     if len(members) == 1:
         only = members[0]
-        return lambda value, _: bool(value == only)
-    allowed = frozenset(members)
-    return lambda value, _: value in allowed
+        yield lambda value, _: value == only  # two scalars: the answer is a bool
+    else:
+        allowed = frozenset(members)
+        yield lambda value, _: value in allowed
 
 
 def _nothing(_node: Node) -> Iterator[Check]:
@@ -85,8 +95,7 @@ def _of_text(node: Node) -> Iterator[Check]:
     if "minLength" in raw or "maxLength" in raw:
         yield _length_within(raw.get("minLength", 0), raw.get("maxLength"))
     if node.search is not None:
-        search = node.search
-        yield lambda value, _: search(value)
+        yield node.search
 
 
 def _of_list(node: Node) -> Iterator[Check]:
@@ -94,7 +103,7 @@ def _of_list(node: Node) -> Iterator[Check]:
     if "minItems" in raw or "maxItems" in raw:
         yield _length_within(raw.get("minItems", 0), raw.get("maxItems"))
     if raw.get("uniqueItems"):
-        yield lambda value, _: all_differ(value)
+        yield all_differ
 
 
 def _of_object(node: Node) -> Iterator[Check]:
@@ -103,6 +112,8 @@ def _of_object(node: Node) -> Iterator[Check]:
         yield _length_within(raw.get("minProperties", 0), raw.get("maxProperties"))
     if raw.get("required"):
         required = frozenset(raw["required"])
+        if len(required) > _MANY:
+            yield paying(len(required) // _MANY)
         yield lambda value, _: required <= value.keys()
 
 
@@ -118,6 +129,7 @@ def _of_number(node: Node) -> Iterator[Check]:
             yield maker(node.raw[keyword])
     if "multipleOf" in node.raw:
         holds = multiple_of(node.raw["multipleOf"])
+        yield paying(_DIVISION)
         yield lambda value, _: holds(value)
 
 

@@ -8,11 +8,13 @@ import msgspec
 
 from stemmadb.protocol.errors import InvalidId, InvalidPointer
 from stemmadb.protocol.model import ids, pointer
+from stemmadb.protocol.model.schema.work import REMEMBERED, Run, spend
 from stemmadb.protocol.model.values import Value
 
 SIGIL: Final = "/"
 KIND: Final = "link@1"
 _MEMBERS: Final = frozenset(("id", "path", "space", "schema"))
+_READING: Final = REMEMBERED + 8  # units of work
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -41,9 +43,13 @@ def link_of(value: Value) -> Link | BrokenLink | None:
     return _read(inner[KIND])
 
 
-def is_link(value: dict[str, Value]) -> bool:
-    """Whether the object is a well-formed sigil link."""
-    return type(link_of(value)) is Link
+def is_link(value: dict[str, Value], run: Run) -> bool:
+    """Whether the object is a well-formed sigil link; found out once in a run, as its path may be long."""
+    place = (0, id(value))  # no subschema has this number
+    if place not in run:
+        spend(run, _READING)
+        run[place] = type(link_of(value)) is Link
+    return run[place]
 
 
 def reference(text: str) -> Link | BrokenLink:

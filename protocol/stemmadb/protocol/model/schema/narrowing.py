@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from stemmadb.protocol.errors import LimitExceeded
-from stemmadb.protocol.model.schema.appliers import Memo
 from stemmadb.protocol.model.schema.compiled import Schema
 from stemmadb.protocol.model.schema.compiler import compile as compile_schema
+from stemmadb.protocol.model.schema.work import JUDGEMENTS_MAX, Run
 from stemmadb.protocol.model.values import Value
 
 Conjuncts: TypeAlias = frozenset[Schema]
@@ -31,9 +31,13 @@ def narrow(left: Conjuncts, other: Conjuncts) -> Conjuncts:
 
 
 def selects(narrowed: Conjuncts, value: Value) -> bool:
-    """Whether every conjunct matches, a place that holds a link satisfying everything but `false` (QUERY-3)."""
-    memo: Memo = {}
+    """Whether every conjunct matches, a place that holds a link satisfying everything but `false` (QUERY-3).
+
+    `LimitExceeded` if that is too much work.
+    """
+    run = Run()
+    run.left = JUDGEMENTS_MAX
     for schema in narrowed:  # noqa: SIM110  # a generator would cost more than what it runs
-        if not schema.may_match(value, memo):
+        if not schema.may_match(value, run):
             return False
     return True

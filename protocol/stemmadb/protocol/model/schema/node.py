@@ -9,6 +9,7 @@ from blake3 import blake3
 
 from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.schema.admit import canonical
+from stemmadb.protocol.model.schema.work import Run
 
 IGNORED = frozenset(("$schema", "$comment", "title", "description", "default", "examples", "$defs"))
 MARK = "x-entity-reference"
@@ -58,7 +59,7 @@ class Node:
         self.negated: Node | None = None
         self.ref: Node | None = None
         self.defs: dict[str, Node] = {}
-        self.search: Callable[[str], bool] | None = None
+        self.search: Callable[[str, Run], bool] | None = None
         self.arrivals = 0
         self.schema: Any = None  # itself as a `Schema`, once that is asked for
         self.judges: list[Any] = [None, None, None]  # one for each way of judging, see `judge`

@@ -14,8 +14,12 @@ from typing import Final
 
 import jsonschema_rs
 
+from stemmadb.protocol.model.schema.weight import Weight
+from stemmadb.protocol.model.schema.work import Run
+
 COMPILED_BYTES_MAX: Final = 256 * 1024
 PATTERNS_CACHED_MAX: Final = 256
+_SHORT: Final = 8  # characters that cost no more than the call
 
 _ENGINE = jsonschema_rs.RegexOptions(size_limit=COMPILED_BYTES_MAX, dfa_size_limit=COMPILED_BYTES_MAX)
 _NOT_A_LINE_END = r"[^\n\r\x{2028}\x{2029}]"
@@ -33,16 +37,24 @@ class BadPattern(ValueError):
 
 
 @lru_cache(maxsize=PATTERNS_CACHED_MAX)
-def searcher(pattern: str) -> Callable[[str], bool]:
-    """A function that tells whether the pattern occurs in a text; `BadPattern` if there can be none."""
-    translated = _Translation(pattern).run()
+def searcher(pattern: str) -> Callable[[str, Run], bool]:
+    """A function that tells whether the pattern occurs in a text, and pays; `BadPattern` if there can be none."""
+    translation = _Translation(pattern)
+    translated = translation.run()
     try:
         validator = jsonschema_rs.Draft202012Validator(
             {"type": "string", "pattern": translated}, pattern_options=_ENGINE
         )
     except jsonschema_rs.ValidationError:
         raise BadPattern("it is not a regular expression, or it is too large") from None
-    return validator.is_valid
+    occurs, pay = validator.is_valid, translation.weight.cost().pay
+
+    def search(text: str, run: Run) -> bool:
+        if len(text) > _SHORT:
+            pay(text, run)
+        return occurs(text)
+
+    return search
 
 
 def _literal(code: int) -> str:
@@ -58,6 +70,7 @@ class _Translation:
         self.at = 0
         self.out: list[str] = []
         self.repeatable = False
+        self.weight = Weight(text)
 
     def run(self) -> str:
         while self.at < len(self.text):
@@ -68,9 +81,14 @@ class _Translation:
         char = self.text[self.at]
         if char == "(":
             self._open()
-        elif char in "|)":
-            self._write(char, 1, repeatable=char == ")")
+        elif char == "|":
+            self.weight.either()
+            self._write(char, 1, repeatable=False)
+        elif char == ")":
+            self.weight.close()
+            self._write(char, 1)
         elif char in "^$":
+            self.weight.step()
             self._write(char, 1, repeatable=False)
         elif char in "*+?{":
             self._repeat()
@@ -79,12 +97,17 @@ class _Translation:
         elif char == "[":
             self._class()
         elif char == ".":
-            self._write(_NOT_A_LINE_END, 1)
+            self._write_place(_NOT_A_LINE_END, 1)
         elif char == "\\":
             self.at += 1
             self._escape()
         else:
-            self._write(_literal(ord(char)), 1)
+            self._write_place(_literal(ord(char)), 1)
+
+    def _write_place(self, text: str, length: int) -> None:
+        """Writes what stands for one character."""
+        self.weight.place()
+        self._write(text, length)
 
     def _write(self, text: str, length: int, *, repeatable: bool = True) -> None:
         self.out.append(text)
@@ -100,6 +123,7 @@ class _Translation:
         if rest.startswith("(?") and not rest.startswith("(?:") and named is None:
             raise BadPattern(f"'(?' at {self.at} does not begin a group")
         length = named.end() - self.at if named else 3 if rest.startswith("(?:") else 1
+        self.weight.open()
         self._write("(?:", length, repeatable=False)
 
     def _repeat(self) -> None:
@@ -109,18 +133,20 @@ class _Translation:
                 f"{self.text[self.at]!r} at {self.at} repeats nothing; write it '\\{self.text[self.at]}'"
             )
         lazy = self.text[found.end() : found.end() + 1] == "?"
+        self.weight.repeat(found.group())
         self._write(found.group(), found.end() - self.at + lazy, repeatable=False)
 
     def _escape(self) -> None:
         char = self.text[self.at : self.at + 1]
         if char in ("b", "B"):
+            self.weight.step()
             self._write(f"(?-u:\\{char})", 1, repeatable=False)
         elif (shorthand := self._shorthand()) is not None:
-            self._write(shorthand, len(shorthand) - 1)
+            self._write_place(shorthand, len(shorthand) - 1)
         elif char == "k" or char in tuple("123456789"):
             raise BadPattern("a back reference cannot be done in linear time and is not supported")
         else:
-            self._write(_literal(self._code()), 0)
+            self._write_place(_literal(self._code()), 0)
 
     def _shorthand(self) -> str | None:
         """`\\d`, `\\W`, `\\p{L}` and their like, as they are written."""
@@ -165,7 +191,7 @@ class _Translation:
         while not self.text.startswith("]", self.at):
             items.append(self._class_range())
         empty = _ANY if negated else _NONE
-        self._write(f"[{'^' * negated}{''.join(items)}]" if items else empty, 1)
+        self._write_place(f"[{'^' * negated}{''.join(items)}]" if items else empty, 1)
 
     def _class_range(self) -> str:
         first = self._class_atom()

@@ -7,31 +7,48 @@ match the value; as with the draft's annotations a child is reached if any of th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
-from stemmadb.protocol.model.schema.appliers import Memo
 from stemmadb.protocol.model.schema.compiled import Schema, schema_of
 from stemmadb.protocol.model.schema.compiler import compile as compile_schema
 from stemmadb.protocol.model.schema.judge import MAY, judge_of
 from stemmadb.protocol.model.schema.node import Node
+from stemmadb.protocol.model.schema.work import Run, spend
 from stemmadb.protocol.model.values import Value
 
 PLANS_MAX: Final = 64
+_MAKING: Final = 10  # units of work for each subschema that a plan is made of
 TRUE: Final = compile_schema(True)
 
 
 class Plan:
     """What some contributing subschemas say of children."""
 
-    __slots__ = ("_known", "_open", "_others", "_parts", "marked", "marks_below")
+    __slots__ = (
+        "_known",
+        "_open",
+        "_others",
+        "_parts",
+        "_prefixed",
+        "_rest",
+        "making",
+        "marked",
+        "marks_below",
+        "width",
+    )
 
     def __init__(self, parts: list[Node], *, silent: bool) -> None:
         self.marked = any(part.marked for part in parts)
-        self.marks_below = any(node.marked for node in anywhere(child for part in parts for child in part.below()))
+        below = anywhere(child for part in parts for child in part.below())
+        self.marks_below = any(node.marked for node in below)
+        self.making = _MAKING * (len(parts) + len(below))
+        self.width = 0 if silent else len(parts)
         self._parts = parts
         self._open = silent
         self._known: dict[str | int, Schema | None] = {}
         self._others = _together([part.additional for part in parts if part.additional is not None])
+        self._rest = _together([part.items for part in parts if part.items is not None])
+        self._prefixed = max((len(part.prefix) for part in parts), default=0)
 
     def child(self, key: str | int) -> Schema | None:
         """The schema for the child at this key or index; None if it is not reached."""
@@ -39,41 +56,53 @@ class Plan:
             return TRUE
         if key in self._known:
             return self._known[key]
-        if isinstance(key, str) and not any(key in part.properties for part in self._parts):
+        if isinstance(key, int):
+            if key >= self._prefixed:
+                return self._rest
+        elif not any(key in part.properties for part in self._parts):
             return self._others
         said = [node for part in self._parts if (node := _said(part, key)) is not None]
-        found = _together(said)
-        if isinstance(key, str) or any(key < len(part.prefix) for part in self._parts):
-            self._known[key] = found
+        found = self._known[key] = _together(said)
         return found
 
 
 class Plans:
     """All plans of one schema; there is one unless the value decides which branches contribute."""
 
-    __slots__ = ("_by_parts", "_fixed", "_nodes", "_silent", "may_mark")
+    __slots__ = ("_by_parts", "_fixed", "_nodes", "_silent", "making")
 
     def __init__(self, schema: Schema) -> None:
         self._nodes = schema.nodes
         every = anywhere(schema.nodes)
-        self.may_mark = any(node.marked for node in every)
         self._silent = not any(node.speaks_of_children for node in every)
         branching = any(node.any_of or node.one_of for node in every)
         self._fixed = None if branching else Plan(every, silent=self._silent)
         self._by_parts: dict[tuple[int, ...], Plan] = {}
+        self.making = _MAKING * len(every) + (self._fixed.making if self._fixed is not None else 0)
 
-    def at(self, value: Value, memo: Memo) -> Plan:
-        """The plan for this value."""
+    def at(self, value: Value, run: Run, met: Met) -> Plan:
+        """The plan for this value; `met` are the plans that this run has paid for, whether they were kept or not."""
         if self._fixed is not None:
             return self._fixed
-        parts = _contributing(self._nodes, value, memo)
+        parts = _contributing(self._nodes, value, run)
+        spend(run, len(parts))
         name = tuple(map(id, parts))
+        found = met.get((self, name))
+        if found is None:
+            found = met[self, name] = self._kept(name, parts)
+            spend(run, found.making)
+        return found
+
+    def _kept(self, name: tuple[int, ...], parts: list[Node]) -> Plan:
         found = self._by_parts.get(name)
         if found is None:
             if len(self._by_parts) >= PLANS_MAX:
                 self._by_parts.clear()
             found = self._by_parts[name] = Plan(parts, silent=self._silent)
         return found
+
+
+Met: TypeAlias = dict[tuple[Plans, tuple[int, ...]], Plan]
 
 
 def plans(schema: Schema) -> Plans:
@@ -97,12 +126,13 @@ def anywhere(nodes: Iterable[Node]) -> list[Node]:
     return list(found)
 
 
-def _contributing(nodes: Iterable[Node], value: Value, memo: Memo) -> list[Node]:
+def _contributing(nodes: Iterable[Node], value: Value, run: Run) -> list[Node]:
     found = dict.fromkeys(nodes)
     todo = list(found)
     while todo:
         node = todo.pop()
-        branches = [branch for branch in (*node.any_of, *node.one_of) if judge_of(branch, MAY).run(value, memo)]
+        spend(run, 1 + 2 * (len(node.any_of) + len(node.one_of)))
+        branches = [branch for branch in (*node.any_of, *node.one_of) if judge_of(branch, MAY).run(value, run)]
         for child in (*node.together(), *branches):
             if child not in found:
                 found[child] = None

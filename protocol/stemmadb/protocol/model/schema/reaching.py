@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from stemmadb.protocol.errors import InvalidSchema, LimitExceeded
-from stemmadb.protocol.model.schema.appliers import Memo
 from stemmadb.protocol.model.schema.compiled import Schema
-from stemmadb.protocol.model.schema.compiler import compile as compile_schema
+from stemmadb.protocol.model.schema.compiler import compile_encoded, compiling, encoded
 from stemmadb.protocol.model.schema.links import SIGIL, BrokenLink, Link, link_of, reference
 from stemmadb.protocol.model.schema.narrowing import EVERYTHING, Conjuncts, conjuncts, narrow
-from stemmadb.protocol.model.schema.plan import plans
+from stemmadb.protocol.model.schema.plan import Met, Plan, Plans, plans
+from stemmadb.protocol.model.schema.work import begun, exceeded, spend
 from stemmadb.protocol.model.values import Value
 
 Path: TypeAlias = tuple[str, ...]
 
 _CONTAINERS: Final = frozenset((dict, list))
 _WITH_TEXTS: Final = frozenset((dict, list, str))
+_CHILD, _LINK = 6, 10  # units of work
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -32,58 +33,90 @@ class Reached(msgspec.Struct, frozen=True):
 def reach(narrowed: Conjuncts, value: Value) -> list[Reached]:
     """All links that the schema reaches inside the value, in the value's own order; none is followed.
 
-    `LimitExceeded` if a link's own schema would make more conjuncts than there may be.
+    `LimitExceeded` if a link's own schema would make more conjuncts than there may be, or if it is too much work.
     """
-    found: list[Reached] = []
+    reaching = _Reaching()
     if not any(schema.is_false for schema in narrowed):
-        _walk(tuple(narrowed), value, (), found, {})
-    return found
+        reaching.walk(tuple(narrowed), value, ())
+    return reaching.found
 
 
-def _walk(schemas: tuple[Schema, ...], value: Value, path: Path, found: list[Reached], memo: Memo) -> None:
-    if type(value) is str:
-        if any(plans(schema).at(value, memo).marked for schema in schemas):
-            found.append(Reached(path, reference(value), EVERYTHING))
-    elif type(value) is dict and SIGIL in value and (link := link_of(value)) is not None:
-        _arrive(frozenset(schemas), link, path, found)
-    elif schemas[0].is_true:
-        _walk_all(value, path, found)
-    elif type(value) is dict or type(value) is list:
-        _walk_children(schemas, value, path, found, memo)
+class _Reaching:
+    """One walk through a value. What is cached elsewhere is paid for once in each walk, as if it were not cached."""
 
+    __slots__ = ("_met", "_own", "_paid", "_run", "found")
 
-def _walk_children(
-    schemas: tuple[Schema, ...], value: dict[str, Value] | list[Value], path: Path, found: list[Reached], memo: Memo
-) -> None:
-    here = [plans(schema).at(value, memo) for schema in schemas]
-    kinds = _WITH_TEXTS if any(plan.marks_below for plan in here) else _CONTAINERS
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-        if type(item) in kinds:
-            below = [schema for plan in here if (schema := plan.child(key)) is not None]
-            if len(below) == len(here):
-                inner = tuple(conjuncts(*below)) if len(below) > 1 else (below[0],)
-                _walk(inner, item, (*path, str(key)), found, memo)
+    def __init__(self) -> None:
+        self.found: list[Reached] = []
+        self._run = begun()
+        self._met: Met = {}
+        self._paid: set[Plans] = set()
+        self._own: dict[bytes, Schema | str] = {}
 
+    def walk(self, schemas: tuple[Schema, ...], value: Value, path: Path) -> None:
+        if type(value) is str:
+            if any(self._plan(schema, value).marked for schema in schemas):
+                spend(self._run, _LINK)
+                self.found.append(Reached(path, reference(value), EVERYTHING))
+        elif type(value) is dict and SIGIL in value and (link := link_of(value)) is not None:
+            self._arrive(frozenset(schemas), link, path)
+        elif schemas[0].is_true:
+            if type(value) in _CONTAINERS:
+                self._walk_all(value, path)
+        elif type(value) is dict or type(value) is list:
+            self._walk_children(schemas, value, path)
 
-def _walk_all(value: Value, path: Path, found: list[Reached]) -> None:
-    """Below `true` everything is reached and nothing is marked; the value is not a link itself."""
-    for key, item in (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    ):
-        if type(item) is dict and SIGIL in item and (link := link_of(item)) is not None:
-            _arrive(EVERYTHING, link, (*path, str(key)), found)
-        elif type(item) in _CONTAINERS:
-            _walk_all(item, (*path, str(key)), found)
+    def _plan(self, schema: Schema, value: Value) -> Plan:
+        known = plans(schema)
+        if known not in self._paid:
+            self._paid.add(known)
+            spend(self._run, known.making)
+        return known.at(value, self._run, self._met)
 
+    def _walk_children(self, schemas: tuple[Schema, ...], value: dict[str, Value] | list[Value], path: Path) -> None:
+        here = [self._plan(schema, value) for schema in schemas]
+        kinds = _WITH_TEXTS if any(plan.marks_below for plan in here) else _CONTAINERS
+        units = _CHILD + sum(1 + plan.width for plan in here)
+        spend(self._run, len(value) >> 1)
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            if type(item) in kinds:
+                spend(self._run, units)
+                below = [schema for plan in here if (schema := plan.child(key)) is not None]
+                if len(below) == len(here):
+                    inner = tuple(conjuncts(*below)) if len(below) > 1 else (below[0],)
+                    self.walk(inner, item, (*path, str(key)))
 
-def _arrive(here: Conjuncts, link: Link | BrokenLink, path: Path, found: list[Reached]) -> None:
-    if isinstance(link, BrokenLink) or link.schema is None:
-        found.append(Reached(path, link, here))
-        return
-    try:
-        own = compile_schema(link.schema)
-    except (InvalidSchema, LimitExceeded) as bad:
-        found.append(Reached(path, BrokenLink(id=link.id, why=bad.message), here))
-        return
-    if not own.is_false:
-        found.append(Reached(path, link, narrow(here, frozenset((own,)))))
+    def _walk_all(self, value: Any, path: Path) -> None:
+        """Below `true` everything is reached and nothing is marked; the value is a container and no link itself."""
+        self._run.left -= 3 + (len(value) >> 1)
+        if self._run.left < 0:
+            raise exceeded(self._run)
+        for key, item in value.items() if type(value) is dict else enumerate(value):
+            if type(item) is dict and SIGIL in item and (link := link_of(item)) is not None:
+                self._arrive(EVERYTHING, link, (*path, str(key)))
+            elif type(item) in _CONTAINERS:
+                self._walk_all(item, (*path, str(key)))
+
+    def _arrive(self, here: Conjuncts, link: Link | BrokenLink, path: Path) -> None:
+        spend(self._run, _LINK + len(here))
+        if isinstance(link, BrokenLink) or link.schema is None:
+            self.found.append(Reached(path, link, here))
+            return
+        own = self._compiled(encoded(link.schema))
+        if isinstance(own, str):
+            self.found.append(Reached(path, BrokenLink(id=link.id, why=own), here))
+        elif not own.is_false:
+            self.found.append(Reached(path, link, narrow(here, frozenset((own,)))))
+
+    def _compiled(self, written: bytes) -> Schema | str:
+        """A link's own schema, or why it is none; each that is different is paid for once."""
+        spend(self._run, len(written) >> 4)
+        found = self._own.get(written)
+        if found is None:
+            spend(self._run, compiling(written))
+            try:
+                found = compile_encoded(written)
+            except (InvalidSchema, LimitExceeded) as bad:
+                found = bad.message
+            self._own[written] = found
+        return found

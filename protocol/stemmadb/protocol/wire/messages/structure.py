@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import msgspec
 
@@ -191,13 +191,19 @@ class CompactRequest(WriteRequest, frozen=True, kw_only=True, tag="compact"):
     note: Body | None = None
 
 
+_NOT_COVERED: Final = frozenset({"id", "nonce"})
+
+
 def operation_content(message: WriteRequest) -> bytes:
     """What the request digest covers beside the nonce: the shortest msgpack of the fields written, in their order.
 
-    A plain map is encoded and not the message: msgspec writes a long header for a map that may have many fields.
+    A plain map is encoded and not the message: msgspec writes a long header for a map that may have many fields, and
+    takes a text for a default only if it is the same object, which one that was read is not.
     """
     written: dict[str, Any] = msgspec.to_builtins(message, builtin_types=(bytes,))
-    del written["id"], written["nonce"]
+    for field in msgspec.structs.fields(message):
+        if field.name in _NOT_COVERED or getattr(message, field.name) == field.default:
+            written.pop(field.encode_name, None)
     return encode(written)
 
 

@@ -1,0 +1,64 @@
+"""Whether a principal may make a write: by its role, its prefixes, and the rules of the access list (ACL-1)."""
+
+from __future__ import annotations
+
+from typing import Final, get_args
+
+from stemmadb.protocol.errors import Forbidden, InvalidValue, Malformed
+from stemmadb.protocol.model import pointer
+from stemmadb.protocol.model.access import EVERY_ID, Rights, Role
+from stemmadb.protocol.model.commit import Erase, Merge, Revert, Revoke, kind_of
+from stemmadb.protocol.model.ids import MAIN
+from stemmadb.protocol.model.proposal import Proposal
+from stemmadb.protocol.model.values import Value
+
+_NEEDS: Final[dict[str, Role]] = {"erase": "own", "compact": "own", "revoke": "own"}
+_ROLES: Final = frozenset(get_args(Role)) - {"none"}
+
+
+def check(proposal: Proposal, rights: Rights, space: str) -> None:
+    """Raises `Forbidden`, or says what is wrong with a new access list; decided just before the write is."""
+    details = proposal.details
+    needs: Role = "write" if details is None else _NEEDS.get(kind_of(details), "write")
+    if not rights.has(needs):
+        raise Forbidden(action="write", needs=needs)
+    if rights.prefixes != EVERY_ID:
+        _check_prefixes(proposal, rights)
+    if any(step.id == space for step in proposal.steps):
+        _check_access_list(proposal, rights)
+    if isinstance(details, Erase) and details.id == space:
+        raise Forbidden(action="erase the access list", needs="nobody")
+
+
+def changes_rights(proposal: Proposal, space: str) -> bool:
+    """Whether what follows it must be judged by other rights than what came before."""
+    return isinstance(proposal.details, Revoke) or any(step.id == space for step in proposal.steps)
+
+
+def _check_prefixes(proposal: Proposal, rights: Rights) -> None:
+    """Rights for some ids are no rights for the structure, which concerns them all."""
+    if proposal.details is not None and not isinstance(proposal.details, Merge | Revert):
+        raise Forbidden(action="change branches and tags", needs="write, for every id")
+    for step in proposal.steps:
+        if not rights.may_write(step.id):
+            raise Forbidden(action=f"write {step.id!r}", needs="write")
+
+
+def _check_access_list(proposal: Proposal, rights: Rights) -> None:
+    """Set whole, alone, on main, by an owner, and with an owner left in it."""
+    if not rights.has("own"):
+        raise Forbidden(action="change the access list", needs="own")
+    (first, *others) = proposal.steps
+    if others or proposal.details is not None or first.kind != "set" or first.branch != MAIN:
+        raise Malformed(path="operations", why="the access list is set whole, alone in its commit, on main")
+    _check_roles(first.payload)
+
+
+def _check_roles(roles: Value) -> None:
+    if not isinstance(roles, dict):
+        raise InvalidValue(path="", why="the access list is an object: a role for each principal")
+    for principal, role in roles.items():
+        if not isinstance(role, str) or role not in _ROLES:
+            raise InvalidValue(path=pointer.shown(pointer.write((principal,))), why="a role is read, write or own")
+    if "own" not in roles.values():
+        raise InvalidValue(path="", why="the access list keeps at least one owner")
