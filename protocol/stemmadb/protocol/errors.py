@@ -228,7 +228,7 @@ class Overtaken(Rejected):
 
 class IdentityClash(Rejected):
     code = "identity_clash"
-    says = "Another commit was accepted as number {local} of this session. Use a new session for new work."
+    says = "Another write was accepted as {local} of this identity. Use a new session or operation id for new work."
 
 
 class Undeclared(Rejected):
