@@ -309,6 +309,21 @@ def test_one_identity_accepted_twice_is_found() -> None:
         verified(space, [*space.history[:5], (operation, space.history[5][1])])
 
 
+@pytest.mark.rule("FACT-2", "FACT-3")
+@pytest.mark.parametrize("parent", [facts.empty(EntityId("urn:x")), Hash(b"\x01" * 32)])
+def test_a_fact_that_continues_another_than_the_last_is_found_though_every_hash_is_right(parent: Hash) -> None:
+    space = MemorySpace()
+    space.must(set_("urn:x", 1, blind=True))
+    space.must(set_("urn:x", 2, blind=True))
+    record, (fact,) = space.history[1]
+    forged = msgspec.structs.replace(
+        fact, parent=parent, hash=facts.hash_fact(fact.kind, fact.id, parent, fact.digest)
+    )
+    resealed_record = sealed(space.space, msgspec.structs.replace(record, facts=(forged.hash,)))
+    with pytest.raises(BrokenChain, match="its parent is not"):
+        verified(space, [space.history[0], (resealed_record, (forged,))])
+
+
 @pytest.mark.rule("FACT-1", "FACT-3")
 @pytest.mark.parametrize("kind", ["patch", "delete", "checkpoint"])
 def test_a_fact_that_needs_a_value_where_there_is_none_is_found(kind: FactKind) -> None:
