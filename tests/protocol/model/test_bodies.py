@@ -70,6 +70,8 @@ def test_an_encoding_that_is_not_minimal_is_read_and_measured_as_minimal() -> No
         (b"\x92\x01", "", "declares 2 items"),
         (b"\x91" * 65 + b"\x01", "/0" * 64, "deeper than 64"),
         (b"\x91" * 10_000 + b"\x01", "/0" * 64, "deeper than 64"),
+        (b"\x91" * 64 + b"\x90", "/0" * 64, "deeper than 64"),
+        (b"\x91" * 64 + b"\x80", "/0" * 64, "deeper than 64"),
         (b"\x81\xa1a" * 10_000 + b"\x01", "/a" * 64, "deeper than 64"),
     ],
 )

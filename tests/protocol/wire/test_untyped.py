@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from json_values import values as any_value
 from stemmadb.protocol.errors import InvalidValue, Malformed
-from stemmadb.protocol.model import values
+from stemmadb.protocol.model import body, values
 from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.limits import DEFAULTS
 from stemmadb.protocol.wire import untyped
 from stemmadb.protocol.wire.codec import MsgpackCodec
 from stemmadb.protocol.wire.json_codec import JsonCodec
@@ -27,8 +27,8 @@ def nested(levels: int, inner: Any = 1) -> Any:
     return inner
 
 
-def encoded(value: Any, depth_max: int = 64, limits: Limits = DEFAULTS) -> bytes:
-    return untyped.encoded(value, "body", depth_max=depth_max, limits=limits)
+def encoded(value: Any, depth_max: int = 64) -> bytes:
+    return untyped.encoded(value, "body", depth_max=depth_max)
 
 
 @pytest.mark.rule("WIRE-1")
@@ -41,13 +41,13 @@ def test_a_good_value_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.rule("MODEL-3")
 def test_the_walk_takes_no_memory_of_its_own() -> None:
-    flat = [0] * 300_000
-    deep = nested(60, flat)
+    flat = [0] * 20_000
+    value = [flat, nested(60, flat), dict.fromkeys(map(str, range(20_000)), "x")]
     tracemalloc.start()
-    values.check([flat, deep, dict.fromkeys(map(str, range(10)), flat)])
+    values.check(value)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 100_000
+    assert peak < 50_000
 
 
 def walked(value: Any, depth_max: int) -> InvalidValue | None:
@@ -90,11 +90,27 @@ def test_a_depth_that_no_stack_reaches_is_malformed() -> None:
 
 
 @pytest.mark.rule("MODEL-3")
-def test_the_number_of_items_is_bounded_by_the_limits_given() -> None:
-    value = nested(7, [0] * 50)
-    assert encoded(value, limits=Limits(message_bytes_max=58)) == encode(value)
-    with pytest.raises(InvalidValue, match="more than 57 items"):
-        encoded(value, limits=Limits(message_bytes_max=57))
+def test_what_is_walked_has_a_bounded_number_of_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(untyped, "_WALKED_MAX", 58)
+    for value in (nested(7, [0] * 50), [0] * 56 + ["\u00e4"]):
+        assert encoded(value) == encode(value)
+    with pytest.raises(InvalidValue, match="more than 58 items"):
+        encoded(nested(7, [0] * 51))
+    with pytest.raises(InvalidValue, match="more than 58 items"):
+        encoded([0] * 58 + ["\ud800"])
+    assert encoded([0] * 100) == encode([0] * 100)
+
+
+@pytest.mark.rule("MODEL-3")
+def test_a_value_of_very_many_containers_is_not_copied_to_be_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "CONTAINERS_MAX", 20)
+    monkeypatch.setattr(untyped, "_WALKED_MAX", 30)
+    taken: list[Any] = [[{}] * 18, [{}] * 29, ["x" * 100], [[], "\u00c1" * 20]]
+    for value in taken:
+        assert encoded(value) == encode(value)
+    with pytest.raises(InvalidValue, match="more than 30 items"):
+        encoded([{}] * 30)
+    assert encoded([0] * 30) == encode([0] * 30)
 
 
 @pytest.mark.rule("WIRE-4")

@@ -43,15 +43,29 @@ _fast = msgspec.msgpack.Decoder(_json_type(_FAST_LEVELS))
 
 def read(body: bytes, *, depth_max: int = DEFAULTS.depth_max) -> tuple[Value, int]:
     """The value and the length of its minimal encoding; `InvalidValue` if it is not JSON (MODEL-3)."""
-    if depth_max >= _FAST_LEVELS and not _may_swell(body):
-        try:
-            value: Value = _fast.decode(body)
-            if encode(value) == body:
-                return value, len(body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass  # the exact reader says what is wrong, or takes what is only deeper than the fast one reads
+    try:
+        value: Value = read_fast(body, depth_max)
+        if encode(value) == body:
+            return value, len(body)
+    except NotFast:
+        pass  # the exact reader says what is wrong, or takes what the fast one cannot
     value = scan.read(body, depth_max=depth_max)
     return value, len(encode(value))
+
+
+class NotFast(Exception):
+    """The fast reader cannot take it: it is wrong, or only deeper, or may be much larger in memory."""
+
+
+def read_fast(body: bytes, depth_max: int) -> Value:
+    """The value, known to be JSON but for keys that occur twice, of which the last is taken; else `NotFast`."""
+    if depth_max < _FAST_LEVELS or _may_swell(body):
+        raise NotFast
+    try:
+        value: Value = _fast.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise NotFast from None
+    return value
 
 
 def read_stored(body: bytes) -> Value:

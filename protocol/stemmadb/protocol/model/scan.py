@@ -67,8 +67,10 @@ class _Scan:
                 raise LimitExceeded(bound="exact_items_max", maximum=ITEMS_MAX, actual=self._items)
             item = self._item()
             if isinstance(item, _Open):
+                if len(self._stack) >= self._depth_max:
+                    self._fail(f"it is nested deeper than {self._depth_max}")
                 if item.left:
-                    self._push(item)
+                    self._stack.append(item)
                     continue
                 done: Value = item.value
             else:
@@ -81,11 +83,6 @@ class _Scan:
                 if self._at != len(self._body):
                     self._fail(f"{len(self._body) - self._at} bytes follow the value")
                 return done
-
-    def _push(self, opened: _Open) -> None:
-        if len(self._stack) >= self._depth_max:
-            self._fail(f"it is nested deeper than {self._depth_max}")
-        self._stack.append(opened)
 
     def _give(self, item: Value) -> bool:
         """Puts an item into the innermost open container; true when that filled it."""

@@ -30,7 +30,7 @@ def check(value: object, depth_max: int = DEFAULTS.depth_max, items_max: int | N
     while levels:
         for key, item in levels[-1]:
             items += 1
-            # What most items are, without a call for each.
+            # What most items of a large value are, without a call for each.
             if type(item) is int and INT_MIN <= item <= INT_MAX and items <= bound:
                 continue
             keys[-1] = key

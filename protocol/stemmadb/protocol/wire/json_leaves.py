@@ -87,7 +87,7 @@ class Body:
     """The value itself, for which the fixed encoding makes the bytes."""
 
     def read(self, value: Any, path: str, limits: Limits) -> Any:
-        return untyped.encoded(value, path, depth_max=limits.depth_max + _PATCH_DEPTH, limits=limits)
+        return untyped.encoded(value, path, depth_max=limits.depth_max + _PATCH_DEPTH)
 
     def write(self, value: Any) -> Any:
         return read_stored(value)  # it was checked when it was written, perhaps by other bounds

@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
-
-import msgspec
+from typing import Final
 
 from stemmadb.protocol.errors import InvalidValue, Malformed
 from stemmadb.protocol.model import values
-from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.body import NotFast, encode, read_fast
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.wire import failures
 
-_LEVELS: Final = 6  # each level doubles the decoder's type; what is deeper is walked
-_FLOAT_MAX: Final = 1.7976931348623157e308
-
-
-def _json_type() -> Any:
-    integer = Annotated[int, msgspec.Meta(ge=values.INT_MIN, le=values.INT_MAX)]
-    number = Annotated[float, msgspec.Meta(ge=-_FLOAT_MAX, le=_FLOAT_MAX)]
-    scalar = bool | integer | number | str | None
-    whole: Any = scalar
-    for _ in range(_LEVELS):
-        whole = scalar | list[whole] | dict[str, whole]
-    return whole
-
-
-_json: Final = msgspec.msgpack.Decoder(_json_type())
-_NOT_CLEARED: Final = (*failures.DecoderFailures, OverflowError)
+_WALKED_MAX: Final = 1_000_000  # items; a walk takes a fraction of a second, and the model takes no more than that
+_NOT_CLEARED: Final = (*failures.DecoderFailures, OverflowError, NotFast)
 """What encoding and reading again raise for what is not JSON, and for what is only deeper than the decoder reads."""
 
 
-def encoded(value: object, path: str, *, depth_max: int, limits: Limits) -> bytes:
+def encoded(value: object, path: str, *, depth_max: int) -> bytes:
     """The fixed encoding of a parsed value; `InvalidValue` with its place in the message if it is not JSON."""
     data = _cleared(value, depth_max)
     if data is not None:
         return data
     try:
-        return encode(values.check(value, depth_max, limits.message_bytes_max))
+        return encode(values.check(value, depth_max, _WALKED_MAX))
     except InvalidValue as offence:
         place = path + failures.shown(offence.facts["path"])
         raise InvalidValue(path=place, why=offence.facts["why"]) from None
@@ -48,18 +32,16 @@ def encoded(value: object, path: str, *, depth_max: int, limits: Limits) -> byte
 def check(value: object, path: str, limits: Limits) -> None:
     """`Malformed` unless it is JSON and no deeper than a value may be."""
     try:
-        encoded(value, path, depth_max=limits.depth_max, limits=limits)
+        encoded(value, path, depth_max=limits.depth_max)
     except InvalidValue as offence:
         raise Malformed(path=offence.facts["path"], why=offence.facts["why"]) from None
 
 
 def _cleared(value: object, depth_max: int) -> bytes | None:
-    """The encoding, if the typed decoder takes it: that is every good value of few levels."""
+    """The encoding, if the typed decoder takes it: that is every good value of few levels and not too many parts."""
     try:
         data = encode(value)
-        if depth_max >= _LEVELS:
-            _json.decode(data)
-            return data
+        read_fast(data, depth_max)
     except _NOT_CLEARED:
-        pass
-    return None
+        return None
+    return data
