@@ -117,7 +117,7 @@ class InvalidMerge(BadInput):
 
 class LimitExceeded(BadInput):
     code = "limit_exceeded"
-    says = "{bound} is limited to {maximum}, and this has {actual}. Split it, or raise the limit on the server."
+    says = "{bound} is limited to {maximum}, and this has {actual}. Split it, or raise the bound if your server sets it."
 
 
 # ---------------------------------------------------------------- who is asking

@@ -9,7 +9,7 @@ import pytest
 import schema_oracle
 from stemmadb.protocol.errors import InvalidSchema, LimitExceeded
 from stemmadb.protocol.model import schema
-from stemmadb.protocol.model.schema import compiler, judge
+from stemmadb.protocol.model.schema import compiler
 
 VALID: list[tuple[Any, Any]] = [
     ({"type": "integer"}, 1.0),
@@ -222,14 +222,3 @@ def test_a_recursive_schema_follows_a_value_to_its_greatest_depth() -> None:
     assert schema.matches(value, document)
     assert schema.selects(frozenset((schema.compile(document),)), value)
     assert schema.reach(frozenset((schema.compile(document),)), value) == []
-
-
-@pytest.mark.rule("QUERY-3")
-def test_more_judgements_than_can_be_remembered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge, "JUDGEMENTS_MAX", 5)
-    shared = {"items": {"$ref": "#/$defs/s"}}
-    document = {"$defs": {"s": {"properties": {"a": {"type": "integer"}}}}, "allOf": [shared, dict(shared)]}
-    assert schema.matches([{"a": number} for number in range(5)], document)
-    with pytest.raises(LimitExceeded) as refused:
-        schema.matches([{"a": number} for number in range(6)], document)
-    assert refused.value.facts == {"bound": "schema_judgements_max", "maximum": 5, "actual": 6}

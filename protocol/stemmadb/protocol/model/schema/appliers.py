@@ -14,6 +14,8 @@ from stemmadb.protocol.model.schema.work import Run, exceeded, spend
 Check: TypeAlias = Callable[[Any, Run], bool]
 Kinds: TypeAlias = frozenset[type]
 
+_BRANCH, _COUNTED = 2, 3  # units of work for a branch: there may be thousands, too many for the processor's caches
+
 
 class Judging(Protocol):
     """Whatever answers for a subschema; `run` is looked up when it is called, since it may be made later."""
@@ -89,12 +91,13 @@ def items(start: int, accepted: Kinds, inner: Judging) -> Check:
 
     def run(value: list[Any], memo: Run) -> bool:
         rest = value[start:] if start else value
-        memo.left -= 1 + (len(rest) >> 3)  # looking at the types alone is that much cheaper
-        if memo.left < 0:
-            raise exceeded(memo)
-        if accepted.issuperset(map(type, rest)):
-            return True
-        spend(memo, len(rest))
+        if accepted:
+            memo.left -= 1 + (len(rest) >> 3)  # looking at the types alone is that much cheaper
+            if memo.left < 0:
+                raise exceeded(memo)
+            if accepted.issuperset(map(type, rest)):
+                return True
+        spend(memo, 1 + len(rest))
         for done, item in enumerate(rest, 1):
             if not inner.run(item, memo):
                 memo.left += len(rest) - done
@@ -108,9 +111,9 @@ def any_of(branches: list[Judging]) -> Check:
     def run(value: Any, memo: Run) -> bool:
         for tried, branch in enumerate(branches, 1):
             if branch.run(value, memo):
-                spend(memo, tried)
+                spend(memo, _BRANCH * tried)
                 return True
-        spend(memo, len(branches))
+        spend(memo, _BRANCH * len(branches))
         return False
 
     return run
@@ -132,7 +135,7 @@ def _counting(judges: list[Judging], *, least: int) -> Check:
     """Whether those that hold are at least so many and at most one."""
 
     def run(value: Any, memo: Run) -> bool:
-        spend(memo, len(judges))
+        spend(memo, _COUNTED * len(judges))
         found = 0
         for inner in judges:
             if inner.run(value, memo):

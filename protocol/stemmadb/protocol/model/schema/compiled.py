@@ -15,18 +15,16 @@ from stemmadb.protocol.model.schema.work import JUDGEMENTS_MAX, Run
 class Schema:
     """One subschema, or several of one document that apply together. Equal keys mean equal behaviour."""
 
-    __slots__ = ("_hash", "_judges", "key", "nodes", "plans")
+    __slots__ = ("_hash", "_may", "_plain", "key", "nodes", "plans")
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         self.nodes = nodes
         self.key: bytes = nodes[0].key if len(nodes) == 1 else _key_of_all(nodes)
         self.plans: Any = None  # what `reach` has worked out about it; says nothing that the nodes do not say
         self._hash = hash(self.key)
-        self._judges: tuple[Judge, Judge] = (
-            (judge_of(nodes[0], PLAIN), judge_of(nodes[0], MAY))
-            if len(nodes) == 1
-            else (Judge(nodes, PLAIN), Judge(nodes, MAY))
-        )
+        alone = len(nodes) == 1
+        self._plain = judge_of(nodes[0], PLAIN) if alone else Judge(nodes, PLAIN)
+        self._may = judge_of(nodes[0], MAY) if alone else Judge(nodes, MAY)
 
     @property
     def is_true(self) -> bool:
@@ -41,11 +39,11 @@ class Schema:
         """Whether the value is valid, as draft 2020-12 has it (QUERY-3); `LimitExceeded` if that is too much work."""
         run = Run()
         run.left = JUDGEMENTS_MAX
-        return self._judges[0].run(value, run)
+        return self._plain.run(value, run)
 
     def may_match(self, value: Any, run: Run) -> bool:
         """The same, where a place that holds a link satisfies everything but `false`."""
-        return self._judges[1].run(value, run)
+        return self._may.run(value, run)
 
     def __hash__(self) -> int:
         return self._hash

@@ -7,18 +7,19 @@ from typing import Any, Final
 
 import msgspec
 
-from stemmadb.protocol.model.limits import DEFAULTS
 from stemmadb.protocol.model.schema.admit import admitted, check_bounds, refused
 from stemmadb.protocol.model.schema.compiled import Schema, schema_of
 from stemmadb.protocol.model.schema.parse import parse
 from stemmadb.protocol.model.schema.resolve import resolve
+from stemmadb.protocol.model.schema.work import JUDGEMENTS_MAX
 from stemmadb.protocol.model.values import Value
 
 SMALL_BYTES_MAX: Final = 8 * 1024
 SMALL_CACHED_MAX: Final = 512
 LARGE_CACHED_MAX: Final = 4
 
-_SCHEMA, _BYTE, _PATTERN = 500, 3, 8_000  # units of work
+_SCHEMA, _BYTE, _PATTERN = 500, 12, 8_000  # units of work
+_ONE_MAX: Final = JUDGEMENTS_MAX // 4 * 3
 _PATTERN_KEY: Final = b"\xa7pattern"  # as msgpack has it
 
 # A dict may have changed since it was last seen, so the cache goes by its content: the bytes are the key, and what is
@@ -52,9 +53,12 @@ def compile_encoded(encoded_schema: bytes) -> Schema:
 
 
 def compiling(encoded_schema: bytes) -> int:
-    """The units of work that compiling costs where it was not done before: by size, and above all by patterns."""
-    size = min(len(encoded_schema), DEFAULTS.schema_bytes_max)  # what is larger is refused
-    return _SCHEMA + _BYTE * size + _PATTERN * encoded_schema.count(_PATTERN_KEY)
+    """The units of work that compiling costs where it was not done before: by size, and above all by patterns.
+
+    One schema can always be compiled, whatever it is: a run has as much work as that.
+    """
+    units = _SCHEMA + _BYTE * len(encoded_schema) + _PATTERN * encoded_schema.count(_PATTERN_KEY)
+    return min(units, _ONE_MAX)
 
 
 def _compiled(encoded: bytes) -> Schema:

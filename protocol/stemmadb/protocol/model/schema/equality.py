@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
-from stemmadb.protocol.model.schema.work import Run, spend
+from stemmadb.protocol.model.schema.work import Run, exceeded, spend
 from stemmadb.protocol.model.values import INT_MAX, INT_MIN, Value
 
+_TEXTS = frozenset((str,))
 _UNITS = 3  # of work for an item
+_DIVISION = 50  # and for dividing what may have hundreds of digits
 
 
 def identity(value: Value, run: Run) -> str:
@@ -42,23 +44,26 @@ def all_differ(items: list[Value], run: Run) -> bool:
     """Whether no two items are equal, in time linear in their size."""
     if len(items) < 2:
         return True
-    spend(run, len(items) >> 1)
-    if set(map(type, items)) == {str}:
+    run.left -= len(items) >> 1
+    if run.left < 0:
+        raise exceeded(run)
+    if _TEXTS.issuperset(map(type, items)):
         return len(set(items)) == len(items)
     spend(run, _UNITS * len(items))
     return len({identity(item, run) for item in items}) == len(items)
 
 
-def multiple_of(divisor: int | float) -> Callable[[int | float], bool]:
+def multiple_of(divisor: int | float) -> Callable[[int | float, Run], bool]:
     """Whether a number is a whole multiple of the divisor, both taken as the decimals they are written as.
 
     As binary fractions 0.0075 is no multiple of 0.0001; as what a person wrote it is.
     """
     above, below = _ratio(divisor)
 
-    def holds(number: int | float) -> bool:
+    def holds(number: int | float, run: Run) -> bool:
         if type(number) is int and below == 1:
             return number % above == 0
+        spend(run, _DIVISION)
         numerator, denominator = _ratio(number)
         return numerator * below % (denominator * above) == 0
 

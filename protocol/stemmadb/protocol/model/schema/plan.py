@@ -18,6 +18,7 @@ from stemmadb.protocol.model.values import Value
 
 PLANS_MAX: Final = 64
 _MAKING: Final = 10  # units of work for each subschema that a plan is made of
+_CHOOSING: Final = 20  # and for choosing one
 TRUE: Final = compile_schema(True)
 
 
@@ -85,7 +86,7 @@ class Plans:
         if self._fixed is not None:
             return self._fixed
         parts = _contributing(self._nodes, value, run)
-        spend(run, len(parts))
+        spend(run, _CHOOSING + 2 * len(parts))
         name = tuple(map(id, parts))
         found = met.get((self, name))
         if found is None:
@@ -131,7 +132,7 @@ def _contributing(nodes: Iterable[Node], value: Value, run: Run) -> list[Node]:
     todo = list(found)
     while todo:
         node = todo.pop()
-        spend(run, 1 + 2 * (len(node.any_of) + len(node.one_of)))
+        spend(run, 1 + 4 * (len(node.any_of) + len(node.one_of)))
         branches = [branch for branch in (*node.any_of, *node.one_of) if judge_of(branch, MAY).run(value, run)]
         for child in (*node.together(), *branches):
             if child not in found:

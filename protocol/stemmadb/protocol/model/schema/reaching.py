@@ -12,14 +12,14 @@ from stemmadb.protocol.model.schema.compiler import compile_encoded, compiling, 
 from stemmadb.protocol.model.schema.links import SIGIL, BrokenLink, Link, link_of, reference
 from stemmadb.protocol.model.schema.narrowing import EVERYTHING, Conjuncts, conjuncts, narrow
 from stemmadb.protocol.model.schema.plan import Met, Plan, Plans, plans
-from stemmadb.protocol.model.schema.work import begun, exceeded, spend
+from stemmadb.protocol.model.schema.work import JUDGEMENTS_MAX, Run, exceeded, spend
 from stemmadb.protocol.model.values import Value
 
 Path: TypeAlias = tuple[str, ...]
 
 _CONTAINERS: Final = frozenset((dict, list))
 _WITH_TEXTS: Final = frozenset((dict, list, str))
-_CHILD, _LINK = 6, 10  # units of work
+_CHILD, _LINK, _OWN_SCHEMA = 10, 14, 20  # units of work
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -35,28 +35,27 @@ def reach(narrowed: Conjuncts, value: Value) -> list[Reached]:
 
     `LimitExceeded` if a link's own schema would make more conjuncts than there may be, or if it is too much work.
     """
-    reaching = _Reaching()
+    run = Run()
+    run.left = JUDGEMENTS_MAX
+    reaching = _Reaching(run)
     if not any(schema.is_false for schema in narrowed):
         reaching.walk(tuple(narrowed), value, ())
     return reaching.found
 
 
-class _Reaching:
+class _Reaching(msgspec.Struct):
     """One walk through a value. What is cached elsewhere is paid for once in each walk, as if it were not cached."""
 
-    __slots__ = ("_met", "_own", "_paid", "_run", "found")
-
-    def __init__(self) -> None:
-        self.found: list[Reached] = []
-        self._run = begun()
-        self._met: Met = {}
-        self._paid: set[Plans] = set()
-        self._own: dict[bytes, Schema | str] = {}
+    run: Run
+    found: list[Reached] = []
+    met: Met = {}
+    paid: set[Plans] = set()
+    own: dict[bytes, Schema | str] = {}
 
     def walk(self, schemas: tuple[Schema, ...], value: Value, path: Path) -> None:
         if type(value) is str:
             if any(self._plan(schema, value).marked for schema in schemas):
-                spend(self._run, _LINK)
+                spend(self.run, _LINK)
                 self.found.append(Reached(path, reference(value), EVERYTHING))
         elif type(value) is dict and SIGIL in value and (link := link_of(value)) is not None:
             self._arrive(frozenset(schemas), link, path)
@@ -68,19 +67,21 @@ class _Reaching:
 
     def _plan(self, schema: Schema, value: Value) -> Plan:
         known = plans(schema)
-        if known not in self._paid:
-            self._paid.add(known)
-            spend(self._run, known.making)
-        return known.at(value, self._run, self._met)
+        if known not in self.paid:
+            self.paid.add(known)
+            spend(self.run, known.making)
+        return known.at(value, self.run, self.met)
 
     def _walk_children(self, schemas: tuple[Schema, ...], value: dict[str, Value] | list[Value], path: Path) -> None:
+        spend(self.run, 1 + (len(value) >> 1))
+        if _WITH_TEXTS.isdisjoint(map(type, value.values() if isinstance(value, dict) else value)):
+            return  # most of what is in a large value holds nothing to go on with
         here = [self._plan(schema, value) for schema in schemas]
         kinds = _WITH_TEXTS if any(plan.marks_below for plan in here) else _CONTAINERS
         units = _CHILD + sum(1 + plan.width for plan in here)
-        spend(self._run, len(value) >> 1)
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             if type(item) in kinds:
-                spend(self._run, units)
+                spend(self.run, units)
                 below = [schema for plan in here if (schema := plan.child(key)) is not None]
                 if len(below) == len(here):
                     inner = tuple(conjuncts(*below)) if len(below) > 1 else (below[0],)
@@ -88,17 +89,22 @@ class _Reaching:
 
     def _walk_all(self, value: Any, path: Path) -> None:
         """Below `true` everything is reached and nothing is marked; the value is a container and no link itself."""
-        self._run.left -= 3 + (len(value) >> 1)
-        if self._run.left < 0:
-            raise exceeded(self._run)
+        run = self.run
+        run.left -= 3 + (len(value) >> 1)
+        if run.left < 0:
+            raise exceeded(run)
         for key, item in value.items() if type(value) is dict else enumerate(value):
-            if type(item) is dict and SIGIL in item and (link := link_of(item)) is not None:
+            kind = type(item)
+            if kind is dict and SIGIL in item and (link := link_of(item)) is not None:
                 self._arrive(EVERYTHING, link, (*path, str(key)))
-            elif type(item) in _CONTAINERS:
+            elif kind is dict or kind is list:
                 self._walk_all(item, (*path, str(key)))
 
     def _arrive(self, here: Conjuncts, link: Link | BrokenLink, path: Path) -> None:
-        spend(self._run, _LINK + len(here))
+        run = self.run
+        run.left -= _LINK + len(here)
+        if run.left < 0:
+            raise exceeded(run)
         if isinstance(link, BrokenLink) or link.schema is None:
             self.found.append(Reached(path, link, here))
             return
@@ -110,13 +116,13 @@ class _Reaching:
 
     def _compiled(self, written: bytes) -> Schema | str:
         """A link's own schema, or why it is none; each that is different is paid for once."""
-        spend(self._run, len(written) >> 4)
-        found = self._own.get(written)
+        spend(self.run, _OWN_SCHEMA + (len(written) >> 4))
+        found = self.own.get(written)
         if found is None:
-            spend(self._run, compiling(written))
+            spend(self.run, compiling(written))
             try:
                 found = compile_encoded(written)
             except (InvalidSchema, LimitExceeded) as bad:
                 found = bad.message
-            self._own[written] = found
+            self.own[written] = found
         return found

@@ -15,7 +15,7 @@ from stemmadb.protocol.model.schema.work import Run, spend
 PLACES_MAX: Final = 8
 """Places of a pattern for which the engine's tables suffice, whatever the text."""
 _READ_FAST: Final = 16  # characters for a unit, with tables
-_STEPS: Final = 32  # steps at one character for a unit, beside the one that a character costs without tables
+_STEPS: Final = 24  # steps at one character for a unit, beside the one that a character costs without tables
 _SIZE_MAX: Final = 1 << 30  # far above what the engine accepts
 _PLAIN = re.compile(r"\^?[^\\^$.*+?()\[\]{}|]*\$?")
 _COUNTS = re.compile(r"\{([0-9]+)(,?)([0-9]*)\}")
