@@ -7,7 +7,7 @@ leaf. Documents have a fixed shape (see `LEAVES`), so that a document is a table
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from stemmadb.protocol.model.body import encode
@@ -25,6 +25,14 @@ class Tag(NamedTuple):
     value: Any
     origin: int
     assigned: int
+    root: int = 0
+    start: Any = None
+    counted: frozenset[tuple[int, int]] = frozenset()
+
+    @property
+    def base(self) -> tuple[int, Any]:
+        """What it counts from: the version and the value."""
+        return (self.root, self.start) if self.counted else (self.assigned, self.value)
 
 
 @dataclass
@@ -33,6 +41,7 @@ class Doc:
 
     leaves: dict[str, Tag] | None = None
     deleted: int = 0
+    fact: int = 0
 
     def value(self) -> Content:
         if self.leaves is None:
@@ -98,7 +107,8 @@ class Oracle:
 
     def commit(self, name: str, version: int, docs: Mapping[str, Doc], *parents: Node) -> None:
         before = self.at(name, version)
-        self.nodes.append(Node(name, version, [before, *parents], before.state | dict(docs)))
+        written = {id_: replace(doc, fact=version) for id_, doc in docs.items()}
+        self.nodes.append(Node(name, version, [before, *parents], before.state | written))
 
     def merge(
         self, source: Node, name: str, version: int, strategy: str, resolutions: Mapping[str, Any]
@@ -106,17 +116,23 @@ class Oracle:
         """Merges and gives the conflicts as (id, path, winner)."""
         target = self.at(name, version)
         bases = best_common(source, target)
+        known = {node.version for base in bases for node in base.ancestors()}
+        values: Any = None
         conflicts: set[tuple[str, str, str]] = set()
         docs: dict[str, Doc] = {}
         for id_ in {*source.state, *target.state, *(id_ for base in bases for id_ in base.state)}:
             sides = [node.state.get(id_, Doc()) for node in (*bases, source, target)]
-            docs[id_], contested = merge_docs(sides[:-2], sides[-2], sides[-1], strategy)
+            docs[id_], contested = merge_docs(sides[:-2], sides[-2], sides[-1], strategy, known)
             if contested and id_ in resolutions:
                 values, contested = resolutions[id_], [("", "resolution")]
-                docs[id_] = doc_of(values, version) if values is not None else adopted(sides[-1], Doc(None, version))
+                docs[id_] = doc_of(values, version) if values is not None else Doc(None, version)
+            else:
+                docs[id_] = with_counts(docs[id_], sides[-1], sides[-2], version)
+            is_fact = not docs[id_].equals(sides[-1]) or (contested == [("", "resolution")] and values is not None)
+            docs[id_] = replace(docs[id_], fact=version if is_fact else sides[-1].fact)
             conflicts |= {(id_, path, winner) for path, winner in contested}
         if not any(node is source for node in target.ancestors()):
-            self.commit(name, version, docs, source)
+            self.nodes.append(Node(name, version, [target, source], target.state | docs))
         return conflicts
 
 
@@ -129,54 +145,129 @@ def adopted(target: Doc, new: Doc) -> Doc:
     return Doc({path: target.at(path) if _equal(target, new, path) else new.at(path) for path in LEAVES})
 
 
-def merge_docs(bases: list[Doc], source: Doc, target: Doc, strategy: str) -> tuple[Doc, list[tuple[str, str]]]:
+def with_counts(new: Doc, target: Doc, source: Doc, version: int) -> Doc:
+    """A merged number holds the increments of both sides, if they are what it is made of."""
+    if new.leaves is None:
+        return new
+    tag, mine, theirs = new.at("/n"), target.at("/n"), source.at("/n")
+    if not (_is_number(tag) and _is_number(mine) and _is_number(theirs)) or not (mine.counted or theirs.counted):
+        return new
+    both = mine.counted | theirs.counted
+    if mine.base[1] == theirs.base[1] and mine.base[1] + sum(by for _, by in both) == tag.value:
+        root = theirs.base[0] if tag.base[0] == theirs.base[0] else mine.base[0]
+        tag = tag._replace(counted=both, root=root, start=mine.base[1])
+    elif tag.value not in (mine.value, theirs.value):
+        tag = tag._replace(counted=frozenset({(version, 0)}), root=version, start=tag.value)
+    return replace(new, leaves=new.leaves | {"/n": tag})
+
+
+class Three(NamedTuple):
+    """An entity at all bases and both sides, with every version that a base knows."""
+
+    bases: list[Doc]
+    source: Doc
+    target: Doc
+    known: set[int]
+
+    @property
+    def base(self) -> Doc | None:
+        return self.bases[0] if all(other.equals(self.bases[0]) for other in self.bases) else None
+
+    def changed(self, side: Doc, paths: tuple[str, ...] = LEAVES) -> bool:
+        """Another value; with bases of different facts, new increments too."""
+        if self.base is None or not all(_equal(side, self.base, path) for path in paths):
+            return True
+        if paths == LEAVES and not side.equals(self.base):
+            return True
+        if len({base.fact for base in self.bases}) == 1:
+            return False
+        return any(not side.at(path).counted <= self.counted(path) for path in paths)
+
+    def counted(self, path: str) -> frozenset[tuple[int, int]]:
+        return frozenset().union(*(base.at(path).counted for base in self.bases))
+
+    def hidden(self) -> bool:
+        return any(
+            self.changed(self.source, (path,))
+            and self.changed(self.target, (path,))
+            and self.source.at(path).counted != self.target.at(path).counted
+            for path in LEAVES
+        )
+
+    def sum(self, path: str) -> Tag | None:
+        theirs, mine = self.source.at(path), self.target.at(path)
+        if path != "/n" or not (_is_number(theirs) and _is_number(mine)):
+            return None
+        shared = theirs.counted & mine.counted
+        if not self._one_root(theirs, mine):
+            was = self.bases[0].at(path)
+            is_one = len({base.fact for base in self.bases}) == 1 and shared <= self.counted(path)
+            if not (is_one and _is_number(was) and theirs.assigned == mine.assigned == was.assigned):
+                return None
+            return Tag(mine.value + theirs.value - was.value, max(mine.origin, theirs.origin), mine.assigned)
+        kept = shared | ((theirs.counted | mine.counted) - self.counted(path))
+        for tag in (mine, theirs):
+            if kept == tag.counted:
+                return tag
+        value = mine.base[1] + sum(by for _, by in kept)
+        return Tag(value, max(mine.origin, theirs.origin), mine.assigned)
+
+    def _one_root(self, theirs: Tag, mine: Tag) -> bool:
+        if theirs.base[1] != mine.base[1]:
+            return False
+        if theirs.base[0] == mine.base[0]:
+            return True
+        roots = [tag.base[0] for tag in (theirs, mine)]
+        return roots == [theirs.assigned, mine.assigned] and len({root in self.known for root in roots}) == 1
+
+
+def merge_docs(
+    bases: list[Doc], source: Doc, target: Doc, strategy: str, known: set[int]
+) -> tuple[Doc, list[tuple[str, str]]]:
     """MERGE-2 and MERGE-3, by the letter."""
-    base = bases[0] if all(other.equals(bases[0]) for other in bases) else None
-    if base is not None and source.equals(base):
+    three = Three(bases, source, target, known)
+    base = three.base
+    if not three.changed(source):
         return target, []
-    if base is not None and target.equals(base):
+    if not three.changed(target):
         return adopted(target, source), []
-    counted = [path for path in LEAVES if base is not None and _both_counted(bases, source, target, path)]
-    if source.equals(target) and not counted:
+    if source.equals(target) and not three.hidden():
         return target, []
     if strategy == "fields" and source.leaves is not None and target.leaves is not None:
-        return _merge_leaves(base, source, target, counted)
+        return _merge_leaves(three)
     wins = strategy == "source" or (strategy in ("lww", "fields") and _is_later(base, source, target))
     return adopted(target, source) if wins else target, [("", "source" if wins else "target")]
 
 
-def _merge_leaves(
-    base: Doc | None, source: Doc, target: Doc, counted: list[str]
-) -> tuple[Doc, list[tuple[str, str]]]:
+def _merge_leaves(three: Three) -> tuple[Doc, list[tuple[str, str]]]:
     merged: dict[str, Tag] = {}
     contested: list[tuple[str, str]] = []
+    is_crossed = len({base.fact for base in three.bases}) > 1
     for path in LEAVES:
-        mine, theirs = target.at(path), source.at(path)
+        mine, theirs = three.target.at(path), three.source.at(path)
         merged[path] = mine
-        if path in counted:
-            assert base is not None
-            total = mine.value + theirs.value - base.at(path).value
-            merged[path] = Tag(total, max(mine.origin, theirs.origin), mine.assigned)
-            contested.append((path, "both"))
-        elif _equal(source, target, path) or (base is not None and _equal(source, base, path)):
+        source_changed, target_changed = three.changed(three.source, (path,)), three.changed(three.target, (path,))
+        added = three.sum(path) if is_crossed or (source_changed and target_changed) else None
+        if added is not None:
+            merged[path] = added
+            if added not in (mine, theirs):
+                contested.append((path, "both"))
+        elif not source_changed:
             pass
-        elif base is not None and _equal(target, base, path):
+        elif not target_changed:
             merged[path] = theirs
-        else:
-            wins = (theirs.origin, _bytes(theirs.value)) > (mine.origin, _bytes(mine.value))
+        elif not _equal(three.source, three.target, path) or mine.counted != theirs.counted:
+            was = theirs.value if three.base is None else three.base.at(path).value
+            is_as_it_was = theirs.value == mine.value == was  # there is nothing to take, but other increments
+            later = (theirs.origin, _bytes(theirs.value)) > (mine.origin, _bytes(mine.value))
+            wins = later and not is_as_it_was
             merged[path] = theirs if wins else mine
             contested.append((path, "source" if wins else "target"))
-    return Doc(merged), contested or [("", "both")]
+    return adopted(three.target, Doc(merged)), contested or [("", "both")]
 
 
-def _both_counted(bases: list[Doc], source: Doc, target: Doc, path: str) -> bool:
-    docs = [*bases, source, target]
-    if path != "/n" or any(not isinstance(doc.at(path).value, int) for doc in docs):
-        return False
-    numbers = {base.at(path) for base in bases}
-    before = bases[0].at(path)
-    is_changed = source.at(path).value != before.value and target.at(path).value != before.value
-    return len(numbers) == 1 and is_changed and len({doc.at(path).assigned for doc in docs}) == 1
+def _is_number(tag: Tag) -> bool:
+    return isinstance(tag.value, int)
 
 
 def _is_later(base: Doc | None, source: Doc, target: Doc) -> bool:

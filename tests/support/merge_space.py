@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from stemmadb.protocol.model import branch, merge, replay
-from stemmadb.protocol.model.ancestry import Graph, MergeEdge, Point, best_common_ancestors, graph, is_ancestor, knower
+from stemmadb.protocol.model.ancestry import (
+    Graph,
+    MergeEdge,
+    Point,
+    best_common_ancestors,
+    graph,
+    is_ancestor,
+    knower,
+)
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import Arguments, Strategy
 from stemmadb.protocol.model.difference import Content
@@ -48,7 +56,7 @@ class Space:
         self.edges: list[MergeEdge] = []
         self.commits: dict[BranchName, list[Version]] = {}
         self.facts: dict[EntityId, list[Written]] = {}
-        self.resolved: dict[EntityId, list[Point]] = {}
+        self.resolved: dict[EntityId, list[Version]] = {}
         self.traces_made = 0
 
     def fork(self, name: str, parent: str = "main", version: int | None = None) -> int:
@@ -83,7 +91,8 @@ class Space:
 
     def trace(self, id_: str = "urn:x") -> Trace:
         self.traces_made += 1
-        return Trace(self.branches, self.facts.get(EntityId(id_), ()), self.resolved.get(EntityId(id_), ()))
+        written, resolved = self.facts.get(EntityId(id_), ()), self.resolved.get(EntityId(id_), ())
+        return Trace(self.branches, written, self.edges, resolved)
 
     def graph(self) -> Graph:
         return graph(self.branches, self.edges, self._last)
@@ -116,7 +125,7 @@ class Space:
             self._commit(target, operations, plan.details(source=theirs, target_version=mine.version))
             self.edges.append(MergeEdge(mine.branch, self.version, theirs.branch, theirs.version))
             for id_ in plan.resolved:
-                self.resolved.setdefault(id_, []).append(Point(mine.branch, self.version))
+                self.resolved.setdefault(id_, []).append(self.version)
         return plan
 
     def _candidates(self, source: Point, target: Point) -> list[Candidate]:

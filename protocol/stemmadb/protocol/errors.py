@@ -117,7 +117,9 @@ class InvalidMerge(BadInput):
 
 class LimitExceeded(BadInput):
     code = "limit_exceeded"
-    says = "{bound} is limited to {maximum}, and this has {actual}. Split it, or raise the bound if your server sets it."
+    says = (
+        "{bound} is limited to {maximum}, and this has {actual}. Split it, or raise the bound if your server sets it."
+    )
 
 
 # ---------------------------------------------------------------- who is asking

@@ -194,11 +194,13 @@ def test_a_bool_is_not_a_number_and_one_is_one_point_zero() -> None:
 
 @pytest.mark.rule("MERGE-3")
 def test_increments_may_be_of_floats_and_hide_at_any_depth() -> None:
-    stamp = stamps.whole(Version(1))
-    sides = [
-        Side({"o": {"n": number}, "z": 0}, Version(at), lambda: stamp) for at, number in enumerate((0, 0.5, 0.5), 1)
-    ]
-    entity = Candidate(X, (sides[0],), sides[1], sides[2])
+
+    def counted(version: int) -> Side:
+        by_half: list[dict[str, Value]] = [{"op": "increment", "path": "/o/n", "by": 0.5}]
+        value, stamp = stamps.patched({"o": {"n": 0}, "z": 0}, stamps.whole(Version(1)), by_half, Version(version))
+        return Side(value, Version(version), lambda: stamp)
+
+    entity = Candidate(X, (side({"o": {"n": 0}, "z": 0}, 1),), counted(2), counted(3))
     made = plan([entity], strategy="fields")
     assert made.writes[0].content == {"o": {"n": 1.0}, "z": 0}
     assert made.writes[0].operation.op == "patch"

@@ -26,7 +26,7 @@ def replace(path: str, value: Value) -> dict[str, Value]:
     return {"op": "replace", "path": path, "value": value}
 
 
-def increment(path: str, by: int = 1) -> dict[str, Value]:
+def increment(path: str, by: float = 1) -> dict[str, Value]:
     return {"op": "increment", "path": path, "by": by}
 
 
@@ -117,3 +117,57 @@ def test_a_sum_that_no_number_can_hold_is_a_conflict_on_that_leaf() -> None:
     space.patch("draft", X, increment("/n", 2**61 + 1))
     assert summary(space.merge("draft", "main", "fields")) == [(X, "/n", "source")]
     assert space.get("main") == {"n": 2**62 + 2**61 + 1}
+
+
+@pytest.mark.rule("MERGE-3")
+@pytest.mark.parametrize("then", [None, {"op": "add", "path": "/l/-", "value": 9}])
+def test_equal_increments_in_an_array_are_a_conflict_of_the_array(then: dict[str, Value] | None) -> None:
+    space = forked({"l": [1]})
+    for name in ("main", "draft"):
+        space.patch(name, X, increment("/l/0"), *([then] if then else []))
+    with pytest.raises(MergeConflict):
+        space.merge("draft", "main", "fail")
+    assert summary(space.merge("draft", "main", "fields")) == [(X, "/l", "source")]
+
+
+@pytest.mark.rule("MERGE-3")
+def test_equal_arrays_that_were_written_whole_are_the_same_change() -> None:
+    space = forked({"l": [1]})
+    space.patch("main", X, increment("/l/0"), replace("/l", [5]))
+    space.patch("draft", X, replace("/l", [5]))
+    assert space.merge("draft", "main", "fail").conflicts == ()
+
+
+@pytest.mark.rule("MERGE-3")
+@pytest.mark.parametrize(("start", "one", "other", "total"), [(0.6, 0.1, 1.7, 2.4), (0.1, 0.2, 0.3, 0.6)])
+def test_sums_of_floats_are_equal_in_both_directions(start: float, one: float, other: float, total: float) -> None:
+    space = forked({"n": start})
+    space.patch("main", X, increment("/n", one))
+    at = space.patch("draft", X, increment("/n", other))
+    space.merge("draft", "main", "fields", version=at)
+    space.merge("main", "draft", "fields", version=at)
+    assert space.get("main") == space.get("draft") == {"n": total}
+    assert space.merge("draft", "main", "fail").conflicts == ()
+
+
+@pytest.mark.rule("MERGE-3")
+def test_a_sum_of_floats_that_no_number_can_hold_is_a_conflict_on_that_leaf() -> None:
+    space = forked({"n": 1e308})
+    space.patch("main", X, increment("/n", 7e307))
+    space.patch("draft", X, increment("/n", 7e307))
+    assert summary(space.merge("draft", "main", "fields")) == [(X, "/n", "source")]
+
+
+@pytest.mark.rule("MERGE-3")
+def test_after_a_side_lost_increments_to_a_conflict_new_ones_still_add_up() -> None:
+    space = forked({"n": 0})
+    space.patch("main", X, increment("/n"))
+    space.patch("draft", X, increment("/n", 5))
+    space.merge("draft", "main", "target")
+    space.patch("main", X, increment("/n", 10))
+    space.patch("draft", X, increment("/n", 20))
+    space.merge("draft", "main", "fields")
+    assert space.get("main") == {"n": 31}
+    space.patch("draft", X, increment("/n", 40))
+    space.merge("main", "draft", "fields")
+    assert space.get("draft") == {"n": 71}

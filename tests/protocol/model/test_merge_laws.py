@@ -61,13 +61,18 @@ class Schedule:
         if old.value is not GONE and path == "/n" and self.random.random() < 0.9:
             by = self.random.choice([-1, 1, 1, 2])
             operation = {"op": "increment", "path": path, "by": by}
-            new = Tag(old.value + by, version, old.assigned)
+            counted = old.counted | {(version, by)}
+            new = Tag(old.value + by, version, old.assigned, *old.base, counted)
         elif old.value is not GONE and self.random.random() < 0.2:
             operation = {"op": "remove", "path": path}
             new = Tag(GONE, version, version)
         elif old.value is not GONE and path == "/l" and self.random.random() < 0.5:
-            operation = {"op": "splice", "path": path, "index": 0, "remove": 0, "add": [version]}
-            new = Tag([version, *old.value], version, version)
+            operation = {"op": "splice", "path": path, "index": 0, "remove": 0, "add": [version % 2]}
+            new = Tag([version % 2, *old.value], version, version, 0, 0, old.counted)
+        elif old.value is not GONE and path == "/l" and self.random.random() < 0.7:
+            operation = {"op": "increment", "path": "/l/0", "by": 1}
+            value = [old.value[0] + 1, *old.value[1:]]
+            new = Tag(value, version, version, 0, 0, old.counted | {(version, 0)})
         assert self.space.patch(name, id_, operation) == version
         self.oracle.commit(name, version, {id_: Doc(leaves | {path: new})})
 
@@ -160,6 +165,7 @@ class Schedule:
         for path, tag in (doc.leaves or {}).items():
             stamp = stamps.at(traced.stamp, path[1:].split("/"))
             assert (stamp.version, stamp.assigned) == (tag.origin, tag.assigned), (name, id_, path)
+            assert stamps.increments(stamp.count) == dict(tag.counted), (name, id_, path)
 
 
 @pytest.mark.rule("BRANCH-2", "MERGE-2", "MERGE-3", "MERGE-4")

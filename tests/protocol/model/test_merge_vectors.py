@@ -16,7 +16,7 @@ from stemmadb.protocol.model.ancestry import MergeEdge, Point, best_common_ances
 from stemmadb.protocol.model.difference import Content, same
 from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
 from stemmadb.protocol.model.merge import Candidate, Plan, Side, plan
-from stemmadb.protocol.model.stamps import Stamp
+from stemmadb.protocol.model.stamps import Count, Stamp
 from stemmadb.protocol.model.state import BranchState, Missing
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "merges.json").read_text())
@@ -29,9 +29,17 @@ def content(case: dict[str, Any]) -> Content:
 def side(case: dict[str, Any]) -> Side:
     stamp = stamps.whole(Version(case["version"]))
     for part in case.get("stamps", []):
-        made = Stamp(Version(part["version"]), Version(part["assigned"]))
+        made = Stamp(Version(part["version"]), Version(part["assigned"]), count=count(part))
         stamp = stamps.put(stamp, pointer.parse(part["path"]), made)
-    return Side(content(case), Version(case["version"]), lambda: stamp)
+    known = case.get("known", [])
+    return Side(content(case), Version(case["version"]), lambda: stamp, lambda version: version in known)
+
+
+def count(part: dict[str, Any]) -> Count | None:
+    made: Count | None = None
+    for version, amount in part.get("increments", []):
+        made = Count(Version(part["assigned"]), part["start"], Version(version), amount, (made,) if made else ())
+    return made
 
 
 def planned(case: dict[str, Any]) -> Plan:

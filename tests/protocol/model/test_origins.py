@@ -70,8 +70,9 @@ def test_an_increment_is_a_write_and_not_an_assignment() -> None:
     value: Value = {"n": 1, "l": [1]}
     by_one: list[dict[str, Value]] = [{"op": "increment", "path": path, "by": 1} for path in ("/n", "/l/0")]
     _, stamp = stamps.patched(value, stamps.whole(Version(1)), by_one, Version(2))
-    assert stamps.at(stamp, ["n"]) == Stamp(Version(2), Version(1))
-    assert stamps.at(stamp, ["l"]) == Stamp(Version(2), Version(2))
+    number, array = stamps.at(stamp, ["n"]), stamps.at(stamp, ["l"])
+    assert (number.version, number.assigned, stamps.increments(number.count)) == (2, 1, {2: 1})
+    assert (array.version, array.assigned, stamps.increments(array.count)) == (2, 2, {2: 0})
 
 
 @pytest.mark.rule("MERGE-3")
@@ -211,7 +212,7 @@ def test_thousands_of_merges_of_one_entity_are_followed_without_recursion() -> N
 def test_an_object_taken_whole_brings_all_its_origins() -> None:
     theirs = stamps.put(stamps.whole(Version(3)), ["o", "x"], stamps.whole(Version(5)))
     other: Value = {"o": {"x": 1, "y": 2}}
-    found = inherited({"o": 7}, other, stamps.whole(Version(1)), other, theirs)
+    found = inherited({"o": 7}, other, stamps.whole(Version(1)), other, theirs, Version(9))
     assert dict(stamps.leaves(other, found)) == {"/o/x": 5, "/o/y": 3}
 
 
@@ -219,6 +220,9 @@ def test_an_object_taken_whole_brings_all_its_origins() -> None:
 def test_what_a_merge_left_alone_keeps_the_targets_origins() -> None:
     value: Value = {"a": 1, "o": {"x": 1}}
     mine, theirs = stamps.whole(Version(1)), stamps.whole(Version(3))
-    assert inherited(value, value, mine, value, theirs) == mine
+    assert inherited(value, value, mine, value, theirs, Version(9)) == mine
     changed: Value = {"a": 2, "o": {"x": 1}}
-    assert dict(stamps.leaves(changed, inherited(value, changed, mine, changed, theirs))) == {"/a": 3, "/o/x": 1}
+    assert dict(stamps.leaves(changed, inherited(value, changed, mine, changed, theirs, Version(9)))) == {
+        "/a": 3,
+        "/o/x": 1,
+    }

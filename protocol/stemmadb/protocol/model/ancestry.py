@@ -19,8 +19,8 @@ from stemmadb.protocol.model.branch import Branches
 from stemmadb.protocol.model.ids import EMPTY_SPACE, MAIN, BranchName, Version
 
 Last: TypeAlias = Callable[[BranchName, Version], Version]
-"""The version of the last commit that wrote a fact on a branch or merged into it, at or below a version; 0 if there is
-none. Erasures on the branch are included, and merges that wrote nothing: both change what is known there.
+"""The version of the last commit that wrote a fact on a branch or merged into it, erasures included, at or below a
+version; 0 if there is none. A merge that wrote nothing counts: it changes what is known there.
 
 Without it two names for one state, such as `main` at 15 and `main` at 17 with nothing between, would count as two.
 """

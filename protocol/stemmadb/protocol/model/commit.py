@@ -41,7 +41,10 @@ class TagDelete(_Arguments, frozen=True, tag="tag.delete"):
 
 
 class Contested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One conflict of a merge as it is recorded: where, between which versions, and who won (MERGE-3)."""
+    """One conflict of a merge: where, between which versions, and who won (MERGE-3).
+
+    The path is for the report only: in a record it is empty, because keys must not outlive an erasure (ERASE-1).
+    """
 
     id: EntityId
     path: str = ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -14,6 +14,8 @@ from stemmadb.protocol.model.values import Value
 
 Content: TypeAlias = Value | Missing
 """What is at a place: a value, nothing, or something that is not known any more."""
+PATH_BYTES_MAX: Final = 1 << 20
+"""How much the paths told of one entity, or of the conflicts of one merge, may take together."""
 GONE: Final = frozenset({Missing.ERASED, Missing.COMPACTED})
 
 
@@ -30,8 +32,11 @@ def entity(old: Content, new: Content) -> list[PathChange]:
     """What leads from one state of an entity to another, in the order of the old value's keys, then the new one's.
 
     Arrays of equal length are compared element by element; others differ as a whole, since elements have no names.
+    Where the paths would take more than `PATH_BYTES_MAX`, it goes only as deep everywhere as they do not.
     """
-    return list(_changes(old, new, pointer.ROOT))
+    if same(old, new):
+        return []
+    return opened([PathChange(pointer.ROOT, _kind(old, new), old, new)], _inside)
 
 
 def states(old: Mapping[EntityId, Content], new: Mapping[EntityId, Content]) -> dict[EntityId, list[PathChange]]:
@@ -43,17 +48,51 @@ def states(old: Mapping[EntityId, Content], new: Mapping[EntityId, Content]) -> 
     return {id_: changes[id_] for id_ in sorted(changes) if changes[id_]}
 
 
-def _changes(old: Content, new: Content, path: str) -> Iterator[PathChange]:
-    if same(old, new):
-        return
+class Place(Protocol):
+    """Something at a path."""
+
+    @property
+    def path(self) -> str: ...
+
+
+Opened = TypeVar("Opened", bound=Place)
+
+
+def opened(places: list[Opened], inside: Callable[[Opened], Iterable[Opened] | None]) -> list[Opened]:
+    """The places, opened level by level as long as their paths together take at most `PATH_BYTES_MAX`.
+
+    A path repeats the keys above it, so that a few bytes of a value can have paths of many times its length. `inside`
+    says what is one level below a place; None for one that cannot be opened.
+    """
+    while True:
+        below: list[Opened] = []
+        left, is_open = PATH_BYTES_MAX, False
+        for place in places:
+            inner = inside(place)
+            is_open |= inner is not None
+            for found in (place,) if inner is None else inner:
+                left -= len(found.path.encode())
+                if left < 0:
+                    return places
+                below.append(found)
+        if not is_open:
+            return places
+        places = below
+
+
+def _inside(change: PathChange) -> Iterator[PathChange] | None:
+    old, new, path = change.old, change.new, change.path
     if isinstance(old, dict) and isinstance(new, dict):
-        for key in keys(old, new):
-            yield from _changes(item(old, key), item(new, key), f"{path}/{pointer.escape(key)}")
+        pairs = ((pointer.escape(key), item(old, key), item(new, key)) for key in keys(old, new))
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for index, (one, other) in enumerate(zip(old, new, strict=True)):
-            yield from _changes(one, other, f"{path}/{index}")
+        pairs = ((str(at), one, other) for at, (one, other) in enumerate(zip(old, new, strict=True)))
     else:
-        yield PathChange(path, _kind(old, new), old, new)
+        return None
+    return (
+        PathChange(f"{path}/{key}", _kind(one, other), one, other)
+        for key, one, other in pairs
+        if not same(one, other)
+    )
 
 
 def _kind(old: Content, new: Content) -> Literal["added", "removed", "changed"]:

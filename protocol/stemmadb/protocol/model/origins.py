@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TypeAlias
 
 import msgspec
 
 from stemmadb.protocol.model import body, branch, replay, stamps
-from stemmadb.protocol.model.ancestry import Point
+from stemmadb.protocol.model.ancestry import MergeEdge, Point
 from stemmadb.protocol.model.branch import Branches
 from stemmadb.protocol.model.commit import Arguments, Merge
 from stemmadb.protocol.model.difference import Content, item, keys, same
 from stemmadb.protocol.model.facts import Fact
 from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, Version
-from stemmadb.protocol.model.stamps import Stamp
+from stemmadb.protocol.model.stamps import Count, Stamp
 from stemmadb.protocol.model.state import Missing
 
 
@@ -77,22 +77,30 @@ class Trace:
     each fact is read once however often branches were merged back and forth.
     """
 
-    def __init__(self, branches: Branches, facts: Iterable[Written], resolved: Iterable[Point] = ()) -> None:
-        """`facts` are the entity's facts that any point asked for can know, merges followed, oldest first.
+    def __init__(
+        self,
+        branches: Branches,
+        facts: Iterable[Written],
+        merges: Iterable[MergeEdge] = (),
+        resolved: Collection[Version] = (),
+    ) -> None:
+        """The entity's facts and all merges that any point asked for can know, each oldest first.
 
-        `resolved` are the merges that resolved the entity, each as its target and version, oldest first: one that
-        left an absent entity absent wrote no fact (FACT-1), and decided it all the same.
+        Merges without a fact of the entity count too: increments of both sides may have come to what was there. And
+        `resolved` are the versions of those that resolved the entity: one that left it absent wrote no fact (FACT-1),
+        and decided it all the same.
         """
         self._branches = branches
         self._versions: dict[BranchName, list[Version]] = {}
         self._states: dict[BranchName, list[Traced]] = {}
-        decisions = deque(resolved)
+        self._resolved = resolved
+        waiting = deque(merges)
         for written in facts:
-            while decisions and decisions[0].version < written.fact.version:
-                self._decide(decisions.popleft())
+            while waiting and waiting[0].version < written.fact.version:
+                self._meet(waiting.popleft())
             self._take(written)
-        for decision in decisions:
-            self._decide(decision)
+        for edge in waiting:
+            self._meet(edge)
 
     def at(self, point: Point) -> Traced:
         """The entity as the point sees it."""
@@ -110,10 +118,17 @@ class Trace:
         point = Point(written.fact.branch, written.fact.version)
         self._keep(point, follow(self.at(point), written, self._inherit))
 
-    def _decide(self, point: Point) -> None:
-        before = self.at(point)
-        if before.content is Missing.ABSENT:  # any other decision is a fact
-            self._keep(point, Traced(before.content, before.version, stamps.whole(point.version)))
+    def _meet(self, edge: MergeEdge) -> None:
+        """What a merge did to the entity beyond its fact, if it wrote one at all."""
+        point = Point(edge.target, edge.version)
+        now = self.at(point)
+        if edge.version in self._resolved:
+            stamp = stamps.whole(edge.version)
+        else:
+            before = self.at(Point(edge.target, Version(edge.version - 1)))
+            stamp = _met(now, before, self.at(Point(edge.source, edge.source_version)))
+        if stamp is not now.stamp:
+            self._keep(point, Traced(now.content, now.version, stamp))
 
     def _keep(self, point: Point, state: Traced) -> None:
         versions = self._versions.setdefault(point.branch, [])
@@ -124,6 +139,28 @@ class Trace:
     def _inherit(self, before: Traced, content: Content, version: Version, details: Merge) -> Stamp:
         theirs = self.at(Point(details.source, details.source_version))
         return inherited(before.content, content, before.stamp, theirs.content, theirs.stamp, version)
+
+
+def _met(now: Traced, before: Traced, source: Traced) -> Stamp:
+    """The stamps of a merged state, with the increments of both sides wherever that is what a number is made of."""
+    stamp = now.stamp
+    if before.stamp is source.stamp:
+        return stamp
+    for path in {path for side in (before, source) for path, _ in stamps.counted(side.stamp)}:
+        old, other, new = (_found(side.content, path) for side in (before, source, now))
+        mine, theirs, found = (stamps.at(side, path) for side in (before.stamp, source.stamp, stamp))
+        if stamps.root(found) == stamps.root(theirs):  # what it counts from stays
+            mine, old, theirs, other = theirs, other, mine, old
+        count = stamps.united(mine, old, theirs, other, new) if mine.count is not theirs.count else None
+        if count is not None:
+            stamp = stamps.put(stamp, path, Stamp(found.version, found.assigned, count=count))
+    return stamp
+
+
+def _found(content: Content, path: Sequence[str]) -> Content:
+    for key in path:
+        content = item(content, key)
+    return content
 
 
 def inherited(old: Content, new: Content, mine: Stamp, other: Content, theirs: Stamp, version: Version) -> Stamp:
@@ -150,5 +187,9 @@ def inherited(old: Content, new: Content, mine: Stamp, other: Content, theirs: S
         return Stamp(mine.version, mine.assigned, below)
     if same(new, other):
         return theirs
-    count = stamps.united(mine, old, theirs, other, new, version)
+    count = stamps.united(mine, old, theirs, other, new)
+    if count is None and stamps.is_number(
+        new
+    ):  # something new to count from, and not the same as an equal sum elsewhere
+        count = Count(version, new, version)
     return Stamp(max(stamps.latest(mine), stamps.latest(theirs)), mine.assigned, count=count)

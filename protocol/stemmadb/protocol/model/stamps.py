@@ -16,6 +16,7 @@ from typing import TypeGuard
 import msgspec
 
 from stemmadb.protocol.model import patch, pointer
+from stemmadb.protocol.model.difference import opened
 from stemmadb.protocol.model.ids import Version
 from stemmadb.protocol.model.patch import operation as op
 from stemmadb.protocol.model.patch.apply import increased
@@ -97,18 +98,17 @@ def total(amounts: Collection[int | float]) -> int | float | None:
         return None
 
 
-def united(mine: Stamp, old: object, theirs: Stamp, other: object, new: object, version: Version) -> Count | None:
-    """The count of a sum that a merge made at a version.
+def united(mine: Stamp, old: object, theirs: Stamp, other: object, new: object) -> Count | None:
+    """The increments of both sides, if they are what the number is made of after a merge; None if not.
 
-    The increments of both sides, if they are what the sum is made of. If not, for one because a side had lost some to
-    a conflict, the sum is something new to count from; it is still not the same as an equal one made elsewhere.
+    They are not where a side had lost some of them to a conflict, or loses them now.
     """
     if not (is_number(old) and is_number(other) and is_number(new)):
         return None
     begin, both = start(mine, old), increments(mine.count) | increments(theirs.count)
     if begin == start(theirs, other) and total((begin, *both.values())) == new:
         return Count(root(mine), begin, None, before=tuple(side.count for side in (mine, theirs) if side.count))
-    return Count(version, new, version, 0)
+    return None
 
 
 def increments(count: Count | None) -> dict[Version, int | float]:
@@ -140,13 +140,26 @@ def latest(stamp: Stamp) -> Version:
     return max([stamp.version, *map(latest, stamp.below.values())])
 
 
-def leaves(value: Value, stamp: Stamp, path: str = pointer.ROOT) -> Iterator[tuple[str, Version]]:
-    """Each leaf path of a value with its version; a scalar, an array and an empty object are leaves."""
-    if isinstance(value, dict) and value:
-        for key, item in value.items():
-            yield from leaves(item, child(stamp, key), f"{path}/{pointer.escape(key)}")
-    else:
-        yield path, latest(stamp)
+class _Leaf(msgspec.Struct, frozen=True):
+    path: str
+    value: Value
+    stamp: Stamp
+
+
+def leaves(value: Value, stamp: Stamp) -> Iterator[tuple[str, Version]]:
+    """Each leaf path of a value with its version; a scalar, an array and an empty object are leaves.
+
+    An object is one too, with the highest version in it, where the paths would take more than `PATH_BYTES_MAX`.
+    """
+    for leaf in opened([_Leaf(pointer.ROOT, value, stamp)], _inside):
+        yield leaf.path, latest(leaf.stamp)
+
+
+def _inside(leaf: _Leaf) -> Iterator[_Leaf] | None:
+    value, stamp, path = leaf.value, leaf.stamp, leaf.path
+    if not isinstance(value, dict) or not value:
+        return None
+    return (_Leaf(f"{path}/{pointer.escape(key)}", item, child(stamp, key)) for key, item in value.items())
 
 
 def patched(value: Value, stamp: Stamp, operations: Sequence[Operation], version: Version) -> tuple[Value, Stamp]:
@@ -155,7 +168,8 @@ def patched(value: Value, stamp: Stamp, operations: Sequence[Operation], version
         for path in _written(operation):
             place = _outside_arrays(value, path)
             old, found = at(stamp, place), _found(value, place)
-            stamp = put(stamp, place, _stamped(old, operation, version, found, is_inside=path != place))
+            is_inside = path != place or operation["op"] == "splice"
+            stamp = put(stamp, place, _stamped(old, operation, version, found, is_inside=is_inside))
         value = patch.apply(value, [operation])
     return value, stamp
 

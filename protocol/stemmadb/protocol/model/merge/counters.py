@@ -17,6 +17,7 @@ from stemmadb.protocol.model.difference import Content, item, keys, same
 from stemmadb.protocol.model.ids import Version
 from stemmadb.protocol.model.merge.sides import Candidate
 from stemmadb.protocol.model.stamps import Stamp, is_number
+from stemmadb.protocol.model.state import Missing
 
 Path = tuple[str, ...]
 
@@ -28,23 +29,35 @@ class Sum(msgspec.Struct, frozen=True):
     winner: Literal["source", "target", "both"]
 
 
-def add(entity: Candidate, path: Path, source: Content, target: Content) -> Sum | None:
+def add(entity: Candidate, path: Path, base: Content, source: Content, target: Content) -> Sum | None:
     """What the increments of both sides make; None where more than increments differs, or no number can hold it."""
     if not (is_number(source) and is_number(target)):
         return None
     theirs, mine = stamps.at(entity.source_stamp, path), stamps.at(entity.target_stamp, path)
     start = stamps.start(mine, target)
-    if not _same_root(entity, path) or start != stamps.start(theirs, source):
-        return None
     of_source, of_target = stamps.increments(theirs.count), stamps.increments(mine.count)
     known, shared = _known(entity, path), of_source.keys() & of_target.keys()
+    if not _same_root(entity, path) or start != stamps.start(theirs, source):
+        if is_number(base) and shared <= known and _only_incremented(entity, path):
+            return _sum((source, target, -base))
+        return None
     kept = {at: by for at, by in (of_source | of_target).items() if at in shared or at not in known}
     if kept.keys() == of_target.keys():
         return Sum(target, "target")
     if kept.keys() == of_source.keys():
         return Sum(source, "source")
-    value = stamps.total((start, *kept.values()))
+    return _sum((start, *kept.values()))
+
+
+def _sum(amounts: tuple[int | float, ...]) -> Sum | None:
+    value = stamps.total(amounts)
     return None if value is None else Sum(value, "both")
+
+
+def _only_incremented(entity: Candidate, path: Path) -> bool:
+    """Whether there is one base, and nothing was assigned since: what differs from it was counted."""
+    sides = entity.source_stamp, entity.target_stamp, entity.base_stamps[0]
+    return not entity.is_crossed and len({stamps.at(side, path).assigned for side in sides}) == 1
 
 
 def _same_root(entity: Candidate, path: Path) -> bool:
@@ -76,7 +89,7 @@ def are_equal(entity: Candidate, path: Path) -> bool:
 def has_news(entity: Candidate, side: Stamp, path: Path = ()) -> bool:
     """Whether a side holds increments, at a path or beneath, that no base holds, though the value may be equal.
 
-    To be asked where bases were made crosswise. A value equal to that of one base has increments that come to nothing.
+    To be asked where bases were made crosswise. With one base, increments without an effect come to nothing.
     """
     return any(
         not stamps.increments(found.count).keys() <= _known(entity, place)
@@ -86,7 +99,7 @@ def has_news(entity: Candidate, side: Stamp, path: Path = ()) -> bool:
 
 def hidden_in(entity: Candidate) -> bool:
     """Whether sides with equal results still made different changes: somewhere both counted."""
-    if not (entity.is_crossed or _can_hide(entity.base_content, entity.source.content)):
+    if not _can_hide(Missing.ERASED if entity.is_crossed else entity.base_content, entity.source.content):
         return False  # most often, and without a look at the history
     places = {path for side in (entity.source_stamp, entity.target_stamp) for path, _ in stamps.counted(side)}
     return any(_both_changed(entity, path) and not are_equal(entity, path) for path in places)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
-from stemmadb.protocol.errors import Erased
+from stemmadb.protocol.errors import Compacted, Erased
 from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.commit import Contested, Strategy
 from stemmadb.protocol.model.difference import Content, is_gone, same
-from stemmadb.protocol.model.ids import EntityId
+from stemmadb.protocol.model.ids import EMPTY_SPACE, EntityId, Version
 from stemmadb.protocol.model.merge import counters
-from stemmadb.protocol.model.merge.fields import ContestedPath, merge_fields
+from stemmadb.protocol.model.merge.fields import merge_fields
 from stemmadb.protocol.model.merge.precedence import source_is_later
+from stemmadb.protocol.model.merge.report import Winner, told
 from stemmadb.protocol.model.merge.sides import Candidate
+from stemmadb.protocol.model.state import Missing
 
-Winner: TypeAlias = Literal["source", "target", "both", "resolution"]
 Resolutions: TypeAlias = Mapping[EntityId, Content]
 """What the caller chose for entities in conflict: a value, or `ABSENT` to delete."""
 
@@ -30,13 +31,14 @@ class Decision(msgspec.Struct, frozen=True):
     is_resolved: bool = False
 
 
-def decide(entity: Candidate, strategy: Strategy, resolutions: Resolutions) -> Decision | None:
+def decide(
+    entity: Candidate, strategy: Strategy, resolutions: Resolutions, oldest: Version = EMPTY_SPACE
+) -> Decision | None:
     """What becomes of an entity; None if the source brings nothing, so that the target need not be looked at."""
     if not (entity.source_changed or (entity.is_crossed and counters.has_news(entity, entity.source_stamp))):
         return None
-    for side in (entity.source, entity.target):
-        if is_gone(side.content):
-            raise Erased(id=entity.id)
+    if is_gone(entity.source.content) or is_gone(entity.target.content):
+        return _of_gone(entity, strategy, resolutions, oldest)
     if not (entity.target_changed or (entity.is_crossed and counters.has_news(entity, entity.target_stamp))):
         return Decision(entity.source.content)
     if same(entity.source.content, entity.target.content) and not counters.hidden_in(entity):
@@ -44,6 +46,18 @@ def decide(entity: Candidate, strategy: Strategy, resolutions: Resolutions) -> D
     if entity.id in resolutions:
         return Decision(resolutions[entity.id], _whole(entity, "resolution"), is_resolved=True)
     return STRATEGIES[strategy](entity)
+
+
+def _of_gone(entity: Candidate, strategy: Strategy, resolutions: Resolutions, oldest: Version) -> Decision:
+    """A side whose value is not known any more: only what does not ask for it can be decided."""
+    if entity.id in resolutions:
+        return Decision(resolutions[entity.id], _whole(entity, "resolution"), is_resolved=True)
+    if strategy == "target" and not is_gone(entity.target.content):
+        return _for_target(entity)
+    gone = entity.source if is_gone(entity.source.content) else entity.target
+    if gone.content is Missing.COMPACTED:
+        raise Compacted(version=gone.version, oldest=oldest)
+    raise Erased(id=entity.id)
 
 
 def _by_origin(entity: Candidate) -> Decision:
@@ -69,7 +83,7 @@ def _by_fields(entity: Candidate) -> Decision:
     content, contested = merge_fields(entity)
     if not contested:  # different fields: both sides are kept, and the caller is still told
         return Decision(content, _whole(entity, "both"))
-    return Decision(content, tuple(_contested(entity, place) for place in contested))
+    return Decision(content, tuple(_record(entity, path, winner) for path, winner in told(contested)))
 
 
 STRATEGIES: Final[Mapping[Strategy, Callable[[Candidate], Decision]]] = {
@@ -83,10 +97,6 @@ STRATEGIES: Final[Mapping[Strategy, Callable[[Candidate], Decision]]] = {
 
 def _whole(entity: Candidate, winner: Winner) -> tuple[Contested, ...]:
     return (_record(entity, pointer.ROOT, winner),)
-
-
-def _contested(entity: Candidate, place: ContestedPath) -> Contested:
-    return _record(entity, place.path, place.winner)
 
 
 def _record(entity: Candidate, path: str, winner: Winner) -> Contested:

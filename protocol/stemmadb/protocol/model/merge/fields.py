@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-import msgspec
-
-from stemmadb.protocol.model import pointer, stamps
+from stemmadb.protocol.model import stamps
 from stemmadb.protocol.model.difference import Content, item, keys, same
 from stemmadb.protocol.model.merge import counters
 from stemmadb.protocol.model.merge.precedence import source_is_later
+from stemmadb.protocol.model.merge.report import ContestedPath
 from stemmadb.protocol.model.merge.sides import Candidate
 from stemmadb.protocol.model.stamps import Stamp
 from stemmadb.protocol.model.state import Missing
 from stemmadb.protocol.model.values import Value
 
 Path = tuple[str, ...]
-
-
-class ContestedPath(msgspec.Struct, frozen=True):
-    """A place that both sides changed differently, and who won there."""
-
-    path: str
-    winner: Literal["source", "target", "both"]
 
 
 def merge_fields(entity: Candidate) -> tuple[Content, list[ContestedPath]]:
@@ -46,7 +36,7 @@ class _Merge:
                 return source
         if isinstance(source, dict) and isinstance(target, dict):
             return self._object(path, base, source, target)
-        added = counters.add(self._entity, path, source, target)
+        added = counters.add(self._entity, path, base, source, target)
         if added is not None:
             return self._sum(path, added)
         if self._entity.is_crossed:
@@ -63,7 +53,7 @@ class _Merge:
 
     def _sum(self, path: Path, added: counters.Sum) -> Content:
         if added.winner == "both":
-            self.contested.append(ContestedPath(pointer.write(path), "both"))
+            self.contested.append(ContestedPath(path, "both"))
         return added.value
 
     def _object(
@@ -80,5 +70,5 @@ class _Merge:
         """The same leaf, or delete against edit: as `lww` on that leaf."""
         mine, theirs = stamps.at(self._entity.source_stamp, path), stamps.at(self._entity.target_stamp, path)
         wins = source_is_later(base, source, target, mine, theirs)
-        self.contested.append(ContestedPath(pointer.write(path), "source" if wins else "target"))
+        self.contested.append(ContestedPath(path, "source" if wins else "target"))
         return source if wins else target
