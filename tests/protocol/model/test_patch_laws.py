@@ -228,7 +228,7 @@ def test_neither_the_old_value_nor_the_operations_are_ever_changed(rng: random.R
 def test_the_size_kept_is_the_length_of_the_encoding(rng: random.Random) -> None:
     value, operations = any_case(rng)
     after = outcome(value, operations)
-    bounds = {"size_max": 1_000_000, "depth_max": 1_000}
+    bounds: Any = {"size_max": 1_000_000, "depth_max": 1_000}
     if isinstance(after, tuple):
         with pytest.raises(PatchFailed):
             patch.apply_sized(value, encoded_length(value), operations, **bounds)
