@@ -8,7 +8,7 @@ import pytest
 
 from space import ALICE
 from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.changes import BLOCK, PATHS_MAX, of_fact, of_paths, push
+from stemmadb.protocol.model.changes import PATHS_MAX, Changes, of_fact, of_paths, push
 from stemmadb.protocol.model.facts import Fact, FactKind
 from stemmadb.protocol.model.ids import MAIN, EntityId, Hash, Version
 from stemmadb.protocol.model.stale import COMPARISONS_MAX, Scan
@@ -86,7 +86,7 @@ def test_one_proposal_may_compare_so_much_and_no_more() -> None:
 
 @pytest.mark.rule("COMMIT-2")
 def test_a_head_remembers_between_one_and_two_scans_of_changes() -> None:
-    for keep in (1, 4, BLOCK, BLOCK + 3):
+    for keep in (1, 4, 67):
         for writes in (1, keep, 2 * keep, 2 * keep + 1, 5 * keep + 2):
             state = head(*[(version, ("/a",)) for version in range(1, writes + 1)], keep=keep)
             assert state.changes is not None
@@ -94,6 +94,18 @@ def test_a_head_remembers_between_one_and_two_scans_of_changes() -> None:
             assert state.seen_after == writes - state.changes.count
             remembered = [change.version for change in state.changes]
             assert remembered == list(range(writes, state.seen_after, -1))
+
+
+@pytest.mark.rule("COMMIT-10", "BRANCH-2")
+def test_two_heads_that_go_on_from_the_same_one_do_not_see_each_other() -> None:
+    def versions(changes: Changes | None) -> list[int]:
+        return [change.version for change in changes or ()]
+
+    first, _ = push(None, Version(0), of_paths(Version(1), ALICE, None), 10)
+    one, _ = push(first, Version(0), of_paths(Version(2), ALICE, None), 10)
+    other, _ = push(first, Version(0), of_paths(Version(3), ALICE, None), 10)
+    further, _ = push(one, Version(0), of_paths(Version(4), ALICE, None), 10)
+    assert [versions(each) for each in (first, one, other, further)] == [[1], [2, 1], [3, 1], [4, 2, 1]]
 
 
 @pytest.mark.rule("COMMIT-2")

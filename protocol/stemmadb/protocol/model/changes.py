@@ -1,7 +1,7 @@
 """The recent changes of a head, newest first: what overlap is decided on, shared from head to head.
 
-A new head shares the older changes with the one before it instead of copying them. They are held in blocks: a block
-is small enough to copy for one more change, and blocks are few enough to be freed one inside the other.
+A new head shares the older changes with the one before it instead of copying them, so that a write on an entity with
+a long history costs what it costs on a new one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from stemmadb.protocol.model import body, patch, pointer
 from stemmadb.protocol.model.facts import Fact
 from stemmadb.protocol.model.ids import Did, Version
 
-BLOCK: Final = 64
 PATHS_MAX: Final = 64
 
 
@@ -28,18 +27,15 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Changes(msgspec.Struct, frozen=True, gc=False):
-    """A block of changes, oldest first, and the blocks before it."""
+    """The first `count` of a list that heads share: a newer head appends behind what the older ones look at."""
 
-    block: tuple[Change, ...]
-    older: Changes | None
+    shared: list[Change]
     count: int
 
     def __iter__(self) -> Iterator[Change]:
         """Newest first."""
-        current: Changes | None = self
-        while current is not None:
-            yield from reversed(current.block)
-            current = current.older
+        for index in range(self.count - 1, -1, -1):
+            yield self.shared[index]
 
 
 def of_fact(fact: Fact, author: Did) -> Change | None:
@@ -63,25 +59,15 @@ def push(changes: Changes | None, seen_after: Version, change: Change, keep: int
     """The changes with a new one in front, and the version after which none is missing.
 
     At least `keep` are kept; what is beyond twice that is forgotten, half at a time, so that a write costs the same
-    on average however long the history is.
+    on average however many there are.
     """
     if changes is None:
-        return Changes((change,), None, 1), seen_after
-    if len(changes.block) < BLOCK:
-        pushed = Changes((*changes.block, change), changes.older, changes.count + 1)
-    else:
-        pushed = Changes((change,), changes, changes.count + 1)
-    return (pushed, seen_after) if pushed.count <= 2 * keep else _newest(pushed, keep)
-
-
-def _newest(changes: Changes, keep: int) -> tuple[Changes, Version]:
-    newest = iter(changes)
-    kept = [next(newest) for _ in range(keep)]
-    forgotten = next(newest).version
-    kept.reverse()
-    rebuilt: Changes | None = None
-    for start in range(0, keep, BLOCK):
-        block = tuple(kept[start : start + BLOCK])
-        rebuilt = Changes(block, rebuilt, len(block) + (rebuilt.count if rebuilt else 0))
-    assert rebuilt is not None, "at least one change is kept"
-    return rebuilt, forgotten
+        return Changes([change], 1), seen_after
+    shared, count = changes.shared, changes.count
+    if count >= 2 * keep:
+        seen_after = shared[count - keep].version
+        shared, count = shared[count - keep + 1 : count], keep - 1
+    elif count != len(shared):  # another head, of a batch that failed or of a branch, has gone on from here before
+        shared = shared[:count]
+    shared.append(change)
+    return Changes(shared, count + 1), seen_after
