@@ -4,34 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from merge_builders import X, forked, increment, replace, summary
 from merge_space import ABSENT, Space
 from stemmadb.protocol.errors import BranchDeleted
 from stemmadb.protocol.model.commit import Strategy
-from stemmadb.protocol.model.ids import EntityId
 from stemmadb.protocol.model.merge import Plan
-from stemmadb.protocol.model.values import Value
-
-X = EntityId("urn:x")
-
-
-def forked(value: Value, *names: str) -> Space:
-    space = Space()
-    space.set("main", X, value)
-    for name in names or ("draft",):
-        space.fork(name)
-    return space
-
-
-def replace(path: str, value: Value) -> dict[str, Value]:
-    return {"op": "replace", "path": path, "value": value}
-
-
-def increment(path: str, by: int = 1) -> dict[str, Value]:
-    return {"op": "increment", "path": path, "by": by}
-
-
-def summary(plan: Plan) -> list[tuple[str, str, str]]:
-    return [(conflict.id, conflict.path, conflict.winner) for conflict in plan.conflicts]
 
 
 @pytest.mark.rule("MERGE-2", "MERGE-4")
