@@ -276,3 +276,14 @@ def test_a_prefix_can_be_read_through_own_commits_too(space: MemorySpace) -> Non
         code(space.commit(set_(X, 2, blind=True), reads=[prefix_("urn:t:", 0, through=[1, 3])], local=4))
         == "conflict"
     )
+
+
+@pytest.mark.rule("COMMIT-4", "COMMIT-6")
+def test_a_prefix_read_sees_an_entity_as_the_batch_has_left_it_and_once(space: MemorySpace) -> None:
+    space.must(set_("urn:t:1", 1, blind=True), local=1)
+    batch = [
+        space.propose(set_("urn:t:1", 2, blind=True), local=2),
+        space.propose(set_(X, 1, blind=True), reads=[prefix_("urn:t:", 0, through=[1, 2])], local=3),
+        space.propose(set_(X, 2, blind=True), reads=[prefix_("urn:t:", 0, through=[1])], local=4),
+    ]
+    assert [code(one) for one in space.decide(batch)] == ["accepted", "accepted", "conflict"]

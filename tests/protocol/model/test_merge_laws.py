@@ -168,6 +168,16 @@ class Schedule:
             assert stamps.increments(stamp.count) == dict(tag.counted), (name, id_, path)
 
 
+@pytest.mark.rule("MERGE-3")
+@pytest.mark.parametrize("seed", [1000200, 1002819, 1003296, 1005377])
+def test_increments_that_came_to_nothing_and_keys_in_another_order_decide_by_origin_alone(seed: int) -> None:
+    """Found by long runs: the later of two changes lost where its value was that of the base, or by key order."""
+    schedule = Schedule(seed)
+    for _ in range(40):
+        schedule.step()
+    schedule.check()
+
+
 @pytest.mark.rule("BRANCH-2", "MERGE-2", "MERGE-3", "MERGE-4")
 def test_random_histories_merge_as_defined() -> None:
     conflicts = 0

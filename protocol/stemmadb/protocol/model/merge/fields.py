@@ -69,6 +69,10 @@ class _Merge:
     def _later(self, path: Path, base: Content, source: Content, target: Content) -> Content:
         """The same leaf, or delete against edit: as `lww` on that leaf."""
         mine, theirs = stamps.at(self._entity.source_stamp, path), stamps.at(self._entity.target_stamp, path)
-        wins = source_is_later(base, source, target, mine, theirs)
+        if same(source, base) != same(target, base):
+            # One side's increments came to nothing: no value tells of that change, only its origin does.
+            wins = stamps.latest(mine) > stamps.latest(theirs)
+        else:
+            wins = source_is_later(base, source, target, mine, theirs)
         self.contested.append(ContestedPath(path, "source" if wins else "target"))
         return source if wins else target

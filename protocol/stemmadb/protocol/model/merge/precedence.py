@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from stemmadb.protocol.model import stamps
-from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.difference import Content, is_gone, item, keys, same
 from stemmadb.protocol.model.ids import Version
 from stemmadb.protocol.model.stamps import Stamp
 from stemmadb.protocol.model.state import Missing
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode  # the order of keys does not count (MODEL-3)
 
 
 def source_is_later(
@@ -24,7 +27,7 @@ def source_is_later(
     theirs = _origins(since_target, target, target_stamp)
     if mine != theirs:
         return mine > theirs
-    return _bytes(source) > _bytes(target)
+    return not same(source, target) and _bytes(source) > _bytes(target)
 
 
 def _origins(old: Content, new: Content, stamp: Stamp) -> list[Version]:
@@ -52,4 +55,4 @@ def _latest(content: Content, stamp: Stamp) -> Version:
 
 
 def _bytes(content: Content) -> bytes:
-    return b"" if isinstance(content, Missing) else encode(content)
+    return b"" if isinstance(content, Missing) else _encode(content)
