@@ -188,3 +188,13 @@ def test_a_value_beyond_a_lowered_bound_can_be_made_smaller_and_not_larger() -> 
     assert size == encoded_length(result)
     with pytest.raises(LimitExceeded):
         sized(value, [{"op": "replace", "path": "/a", "value": "x" * 101}], size_max=50)
+
+
+@pytest.mark.rule("PATCH-1")
+def test_elements_that_shift_count_as_work() -> None:
+    array: Doc = [0] * 200_000
+    behind: Doc = [{"op": "add", "path": "/-", "value": 1}] * 100
+    assert len(sized(array, behind, size_max=210_000)[0]) == 200_100
+    with pytest.raises(LimitExceeded) as passed:
+        sized(array, [{"op": "add", "path": "/0", "value": 1}] * 100, size_max=210_000)
+    assert passed.value.facts["bound"] == "patch_work_bytes_max"

@@ -7,7 +7,7 @@ same place only if they are equal, and overlap can be decided on the text withou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -64,11 +64,6 @@ def overlaps(left: str, right: str) -> bool:
     return right.startswith(left) and (len(left) == len(right) or right[len(left)] == "/")
 
 
-def covers(outer: str, inner: str) -> bool:
-    """Whether `inner` is `outer` or lies inside it."""
-    return inner.startswith(outer) and (len(inner) == len(outer) or inner[len(outer)] == "/")
-
-
 def ancestors(text: str) -> Iterator[str]:
     """The pointer itself and every one above it, the root last."""
     yield text
@@ -85,11 +80,6 @@ def parent(text: str) -> str:
 def last(text: str) -> str:
     """The last segment as written, still escaped; empty for the root."""
     return text[text.rfind("/") + 1 :] if text else ""
-
-
-def covered_by_any(inner: str, outers: Sequence[str]) -> bool:
-    """Whether one of a few pointers is, or is above, the inner one."""
-    return any(covers(outer, inner) for outer in outers)
 
 
 def shown(text: str) -> str:

@@ -12,7 +12,6 @@ from stemmadb.protocol.model.ids import MAIN, RANDOM_ID_BYTES, BranchName, Entit
 from stemmadb.protocol.model.values import INT_MAX
 
 TAG_REQUEST: Final = "stemma.v1 request"
-NONCE_BYTES: Final = 16
 
 _Version: TypeAlias = Annotated[Version, msgspec.Meta(ge=0, le=INT_MAX)]
 _Local: TypeAlias = Annotated[Local, msgspec.Meta(ge=1, le=INT_MAX)]
