@@ -306,6 +306,32 @@ class BrokenChain(StemmaError):
     says = "History does not verify at version {version}, {place}: {why}. Restore from a backup that verifies."
 
 
+# ---------------------------------------------------------------- the data directory, told by commands
+
+
+class DirectoryHeld(StemmaError):
+    code = "directory_held"
+    says = "{directory!r} is in use by another process ({holder}). Stop it, or choose another directory."
+
+
+class NewerStorage(StemmaError):
+    code = "newer_storage"
+    says = "{file!r} was written by a newer StemmaDB (schema {found}, this one reads {known}). Upgrade StemmaDB."
+
+
+class NotEmpty(StemmaError):
+    code = "not_empty"
+    says = "{directory!r} holds data already, and nothing was written. Choose an empty directory."
+
+
+class BadStream(StemmaError):
+    code = "bad_stream"
+    says = "The stream cannot be imported, at line {line}: {why}. Nothing was written. Export it again."
+
+
+# ---------------------------------------------------------------- what a client holds
+
+
 class WrongParent(StemmaError):
     """A fact does not continue what the client holds; it asks for the entity again (SYNC-4)."""
 

@@ -35,3 +35,11 @@ class Rights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 OWNER: Final = Rights("own")
 NOBODY: Final = Rights("none")
+
+
+def by_list(roles: object, principal: str, space: str) -> Rights:
+    """What the access list of a space gives a principal; before there is one, the space's own key owns it (ACL-1)."""
+    if not isinstance(roles, dict):
+        return OWNER if principal == space else NOBODY
+    role: Role | None = roles.get(principal)
+    return NOBODY if role is None else Rights(role)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from stemmadb.protocol.model import body, patch
-from stemmadb.protocol.model.facts import Fact
+from stemmadb.protocol.model.facts import FactKind
+from stemmadb.protocol.model.ids import EntityId
 from stemmadb.protocol.model.state import Missing
 from stemmadb.protocol.model.values import Value
 
@@ -15,9 +16,20 @@ SNAPSHOT_COUNT_MAX = 64
 SNAPSHOT_BYTES_MIN = 4096
 
 
+class Foldable(Protocol):
+    """A fact as far as its state is concerned."""
+
+    @property
+    def id(self) -> EntityId: ...
+    @property
+    def kind(self) -> FactKind: ...
+    @property
+    def body(self) -> bytes | None: ...
+
+
 def fold(
     start: Value | Missing,
-    facts: Iterable[Fact],
+    facts: Iterable[Foldable],
     *,
     gone: Missing = Missing.ERASED,
 ) -> Value | Missing:
@@ -33,7 +45,7 @@ def fold(
     return state
 
 
-def _after(state: Value | Missing, fact: Fact, gone: Missing) -> Value | Missing:
+def _after(state: Value | Missing, fact: Foldable, gone: Missing) -> Value | Missing:
     if fact.kind == "delete":
         return Missing.ABSENT
     if fact.body is None:
@@ -48,9 +60,9 @@ def _after(state: Value | Missing, fact: Fact, gone: Missing) -> Value | Missing
     return body.read_stored(fact.body)
 
 
-def begins_here(fact: Fact) -> bool:
-    """Whether the state after this fact needs none before it."""
-    return fact.kind == "delete" or (fact.kind in ("set", "checkpoint") and fact.body is not None)
+def begins_here(fact: Foldable) -> bool:
+    """Whether the state after this fact needs none before it; a `set` whose body is gone leaves what is gone."""
+    return fact.kind in ("set", "delete") or (fact.kind == "checkpoint" and fact.body is not None)
 
 
 def snapshot_due(*, patches: int, patch_bytes: int, value_bytes: int) -> bool:

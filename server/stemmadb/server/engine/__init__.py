@@ -1,0 +1,1 @@
+"""The engine: the writer and the readers of spaces, on any storage."""

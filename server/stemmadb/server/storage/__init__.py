@@ -1,0 +1,1 @@
+"""Storage: the port, and one module or package for each backend."""

@@ -1,0 +1,330 @@
+"""The storage port: what the engine asks of a backend, and what every backend promises.
+
+The log is the only truth. A backend keeps it, appends to it by compare-and-append, and answers for any moment of it.
+Everything else it keeps (heads, branches, tags, indexes, snapshots) is a fold of the log, changed in the same
+transaction.
+
+What every backend promises, and the conformance suite holds it to:
+
+- `append` is all or nothing and returns only once it is durable (COMMIT-1). It fails with `LogMoved`, writing
+  nothing, if the log is not at the version expected: nobody above may assume to be alone.
+- A `LogReader` is one cut: all its answers are as of one version, however the log moves on meanwhile. It sees only
+  what is durable, and everything that was when it was opened.
+- Calls block, and are made from worker threads. One thread at a time uses the writing side of a log (`append`,
+  `keep`, `drop_snapshots`, `put_blob`, `drop_blobs`, `scrub`, `close`); any number read at the same time.
+- Failures are `StorageFailed` or `StorageFull`, and nothing else that is not a `StemmaError`. After one the log must
+  be closed and opened again; whether the batch was written is for the reopened log to say (COMMIT-10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from stemmadb.protocol.model.branch import Span
+from stemmadb.protocol.model.commit import Commit, Identity
+from stemmadb.protocol.model.facts import Fact, FactKind
+from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
+from stemmadb.protocol.model.state import BranchState, Known
+
+Order = Literal["newest", "oldest"]
+
+
+class LogMoved(Exception):
+    """The log is not where the writer thought: another one has appended. Read the tail and decide again."""
+
+
+class StorageFailed(Exception):
+    """The storage had an error; what was being written may or may not be there."""
+
+
+class StorageFull(StorageFailed):
+    """There is no room; nothing was written. Reads go on."""
+
+
+class Place(msgspec.Struct, frozen=True, order=True, gc=False):
+    """Where a fact is in the log (MODEL-1)."""
+
+    version: Version
+    index: int
+
+
+class Tip(msgspec.Struct, frozen=True):
+    """The end of the log; the hash of an empty one is the genesis of its space."""
+
+    version: Version
+    hash: Hash
+    time: TimeMs
+
+
+class Destroyed(msgspec.Struct, frozen=True):
+    """What an erasure or a compaction destroys in the same transaction that appends it (ERASE-1, COMPACT-1).
+
+    Facts and notes lose body and salt and keep digest and hash. `snapshots_of` are entities all of whose snapshots
+    go, `snapshots_below` a version below which all go.
+    """
+
+    facts: Collection[Place] = ()
+    notes: Collection[Version] = ()
+    snapshots_of: Collection[EntityId] = ()
+    snapshots_below: Version = Version(0)
+    blobs: Collection[Hash] = ()
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One accepted write: its record, its facts in order, and what it destroys."""
+
+    commit: Commit
+    facts: tuple[Fact, ...] = ()
+    destroyed: Destroyed | None = None
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The whole value of an entity right after a fact of it on that branch; redundant, can be dropped (SNAP-1)."""
+
+    branch: BranchName
+    id: EntityId
+    place: Place
+    body: bytes
+
+
+class Recorded(msgspec.Struct, frozen=True, gc=False):
+    """A stored fact as far as its state is concerned; `parent` and `digest`, which cost a look-up, are left out."""
+
+    version: Version
+    index: int
+    branch: BranchName
+    id: EntityId
+    kind: FactKind
+    hash: Hash
+    body: bytes | None
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """What an entity is replayed from: facts of a lineage, oldest first, none missing between the first and the last.
+
+    The last is the newest fact of the lineage. The first needs none before it (`replay.begins_here`), or a snapshot
+    was taken right after one of them, or they are all facts there are. One of them at least is not a checkpoint.
+    """
+
+    snapshot: Snapshot | None
+    facts: tuple[Recorded, ...]
+
+
+class Tag(msgspec.Struct, frozen=True):
+    name: str
+    branch: BranchName
+    version: Version
+
+
+class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which commits `log` lists; `since` and `until` are times, both included; all that is given must hold.
+
+    `branch`: commits made on it, and space-wide ones that wrote a fact on it. `prefix`: with a fact of an entity
+    under it. `after` is the last version of the page before, in the order asked for.
+    """
+
+    branch: BranchName | None = None
+    author: Did | None = None
+    session: bytes | None = None
+    prefix: str | None = None
+    since: TimeMs | None = None
+    until: TimeMs | None = None
+    upto: Version | None = None
+    after: Version | None = None
+    order: Order = "newest"
+    structural: bool = False
+    """Only those with arguments: everything but plain commits."""
+
+
+class StoredBlob(msgspec.Struct, frozen=True):
+    """A blob that is there. Small ones are in the database, large ones in a file named by their hash."""
+
+    hash: Hash
+    size: int
+    content_type: str
+    created: TimeMs
+    in_file: bool
+
+
+class LogReader(Protocol):
+    """One cut of a log."""
+
+    # -- structure
+
+    def tip(self) -> Tip: ...
+
+    def branch(self, name: str) -> BranchState | None: ...
+
+    def branches(self) -> list[BranchState]:
+        """All, deleted ones included, by name."""
+        ...
+
+    def tags(self) -> list[Tag]:
+        """Those not deleted, by name."""
+        ...
+
+    def floor(self) -> Version:
+        """The floor of the highest compaction; 0 if there is none (COMPACT-1)."""
+        ...
+
+    def last_write(self, branch: BranchName, upto: Version) -> Version:
+        """The last commit at or below a version that was made on the branch or wrote a fact on it; 0 if none."""
+        ...
+
+    def version_at(self, time: TimeMs) -> Version:
+        """The last commit at or before a time; 0 if none."""
+        ...
+
+    # -- exactly once
+
+    def accepted(self, identities: Iterable[Identity]) -> dict[Identity, Known]:
+        """Those of the identities that were accepted (COMMIT-5, COMMIT-11)."""
+        ...
+
+    def highest_local(self, principal: Did, session: bytes) -> Local:
+        """The highest accepted local of a session, 0 if none."""
+        ...
+
+    # -- entities
+
+    def replays(
+        self, spans: Sequence[Span], ids: Iterable[EntityId], since: Mapping[EntityId, Version] | None = None
+    ) -> dict[EntityId, Replay]:
+        """For each entity with a fact in the spans, what the state there is replayed from.
+
+        The spans are a lineage, newest first (`branch.lineage`). No more than about one snapshot and the facts from
+        it on are read, however long the history is (HISTORY-3): the facts begin with the last that `begins_here`, or
+        with the one after which the last snapshot was taken, whichever is later. An entity in `since` gets in
+        addition every fact later than that version, so that its recent changes are known.
+        """
+        ...
+
+    def ids(self, prefix: str, after: EntityId | None, limit: int) -> list[EntityId]:
+        """Entities under a prefix that were ever written, on any branch, in the order of their UTF-8 bytes."""
+        ...
+
+    def changed(self, spans: Sequence[Span], prefix: str = "") -> Iterator[EntityId]:
+        """The entities under a prefix with a fact in the spans, each once.
+
+        Costs what was written on those branches in those spans, and not what there is.
+        """
+        ...
+
+    def changed_after(self, spans: Sequence[Span], prefix: str, after: Version, limit: int) -> list[EntityId]:
+        """At most `limit` entities under the prefix with a fact in the spans that is later than a version."""
+        ...
+
+    # -- history
+
+    def log(self, wanted: LogFilter, limit: int) -> list[Commit]:
+        """Commits that pass the filter, in its order."""
+        ...
+
+    def facts(self, versions: Iterable[Version]) -> dict[Version, tuple[Fact, ...]]:
+        """The facts of each commit, in order, whole; none for a version without."""
+        ...
+
+    def facts_of(
+        self,
+        id_: EntityId,
+        spans: Sequence[Span] | None = None,
+        *,
+        order: Order = "oldest",
+        after: Place | None = None,
+        limit: int | None = None,
+    ) -> list[Fact]:
+        """The facts of an entity in the spans, or on all branches; `after` is the last place of the page before."""
+        ...
+
+    def authors(self, versions: Iterable[Version]) -> dict[Version, Did]: ...
+
+    def commits(self, versions: Iterable[Version]) -> dict[Version, Commit]: ...
+
+    def history(self, after: Version = EMPTY_SPACE) -> Iterator[tuple[Commit, tuple[Fact, ...]]]:
+        """Every commit after a version with its facts, in order, a bounded number in memory at a time."""
+        ...
+
+    # -- snapshots and blobs
+
+    def snapshots(self) -> Iterator[Snapshot]: ...
+
+    def blob(self, hash_: Hash) -> StoredBlob | None: ...
+
+    def blob_data(self, hash_: Hash) -> bytes | None:
+        """The bytes of a blob kept in the database; None if it is in a file or not there."""
+        ...
+
+    def blobs(self) -> Iterator[StoredBlob]: ...
+
+
+class SpaceLog(Protocol):
+    """The log of one space, open."""
+
+    @property
+    def space(self) -> Did: ...
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else can append while it is open, so that a decision need not ask for the tail."""
+        ...
+
+    @property
+    def directory(self) -> Path | None:
+        """Where files of the space that are not in the database belong; None for a backend without files."""
+        ...
+
+    def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
+        """Appends the batch right after the expected version, all or nothing; returns once it is durable.
+
+        `LogMoved` if the log is elsewhere: an empty batch asks just that. Snapshots go along without a sync of their
+        own; a snapshot of a fact that is not there is a mistake of the caller's.
+        """
+        ...
+
+    def keep(self, snapshots: Sequence[Snapshot]) -> None:
+        """Keeps snapshots when there is nothing to append."""
+        ...
+
+    def drop_snapshots(self) -> None:
+        """Drops all of them; no answer changes (SNAP-1)."""
+        ...
+
+    def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
+        """Keeps a blob, with its data unless that is in a file; a blob that is there already stays as it is."""
+        ...
+
+    def drop_blobs(self, hashes: Collection[Hash]) -> None: ...
+
+    def scrub(self) -> None:
+        """Leaves no trace, in any file of the log, of bytes that were destroyed or dropped (ERASE-1).
+
+        Owed after an append that destroyed something; a log that was closed before it was done says so when it is
+        opened again (`owes_scrub`).
+        """
+        ...
+
+    @property
+    def owes_scrub(self) -> bool: ...
+
+    def reader(self) -> AbstractContextManager[LogReader]:
+        """A cut at the end of the log as it is now."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Storage(Protocol):
+    """A backend: all spaces of a data directory or a database."""
+
+    def spaces(self) -> list[Did]: ...
+
+    def open(self, space: Did, *, create: bool = False) -> SpaceLog:
+        """The log of a space; `UnknownSpace` if there is none and it is not to be made."""
+        ...
+
+    def close(self) -> None: ...
