@@ -25,7 +25,7 @@ def scenarios() -> list[str]:
 
 
 def machine() -> dict[str, Any]:
-    packages = ("msgspec", "blake3", "msgpack", "pydantic", "jsonpatch")
+    packages = ("apsw", "msgspec", "blake3", "msgpack", "pydantic", "jsonpatch")
     return {
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -57,8 +57,11 @@ def main() -> int:
     chosen = parser.parse_args()
     rows: list[Row] = []
     for name in [chosen.only] if chosen.only else scenarios():
+        module = importlib.import_module(f"benchmarks.{name}")
+        if getattr(module, "ALONE", False) and not (chosen.only or chosen.quick):
+            continue  # takes so long that it is run only when it is asked for
         print(f"-- {name}", file=sys.stderr, flush=True)
-        found = importlib.import_module(f"benchmarks.{name}").run(quick=chosen.quick)
+        found = module.run(quick=chosen.quick)
         show(found)
         rows += found
     if not chosen.quick:

@@ -29,6 +29,7 @@ class WarmView:
 
     space = SPACE
     time = TimeMs(0)
+    destroyed = restructured = Version(0)
 
     def __init__(self) -> None:
         self.version = Version(0)

@@ -55,14 +55,17 @@ class Oracle:
                 return "repeated" if entry.request == proposal.request else "identity_clash"
         if any(entry.identity.local > identity.local for entry in mine):
             return "overtaken"
-        if branch not in self.forks:
-            return "unknown_branch"
+        if (problem := self._branch_problem(branch)) is not None:
+            return problem
         for read in proposal.reads:
             if (verdict := self._first_problem(read, proposal)) is not None:
                 return verdict
         if any(self._is_stale(read, proposal) for read in proposal.reads):
             return "conflict"
         return self._write(proposal, identity, branch)
+
+    def _branch_problem(self, branch: str) -> str | None:
+        return None if branch in self.forks else "unknown_branch"
 
     def _first_problem(self, read: Read, proposal: Proposal) -> str | None:
         if read.version > self.version:

@@ -14,6 +14,8 @@ from stemmadb.protocol.model.commit import (
     BranchCreate,
     BranchDelete,
     Commit,
+    Compact,
+    Erase,
     Identity,
     LocalIdentity,
     Merge,
@@ -78,6 +80,8 @@ class MemorySpace:
         self.version = Version(0)
         self.hash: Hash = commit.genesis(SPACE)
         self.time = TimeMs(0)
+        self.destroyed = Version(0)
+        self.restructured = Version(0)
         self.limits = limits
         self.history: list[tuple[Commit, tuple[Fact, ...]]] = []
         self.states: dict[tuple[BranchName, EntityId], list[EntityState]] = {}
@@ -146,6 +150,10 @@ class MemorySpace:
         self._restructure(record)
 
     def _restructure(self, record: Commit) -> None:
+        if isinstance(record.details, Erase | Compact):
+            self.destroyed = record.version
+        elif isinstance(record.details, BranchCreate | TagCreate | Merge):
+            self.restructured = record.version
         match record.details:
             case BranchCreate(name=name, parent=parent, fork=fork):
                 depth = self.branches[parent].depth + 1

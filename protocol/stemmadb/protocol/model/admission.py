@@ -83,6 +83,8 @@ def _decide_one(proposal: Proposal, draft: Draft, now: TimeMs, salts: Iterator[b
         rights = draft.rights(proposal.identity.principal)
         permission.check(proposal, rights, draft.space)
         _check_branch(proposal, draft)
+        if proposal.planned is not None:
+            restructure.check_planned(proposal.planned, proposal.details, draft)
         declared.check(proposal, draft, rights, limits)
         return _accept(proposal, draft, now, salts, limits)
     except StemmaError as error:

@@ -20,6 +20,8 @@ class Draft:
         self.version = view.version
         self.hash = view.hash
         self.time = view.time
+        self.destroyed = view.destroyed
+        self.restructured = view.restructured
         self.entities: dict[tuple[BranchName, EntityId], EntityState] = {}
         self.branches: dict[str, BranchState] = {}
         self.tags: dict[str, Version | None] = {}

@@ -7,9 +7,10 @@ origin it had on the side it came from. For example: `draft` sets `/x` at 3 and 
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import deque
+import heapq
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
 from typing import TypeAlias
 
 import msgspec
@@ -71,11 +72,7 @@ def _patched(before: Traced, fact: Fact, body_: bytes) -> Traced:
 
 
 class Trace:
-    """One entity on all branches, fact by fact.
-
-    In the order of versions, so that the source of every merge has been followed before the merge: no recursion, and
-    each fact is read once however often branches were merged back and forth.
-    """
+    """One entity on all branches, at the points that are asked for."""
 
     def __init__(
         self,
@@ -83,62 +80,135 @@ class Trace:
         facts: Iterable[Written],
         merges: Iterable[MergeEdge] = (),
         resolved: Collection[Version] = (),
+        points: Iterable[Point] = (),
     ) -> None:
         """The entity's facts and all merges that any point asked for can know, each oldest first.
 
         Merges without a fact of the entity count too: increments of both sides may have come to what was there. And
         `resolved` are the versions of those that resolved the entity: one that left it absent wrote no fact (FACT-1),
         and decided it all the same.
+
+        `points` are those that will be asked for: they are found together, in one walk along the facts. Any other
+        point takes a walk of its own, for which the facts are iterated again.
         """
         self._branches = branches
-        self._versions: dict[BranchName, list[Version]] = {}
-        self._states: dict[BranchName, list[Traced]] = {}
+        self._facts = facts
+        self._merges = tuple(merges)
         self._resolved = resolved
-        waiting = deque(merges)
-        for written in facts:
-            while waiting and waiting[0].version < written.fact.version:
-                self._meet(waiting.popleft())
-            self._take(written)
-        for edge in waiting:
-            self._meet(edge)
+        self._found = self._walk(tuple(points))
 
     def at(self, point: Point) -> Traced:
         """The entity as the point sees it."""
-        name, version = point.branch, point.version
-        while True:
-            count = bisect_right(self._versions.get(name, ()), version)
-            if count:
-                return self._states[name][count - 1]
-            state = branch.found(self._branches, name)
-            if state.parent is None:
-                return NEVER_WRITTEN
-            name, version = state.parent, min(version, state.fork)
+        if point not in self._found:
+            self._found |= self._walk((point,))
+        return self._found[point]
 
-    def _take(self, written: Written) -> None:
-        point = Point(written.fact.branch, written.fact.version)
-        self._keep(point, follow(self.at(point), written, self._inherit))
+    def _walk(self, points: Sequence[Point]) -> dict[Point, Traced]:
+        if not points:
+            return {}
+        return _Walk(self._branches, self._merges, self._resolved, points).along(self._facts)
+
+
+_Event: TypeAlias = Written | MergeEdge | Point
+
+
+class _Walk:
+    """Follows an entity in the order of versions, so that the source of every merge is there before the merge.
+
+    No recursion, and each fact is read once however often branches were merged back and forth. Of every branch only
+    the present state is held; besides that, where a branch was forked, where a merge yet to come looks back to, and
+    the points asked for. So what is held does not grow with the number of facts.
+    """
+
+    def __init__(
+        self,
+        branches: Branches,
+        merges: Sequence[MergeEdge],
+        resolved: Collection[Version],
+        points: Sequence[Point],
+    ) -> None:
+        self._branches = branches
+        self._merges = merges
+        self._resolved = resolved
+        self._points = points
+        self._heads: dict[BranchName, Traced] = {}
+        self._held: dict[Point, Traced] = {}
+        forks = (Point(state.parent, state.fork) for state in branches.values() if state.parent is not None)
+        looks = (point for edge in merges for point in _looks_back(edge))
+        self._uses = Counter(self._own(point) for point in chain(points, forks, looks))
+
+    def along(self, facts: Iterable[Written]) -> dict[Point, Traced]:
+        """The state at each of the points."""
+        holds = sorted(self._uses, key=lambda point: point.version)
+        # Of one version its facts come first, then what its merge did beyond them, then what is held of it.
+        streams: tuple[Iterable[tuple[Version, int, _Event]], ...] = (
+            ((written.fact.version, 0, written) for written in facts),
+            ((edge.version, 1, edge) for edge in self._merges),
+            ((point.version, 2, point) for point in holds),
+        )
+        for _, _, event in heapq.merge(*streams, key=lambda found: found[:2]):
+            self._take(event)
+        return {point: self._at(point) for point in self._points}
+
+    def _take(self, event: _Event) -> None:
+        if isinstance(event, Written):
+            branch_ = event.fact.branch
+            self._heads[branch_] = follow(self._head(branch_), event, self._inherit)
+        elif isinstance(event, MergeEdge):
+            self._meet(event)
+        else:
+            self._held[event] = self._head(event.branch)
+
+    def _own(self, point: Point) -> Point:
+        """The point that sees the same, on the branch that it sees it on: not before that branch was forked."""
+        state = branch.found(self._branches, point.branch)
+        while state.parent is not None and point.version <= state.fork:
+            point = Point(state.parent, point.version)
+            state = branch.found(self._branches, point.branch)
+        return point
+
+    def _at(self, point: Point) -> Traced:
+        own = self._own(point)
+        if own in self._held:
+            return self._held[own]
+        head = self._head(own.branch)
+        assert head.version <= own.version, "a merge that was not told of looks back"
+        return head
+
+    def _head(self, name: BranchName) -> Traced:
+        """The branch as of now; nothing but its fork if nothing was written to it."""
+        head = self._heads.get(name)
+        if head is not None:
+            return head
+        state = branch.found(self._branches, name)
+        return NEVER_WRITTEN if state.parent is None else self._held[self._own(Point(state.parent, state.fork))]
 
     def _meet(self, edge: MergeEdge) -> None:
         """What a merge did to the entity beyond its fact, if it wrote one at all."""
-        point = Point(edge.target, edge.version)
-        now = self.at(point)
+        now = self._head(edge.target)
         if edge.version in self._resolved:
             stamp = stamps.whole(edge.version)
         else:
-            before = self.at(Point(edge.target, Version(edge.version - 1)))
-            stamp = _met(now, before, self.at(Point(edge.source, edge.source_version)))
+            source, before = map(self._at, _looks_back(edge))
+            stamp = _met(now, before, source)
         if stamp is not now.stamp:
-            self._keep(point, Traced(now.content, now.version, stamp))
+            self._heads[edge.target] = Traced(now.content, now.version, stamp)
+        for point in map(self._own, _looks_back(edge)):
+            self._release(point)
 
-    def _keep(self, point: Point, state: Traced) -> None:
-        versions = self._versions.setdefault(point.branch, [])
-        assert not versions or versions[-1] <= point.version, "facts are traced oldest first"
-        versions.append(point.version)
-        self._states.setdefault(point.branch, []).append(state)
+    def _release(self, point: Point) -> None:
+        self._uses[point] -= 1
+        if not self._uses[point]:
+            del self._held[point]
 
     def _inherit(self, before: Traced, content: Content, version: Version, details: Merge) -> Stamp:
-        theirs = self.at(Point(details.source, details.source_version))
+        theirs = self._at(Point(details.source, details.source_version))
         return inherited(before.content, content, before.stamp, theirs.content, theirs.stamp, version)
+
+
+def _looks_back(edge: MergeEdge) -> tuple[Point, Point]:
+    """What a merge looked at: its source, and its target just before it."""
+    return Point(edge.source, edge.source_version), Point(edge.target, Version(edge.version - 1))
 
 
 def _met(now: Traced, before: Traced, source: Traced) -> Stamp:

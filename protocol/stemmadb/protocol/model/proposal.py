@@ -37,6 +37,9 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 class Proposal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What admission decides on. `merged` is the target's last merge a merge was computed on (MERGE-1).
 
+    `planned` is the version of the cut that a plan was made on, where the declared reads do not cover all it looked
+    at: what was destroyed since voids it and, if it destroys something itself, so do new branches, tags and merges.
+
     `refusal` is why it could never be accepted. It is told only if the identity was not accepted before: a commit
     that is sent again after a bound was lowered gets its first answer (COMMIT-5).
     """
@@ -49,6 +52,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     details: Arguments | None = None
     note: bytes | None = None
     merged: Version | None = None
+    planned: Version | None = None
     refusal: StemmaError | None = None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from stemmadb.protocol.errors import FutureVersion, Malformed, TagExists, UnknownTag
+from stemmadb.protocol.errors import Conflict, FutureVersion, Malformed, TagExists, UnknownTag
 from stemmadb.protocol.model import branch as branches
 from stemmadb.protocol.model import ids
 from stemmadb.protocol.model.commit import (
@@ -44,6 +44,19 @@ def check(details: Arguments, draft: Draft, limits: Limits) -> None:
         raise UnknownTag(tag=details.name)
 
 
+def check_planned(planned: Version, details: Arguments | None, draft: Draft) -> None:
+    """Raises `Conflict` if a plan may have looked at what is not so any more (ERASE-1, COMPACT-1).
+
+    A merge or a revert that was planned before an erasure would write again what that destroyed; an erasure or a
+    compaction that was planned before a branch, a tag or a merge does not know what those copied or need.
+    """
+    voided = draft.destroyed
+    if isinstance(details, Erase | Compact):
+        voided = max(voided, draft.restructured)
+    if voided > planned:
+        raise Conflict(count=1, stale=(), planned=planned, voided=voided)
+
+
 def _versions(details: Arguments) -> tuple[Version, ...]:
     """The versions a write names: all of them are written already."""
     if isinstance(details, BranchCreate):
@@ -66,6 +79,10 @@ def _check_tag(details: TagCreate, draft: Draft) -> None:
 
 def take(details: Arguments, draft: Draft, version: Version, target: BranchName | None) -> None:
     """It was accepted: the rest of the batch sees the new structure."""
+    if isinstance(details, Erase | Compact):
+        draft.destroyed = version
+    elif isinstance(details, BranchCreate | TagCreate | Merge):
+        draft.restructured = version
     if isinstance(details, BranchCreate):
         depth = draft.readable_branch(details.parent).depth + 1
         draft.branches[details.name] = BranchState(

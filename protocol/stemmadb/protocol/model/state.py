@@ -80,6 +80,16 @@ class View(Protocol):
     @property
     def time(self) -> TimeMs: ...
 
+    @property
+    def destroyed(self) -> Version:
+        """The version of the last erasure or compaction, or a later one."""
+        ...
+
+    @property
+    def restructured(self) -> Version:
+        """The version of the last write that made a branch, a tag or a merge, or a later one."""
+        ...
+
     def branch(self, name: str) -> BranchState | None: ...
 
     def rights(self, principal: Did) -> Rights:

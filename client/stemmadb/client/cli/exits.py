@@ -1,0 +1,36 @@
+"""Exit codes: what a script learns without reading a word."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stemmadb.protocol.errors import (
+    BadInput,
+    DirectoryHeld,
+    MergeConflict,
+    NewerStorage,
+    StemmaError,
+    UnknownSpace,
+    Unready,
+)
+
+DONE: Final = 0
+NO: Final = 1
+"""The answer is no: verify found a break, a merge has conflicts."""
+WRONG_USE: Final = 2
+UNREACHABLE: Final = 3
+"""It cannot be reached or opened."""
+REFUSED: Final = 4
+OUR_MISTAKE: Final = 70
+INTERRUPTED: Final = 130
+
+
+def code_of(error: StemmaError) -> int:
+    """The exit code of a command that ended with this error."""
+    if isinstance(error, MergeConflict):
+        return NO
+    if isinstance(error, BadInput):
+        return WRONG_USE
+    if isinstance(error, Unready | UnknownSpace | DirectoryHeld | NewerStorage):
+        return UNREACHABLE
+    return REFUSED

@@ -1,0 +1,60 @@
+"""What a command says, to a person or to a program, and how far it has come."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeAlias
+
+import click
+import msgspec
+
+Show: TypeAlias = Callable[[str, int, int | None], None]
+"""Takes what is being done, how much of it is done, and of how much."""
+
+
+class Shell:
+    """Every command gets it as the object of its context.
+
+    With `--json` the last line of standard output is one JSON object, and nothing else is said there. Progress goes
+    to standard error, and only where a person is looking.
+    """
+
+    def __init__(self, *, is_json: bool) -> None:
+        self.is_json = is_json
+
+    def say(self, text: str) -> None:
+        """A line for a person; a program reads the answer instead."""
+        if not self.is_json:
+            click.echo(text)
+
+    def answer(self, answer: Mapping[str, object]) -> None:
+        """What a command has returned, for a program."""
+        if self.is_json:
+            click.echo(msgspec.json.encode(answer).decode())
+
+    def fail(self, code: str, message: str) -> None:
+        """What went wrong: one sentence and a hint."""
+        self.answer({"error": {"code": code, "message": message}})
+        if not self.is_json:
+            click.echo(f"Error: {message}", err=True)
+
+    @contextmanager
+    def progress(self) -> Iterator[Show]:
+        """Shows a bar while the block runs."""
+        if self.is_json or not sys.stderr.isatty():
+            yield _show_nothing
+            return
+        # Imported here: it takes a third of the time in which a command starts, and scripts never need it.
+        from rich.console import Console  # noqa: PLC0415
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+            task = bars.add_task("", total=None)
+            yield lambda stage, done, total: bars.update(task, description=stage, completed=done, total=total)
+
+
+def _show_nothing(stage: str, done: int, total: int | None) -> None:
+    """Nobody is looking."""

@@ -1,0 +1,62 @@
+"""`stemmadb backup` and `stemmadb restore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stemmadb.protocol.model.ids import Did
+from stemmadb.server.commands.shared import Shell, data_option, now, reading, shown, space_option, telling
+from stemmadb.server.keeping.backing_up import back_up
+from stemmadb.server.keeping.restoring import restore as bring_back
+
+_directory = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("target", type=_directory)
+@data_option
+@space_option
+@click.pass_obj
+def backup(shell: Shell, target: Path, data: Path, space: Did | None) -> dict[str, object]:
+    """Copy the spaces of a directory, which may be in use, to TARGET.
+
+    TARGET is new, empty, or an older backup: then only what has changed is copied. A backup is laid out as a data
+    directory, so that 'stemmadb verify --data TARGET' can verify it.
+
+    Example: stemmadb backup --data ./data /backups/today
+    """
+    with telling(shell) as tell, reading(data):
+        done = back_up(data, target, now=now, spaces=None if space is None else [space], tell=tell)
+    for one in done:
+        shell.say(f"{one.space}: {'copied' if one.is_new else 'unchanged'}, version {one.version}, {shown(one.hash)}")
+    return {
+        "target": str(target),
+        "spaces": [
+            {"space": one.space, "version": one.version, "hash": shown(one.hash), "copied": one.is_new}
+            for one in done
+        ],
+    }
+
+
+@click.command()
+@click.argument("source", type=_directory)
+@data_option
+@space_option
+@click.pass_obj
+def restore(shell: Shell, source: Path, data: Path, space: Did | None) -> dict[str, object]:
+    """Bring the spaces of the backup SOURCE into a data directory that has none.
+
+    Nobody may be using the directory. Every space is verified before it can be seen; the backup is only read.
+
+    Example: stemmadb restore --data ./data /backups/today
+    """
+    with telling(shell) as tell:
+        done = bring_back(source, data, spaces=None if space is None else [space], tell=tell)
+    for one in done:
+        shell.say(f"{one.space}: restored and verified, version {one.version}, {shown(one.hash)}")
+    return {
+        "data": str(data),
+        "spaces": [{"space": one.space, "version": one.version, "hash": shown(one.hash)} for one in done],
+    }

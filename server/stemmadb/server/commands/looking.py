@@ -1,0 +1,67 @@
+"""`stemmadb spaces` and `stemmadb status`: what is in a data directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stemmadb.protocol.model.ids import Did
+from stemmadb.server.commands.shared import Shell, data_option, reading, shown, telling
+from stemmadb.server.storage.directory import is_held
+from stemmadb.server.storage.port import Storage
+from stemmadb.server.storage.sqlite import sqlite_version
+
+
+@click.command()
+@data_option
+@click.pass_obj
+def spaces(shell: Shell, data: Path) -> dict[str, object]:
+    """List the spaces of a data directory, which may be in use.
+
+    Example: stemmadb spaces --data ./data
+    """
+    with telling(shell), reading(data) as storage:
+        found = [_told(storage, space) for space in storage.spaces()]
+    for one in found:
+        shell.say(f"{one['space']}  version {one['version']}")
+    if not found:
+        shell.say(f"There are no spaces in {data}.")
+    return {"spaces": found}
+
+
+@click.command()
+@data_option
+@click.pass_obj
+def status(shell: Shell, data: Path) -> dict[str, object]:
+    """Show the state of a data directory, which may be in use: versions, sizes, and whether somebody holds it.
+
+    Example: stemmadb status --data ./data
+    """
+    with telling(shell), reading(data) as storage:
+        found = [_told(storage, space) | _sizes(data, space) for space in storage.spaces()]
+    held = is_held(data)
+    shell.say(f"data      {data}{' (in use)' if held else ''}")
+    shell.say(f"sqlite    {sqlite_version()}")
+    for one in found:
+        shell.say(f"{one['space']}  version {one['version']}, {one['bytes']} bytes, {one['blob_bytes']} in blobs")
+    return {"data": str(data), "held": held, "sqlite": sqlite_version(), "spaces": found}
+
+
+def _told(storage: Storage, space: Did) -> dict[str, object]:
+    log = storage.open(space)
+    try:
+        with log.reader() as reader:
+            tip = reader.tip()
+            return {"space": space, "version": tip.version, "hash": shown(tip.hash), "time": tip.time}
+    finally:
+        log.close()
+
+
+def _sizes(data: Path, space: Did) -> dict[str, object]:
+    """The bytes of the log, what is beside it included, and of the blobs that are files."""
+    folder = data / "spaces" / space
+    return {
+        "bytes": sum(file.stat().st_size for file in folder.glob("space.db*")),
+        "blob_bytes": sum(file.stat().st_size for file in folder.glob("blobs/*")),
+    }

@@ -1,0 +1,191 @@
+"""`stemmadb compact` and `stemmadb erase`, on a data directory that nobody holds."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from stemmadb.protocol.errors import InvalidValue
+from stemmadb.protocol.model import reference, values
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.commit import OperationIdentity
+from stemmadb.protocol.model.facts import SALT_BYTES
+from stemmadb.protocol.model.ids import (
+    MAIN,
+    RANDOM_ID_BYTES,
+    BranchName,
+    Did,
+    EntityId,
+    Hash,
+    Version,
+    branch_name,
+    entity_id,
+)
+from stemmadb.protocol.model.request import digest_request
+from stemmadb.server.commands.shared import Shell, data_option, now, one_space_option, read_did, shown, telling
+from stemmadb.server.engine import moments, states
+from stemmadb.server.engine.api import Asked, SpaceApi
+from stemmadb.server.engine.compacting import compact as compact_space
+from stemmadb.server.engine.erasing import erase as erase_entity
+from stemmadb.server.engine.moments import Moment
+from stemmadb.server.engine.store import Store
+from stemmadb.server.keeping.progress import Progress
+from stemmadb.server.storage.directory import hold
+from stemmadb.server.storage.port import LogReader
+from stemmadb.server.storage.sqlite import SqliteStorage
+
+as_option = click.option(
+    "--as",
+    "principal",
+    callback=read_did,
+    metavar="DID",
+    help="The owner who does it; without it, the first of them.",
+)
+
+
+@click.command()
+@data_option
+@one_space_option
+@click.option("--floor", type=click.IntRange(min=0), required=True, help="The oldest version that can still be read.")
+@as_option
+@click.pass_obj
+def compact(shell: Shell, data: Path, space: Did, floor: int, principal: Did | None) -> dict[str, object]:
+    """Drop what only versions below the floor need, and blobs that nothing refers to. This cannot be undone.
+
+    Nobody may be using the directory. Tags keep what they name.
+
+    Example: stemmadb compact --data ./data --space did:key:z6Mk... --floor 1000
+    """
+
+    async def work(opened: SpaceApi) -> dict[str, object]:
+        asked = await _asked(opened, principal, ("compact", floor))
+        done = await compact_space(opened, asked, Version(floor), now=now())
+        return {
+            "space": space,
+            "version": done.version,
+            "hash": shown(done.hash),
+            "floor": done.floor,
+            "bodies": done.bodies,
+            "blobs": done.blobs,
+            "snapshots": done.snapshots,
+        }
+
+    answer = _run(shell, data, space, "compacting", work)
+    shell.say(
+        f"{space}: compacted to {answer['floor']}, {answer['bodies']} bodies and {answer['blobs']} blobs are gone"
+    )
+    return answer
+
+
+@click.command()
+@click.argument("id_", metavar="ID", callback=lambda _ctx, _option, text: entity_id(text))
+@data_option
+@one_space_option
+@click.option(
+    "--version", "versions", type=click.IntRange(min=1), multiple=True, required=True, help="May be repeated."
+)
+@click.option(
+    "--survivor",
+    "survivors",
+    multiple=True,
+    metavar="BRANCH=JSON",
+    help="What the entity is on a branch from now on, if its value there is erased; without it, it is deleted.",
+)
+@click.option("--blob", "blobs", multiple=True, metavar="REFERENCE", help="A blob to erase too; may be repeated.")
+@as_option
+@click.pass_obj
+def erase(
+    shell: Shell,
+    id_: EntityId,
+    data: Path,
+    space: Did,
+    versions: tuple[int, ...],
+    survivors: tuple[str, ...],
+    blobs: tuple[str, ...],
+    principal: Did | None,
+) -> dict[str, object]:
+    """Destroy what the entity ID held at some versions, with every copy of it. This cannot be undone.
+
+    Nobody may be using the directory. The history still verifies: hashes stay.
+
+    Example: stemmadb erase urn:person:7 --version 41 --survivor 'main={"name": null}' --space did:key:z6Mk...
+    """
+    kept = dict(map(_survivor, survivors))
+    gone = [reference.read(text) for text in blobs]
+
+    async def work(opened: SpaceApi) -> dict[str, object]:
+        asked = await _asked(opened, principal, ("erase", id_, versions, kept, gone))
+        done = await erase_entity(opened, asked, id_, [Version(one) for one in versions], kept, gone)
+        return {"space": space, "id": id_, "version": done.version, "hash": shown(done.hash), "erased": done.erased}
+
+    answer = _run(shell, data, space, "erasing", work)
+    shell.say(f"{space}: {answer['erased']} bodies of {id_} are gone, version {answer['version']}")
+    return answer
+
+
+def _survivor(text: str) -> tuple[BranchName, bytes]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"{text!r} is not BRANCH=JSON.")
+    try:
+        return branch_name(name), encode(values.check(json.loads(value)))
+    except (ValueError, InvalidValue) as wrong:
+        raise click.UsageError(f"What survives on {name!r} is not JSON: {wrong}.") from wrong
+
+
+def _run(
+    shell: Shell, data: Path, space: Did, stage: str, work: Callable[[SpaceApi], Awaitable[dict[str, object]]]
+) -> dict[str, object]:
+    """Opens the space, alone, and does the work."""
+
+    async def alone(storage: SqliteStorage) -> dict[str, object]:
+        store = Store(storage, now=now, salts=_salts())
+        try:
+            async with store.lease(space) as opened:
+                return await work(opened)
+        finally:
+            await store.close()
+
+    with telling(shell) as tell, _writing(data) as storage:
+        tell(Progress(stage, 0))
+        return asyncio.run(alone(storage))
+
+
+@contextmanager
+def _writing(data: Path) -> Iterator[SqliteStorage]:
+    if not data.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(data))
+    with hold(data):
+        storage = SqliteStorage(data)
+        try:
+            yield storage
+        finally:
+            storage.close()
+
+
+async def _asked(space: SpaceApi, principal: Did | None, content: object) -> Asked:
+    """A new operation of an owner: whoever can write the files could do it under any name."""
+    owner = await space.read(lambda reader: _first_owner(reader, space.did)) if principal is None else principal
+    request: Hash = digest_request(os.urandom(RANDOM_ID_BYTES), encode(content))
+    return Asked(OperationIdentity(owner, os.urandom(RANDOM_ID_BYTES)), request)
+
+
+def _first_owner(reader: LogReader, space: Did) -> Did:
+    """The first by name in the access list; before there is one, the space itself (ACL-1)."""
+    list_id = EntityId(space)
+    found = states.load(reader, moments.resolve(reader, Moment(MAIN)).spans, [list_id]).get(list_id)
+    roles = found.value if found is not None else None
+    owners = sorted(did for did, role in roles.items() if role == "own") if isinstance(roles, dict) else []
+    return Did(owners[0]) if owners else space
+
+
+def _salts() -> Iterator[bytes]:
+    while True:
+        yield os.urandom(SALT_BYTES)

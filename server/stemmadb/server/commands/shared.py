@@ -1,0 +1,95 @@
+"""What the commands on a data directory share: their options, the shell they talk to, and the errors of files."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import click
+
+from stemmadb.protocol import errors, identity
+from stemmadb.protocol.model import reference
+from stemmadb.protocol.model.ids import Did, TimeMs
+from stemmadb.server.keeping.progress import Progress, Tell
+from stemmadb.server.storage.port import StorageFailed, StorageFull
+from stemmadb.server.storage.sqlite import SqliteStorage
+
+
+class Shell(Protocol):
+    """What a command finds as the object of its context."""
+
+    def say(self, text: str) -> None:
+        """A line for a person."""
+        ...
+
+    def progress(self) -> AbstractContextManager[Callable[[str, int, int | None], None]]:
+        """Shows how far it is, while the block runs."""
+        ...
+
+
+def read_did(ctx: click.Context, option: click.Parameter, text: str | None) -> Did | None:  # noqa: ARG001
+    if text is None:
+        return None
+    identity.public_key(text)
+    return Did(text)
+
+
+data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("data"),
+    show_default=True,
+    help="The data directory.",
+)
+space_option = click.option("--space", callback=read_did, metavar="DID", help="Only this space; all without it.")
+one_space_option = click.option("--space", callback=read_did, metavar="DID", required=True, help="The space.")
+
+
+@contextmanager
+def telling(shell: Shell) -> Iterator[Tell]:
+    """Where long work tells how far it is; errors of the storage become errors that a person can be told."""
+    with shell.progress() as show, told():
+
+        def tell(progress: Progress) -> None:
+            show(progress.stage, progress.done, progress.total)
+
+        yield tell
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    try:
+        yield
+    except StorageFull as full:
+        raise errors.StorageFull("The disk is full, and nothing was written. Make room and try again.") from full
+    except StorageFailed as failed:
+        why = "Run 'stemmadb verify' to see whether it is damaged."
+        raise errors.Unavailable(f"The files of the space cannot be used ({failed}). {why}") from failed
+
+
+@contextmanager
+def reading(data: Path) -> Iterator[SqliteStorage]:
+    """The spaces of a directory, which may be in use, to be read only."""
+    if not data.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(data))
+    storage = SqliteStorage(data, read_only=True)
+    try:
+        yield storage
+    finally:
+        storage.close()
+
+
+def now() -> TimeMs:
+    return TimeMs(time.time_ns() // 1_000_000)
+
+
+def shown(hash_: bytes) -> str:
+    return reference.write(hash_)
+
+
+def error_of(error: errors.StemmaError) -> dict[str, str]:
+    return {"code": error.code, "message": error.message}

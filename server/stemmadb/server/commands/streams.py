@@ -1,0 +1,137 @@
+"""`stemmadb export` and `stemmadb import`: a space with its whole history as one stream of lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from stemmadb.protocol.model.ids import Did
+from stemmadb.server.commands.shared import Shell, data_option, reading, shown, space_option, telling
+from stemmadb.server.engine.blob_files import sync_directory
+from stemmadb.server.keeping.backing_up import known_spaces
+from stemmadb.server.keeping.bringing_in import import_spaces
+from stemmadb.server.keeping.exporting import Exported
+from stemmadb.server.keeping.exporting import export as write_stream
+from stemmadb.server.keeping.progress import Tell
+from stemmadb.server.keeping.stream import Source
+from stemmadb.server.storage.port import Storage
+
+STANDARD = "-"
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@data_option
+@space_option
+@click.pass_obj
+def export(shell: Shell, file: str, data: Path, space: Did | None) -> dict[str, object] | None:
+    """Write the spaces of a directory, which may be in use, with their whole history to FILE as JSON Lines.
+
+    FILE must not exist; it appears when it is whole. With '-' the stream goes to standard output, where its last line
+    is the summary.
+
+    Example: stemmadb export --data ./data spaces.jsonl
+    """
+    with telling(shell) as tell, reading(data) as storage:
+        wanted = known_spaces(storage, None if space is None else [space])
+        with _written(file) as write:
+            done = [_exported(storage, one, write, tell) for one in wanted]
+    if file == STANDARD:
+        return None
+    for one in done:
+        shell.say(f"{one.space}: exported, version {one.version}, {one.facts} facts, {one.blobs} blobs")
+    return {
+        "file": file,
+        "spaces": [
+            {
+                "space": one.space,
+                "version": one.version,
+                "hash": shown(one.hash),
+                "facts": one.facts,
+                "blobs": one.blobs,
+                "bytes": one.bytes,
+            }
+            for one in done
+        ],
+    }
+
+
+def _exported(storage: Storage, space: Did, write: Callable[[bytes], object], tell: Tell) -> Exported:
+    log = storage.open(space)
+    try:
+        return write_stream(log, write, tell=tell)
+    finally:
+        log.close()
+
+
+@contextmanager
+def _written(file: str) -> Iterator[Callable[[bytes], object]]:
+    """Where to write; a file is seen under its name only once all of it is durable, and never replaces another."""
+    if file == STANDARD:
+        yield sys.stdout.buffer.write
+        sys.stdout.buffer.flush()
+        return
+    path = Path(file)
+    _check_new(path)
+    descriptor, waiting = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with open(descriptor, "wb") as stream:
+            yield stream.write
+            stream.flush()
+            os.fsync(stream.fileno())
+        _check_new(path)
+        os.rename(waiting, path)
+        sync_directory(path.parent)
+    finally:
+        Path(waiting).unlink(missing_ok=True)
+
+
+def _check_new(path: Path) -> None:
+    if path.exists():
+        raise click.UsageError(f"{str(path)!r} exists, and nothing was written. Choose another name.")
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
+@data_option
+@space_option
+@click.pass_obj
+def import_(shell: Shell, file: str, data: Path, space: Did | None) -> dict[str, object]:
+    """Read spaces from FILE, or with '-' from standard input, into a data directory that nobody uses.
+
+    A space must not be there yet. Everything is verified while it is read, and seen only once all of it is whole.
+
+    Example: stemmadb import --data ./data spaces.jsonl
+    """
+    with telling(shell) as tell, _read(file) as source:
+        done = import_spaces(source, data, space=space, tell=tell)
+    for one in done:
+        shell.say(f"{one.space}: imported and verified, version {one.version}, {one.facts} facts, {one.blobs} blobs")
+    return {
+        "data": str(data),
+        "spaces": [
+            {
+                "space": one.space,
+                "version": one.version,
+                "hash": shown(one.hash),
+                "facts": one.facts,
+                "blobs": one.blobs,
+            }
+            for one in done
+        ],
+    }
+
+
+@contextmanager
+def _read(file: str) -> Iterator[Source]:
+    if file == STANDARD:
+        yield sys.stdin.buffer
+    else:
+        with open(file, "rb") as source:
+            yield source

@@ -1,0 +1,33 @@
+"""Answers of work that runs in another thread for many callers: a result, or the exception of that one alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+class Answer(Generic[T]):
+    """Carried as a result, since a future refuses some exceptions (StopIteration) that a caller's code may raise."""
+
+    __slots__ = ("_result", "error")
+
+    def __init__(self, result: T | None, error: Exception | None) -> None:
+        self._result = result
+        self.error = error
+
+    def given(self) -> T:
+        """The result; raises here what was raised there."""
+        if self.error is not None:
+            raise self.error
+        return self._result  # type: ignore[return-value]  # without an error there is a result
+
+
+def answer(work: Callable[[A], T], argument: A) -> Answer[T]:
+    """What the work says, whatever that is."""
+    try:
+        return Answer(work(argument), None)
+    except Exception as error:
+        return Answer(None, error)

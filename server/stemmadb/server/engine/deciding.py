@@ -1,0 +1,86 @@
+"""Deciding: gathers what a batch needs, decides it, and goes on to the state after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from stemmadb.protocol.model import admission
+from stemmadb.protocol.model.admission import Accepted, Outcome
+from stemmadb.protocol.model.ids import Did, Version
+from stemmadb.protocol.model.proposal import Proposal
+from stemmadb.protocol.model.state import NotGathered
+from stemmadb.server.engine.cache import Share
+from stemmadb.server.engine.flights import Flights
+from stemmadb.server.engine.fold import Fold
+from stemmadb.server.engine.gathering import gather
+from stemmadb.server.engine.inputs import Inputs
+from stemmadb.server.engine.lanes import Workers
+from stemmadb.server.engine.needs import Needs
+from stemmadb.server.engine.opened import OpenLog
+from stemmadb.server.engine.snapshots import Due
+from stemmadb.server.engine.view import BatchView
+
+
+class Decision(NamedTuple):
+    """Outcomes for the first of a batch, or for all; it has no effect before it is durable (COMMIT-10)."""
+
+    outcomes: Sequence[Outcome]
+    accepted: Sequence[Accepted]
+    expected: Version
+    """The version that what was accepted comes right after."""
+    due: Sequence[Due]
+    """Snapshots to be taken once it is durable."""
+
+
+class Decider:
+    """Decides on the state that includes what was decided before, durable or not."""
+
+    def __init__(self, space: Did, log: OpenLog, workers: Workers, heads: Share, flights: Flights, inputs: Inputs):
+        self._space = space
+        self._log = log
+        self._workers = workers
+        self._flights = flights
+        self._inputs = inputs
+        self._fold = Fold(space, heads, settings=inputs.settings, scan_facts_max=inputs.limits.scan_facts_max)
+        self._generation = log.generation
+
+    def forget(self) -> None:
+        """What was decided is void, or what it was decided on is no more: the next one begins with the log."""
+        self._fold.drop()
+
+    async def decide(self, batch: Sequence[Proposal], moved: Callable[[Version], None]) -> Decision:
+        """Decides the first at least; `moved` is told the version of a log that was read anew."""
+        needs, inputs = Needs(batch, self._space), self._inputs
+        while True:
+            view = await self._gather(needs, moved)
+            try:
+                outcomes = admission.decide(batch, view, now=inputs.now(), salts=inputs.salts, limits=inputs.limits)
+            except NotGathered as lacking:
+                needs.widen(lacking)
+            else:
+                assert outcomes, "a decision answers for one at least, or says what it lacks"
+                accepted = [one for one in outcomes if isinstance(one, Accepted)]
+                return Decision(outcomes, accepted, view.version, self._fold.take(view, accepted))
+
+    async def _gather(self, needs: Needs, moved: Callable[[Version], None]) -> BatchView:
+        """Reads what memory lacks, in one hop; at most the batch decided last is not durable meanwhile."""
+        await self._log.ready()
+        if self._generation != self._log.generation:
+            await self._flights.landed()
+            self._fold.drop()
+            self._generation = self._log.generation
+        if not self._flights.is_under_way:
+            self._fold.all_durable()
+        view, wanted = self._fold.view(needs)
+        if wanted and wanted.needs_durable:
+            await self._flights.landed()
+            self._fold.all_durable()
+            view, wanted = self._fold.view(needs)
+        if wanted:
+            scan_facts_max = self._inputs.limits.scan_facts_max
+            gathered = await self._log.run(self._workers, lambda log: gather(log, wanted, scan_facts_max))
+            self._fold.learn(view, wanted, gathered)
+            if wanted.tip:
+                moved(gathered.tip.version)
+        return view

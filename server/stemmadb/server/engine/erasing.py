@@ -1,0 +1,212 @@
+"""Erasing: destroys what an entity held at some versions, with every copy of it, and mends the heads (ERASE-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from stemmadb.protocol.errors import (
+    BranchDeleted,
+    Conflict,
+    Forbidden,
+    Malformed,
+    MergeBusy,
+    UnknownBlob,
+    UnknownBranch,
+)
+from stemmadb.protocol.model import access, branch, erasure, reference
+from stemmadb.protocol.model.admission import Accepted, Refused
+from stemmadb.protocol.model.ancestry import Point
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.branch import Branches
+from stemmadb.protocol.model.commit import Commit, Erase
+from stemmadb.protocol.model.difference import Content
+from stemmadb.protocol.model.erasure import Erasure
+from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Hash, Version
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.origins import Written
+from stemmadb.protocol.model.proposal import Proposal, Step, set_step, step_of
+from stemmadb.protocol.model.request import Operation, Read
+from stemmadb.protocol.model.state import Missing
+from stemmadb.server.engine import moments, states
+from stemmadb.server.engine.api import Asked, SpaceApi
+from stemmadb.server.engine.blob_files import BlobFiles
+from stemmadb.server.engine.carrying_out import ATTEMPTS_MAX, Done, accepted_before, check_bulk
+from stemmadb.server.engine.moments import Moment
+from stemmadb.server.engine.uploads import Uploads
+from stemmadb.server.storage.port import Destroyed, LogReader, Place, SpaceLog
+
+FACTS_PAGE: Final = 64
+"""How many facts of an entity are read at once: each may hold the largest value there is."""
+_NULL: Final = encode(None)
+
+
+class ErasureDone(Done, frozen=True, kw_only=True):
+    """`erased` is how many bodies of the entity are gone at the versions that the record lists."""
+
+    erased: int
+
+
+class _Ready(msgspec.Struct, frozen=True):
+    """A plan made on a cut: what to decide, and what goes with it."""
+
+    proposal: Proposal
+    destroyed: Destroyed
+
+
+async def erase(
+    space: SpaceApi,
+    asked: Asked,
+    id_: EntityId,
+    versions: Collection[Version],
+    survivors: Mapping[BranchName, bytes | None],
+    blobs: Collection[Hash] = (),
+) -> ErasureDone:
+    """Destroys the bodies of an entity at these versions and all copies the server made of them (`model.erasure`).
+
+    The notes of all versions that the record lists go too, and the named blobs. Where the head of a branch is left
+    without a value it is set to its survivor, or deleted; a survivor for another branch is `Malformed`. A branch that
+    was deleted cannot be written, and may stay erased. Returns once no file holds any of it.
+    """
+    wanted = _Wanted(space.did, asked, id_, frozenset(versions), survivors, frozenset(blobs), space.limits)
+    for _ in range(ATTEMPTS_MAX):
+        ready = await space.read(wanted.look)
+        if isinstance(ready, Commit):
+            return await _finish(space, ready, wanted.blobs)
+        outcome = await space.decide(ready.proposal, ready.destroyed)
+        if isinstance(outcome, Accepted):
+            return await _finish(space, outcome.commit, wanted.blobs)
+        if isinstance(outcome, Refused) and not isinstance(outcome.error, Conflict | BranchDeleted):
+            raise outcome.error
+        # What remains: a write came between, or the same erasure was accepted meanwhile, which the next look finds.
+    raise MergeBusy(attempts=ATTEMPTS_MAX)
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """What was asked for, to be planned on a cut, and on a later one if that was overtaken."""
+
+    space: Did
+    asked: Asked
+    id: EntityId
+    versions: frozenset[Version]
+    survivors: Mapping[BranchName, bytes | None]
+    blobs: frozenset[Hash]
+    limits: Limits
+
+    def look(self, reader: LogReader) -> _Ready | Commit:
+        """What to decide, or the record if it was accepted before."""
+        before = accepted_before(reader, self.asked)
+        if before is not None:
+            return before
+        check_owns(reader, self.space, self.asked.identity.principal)
+        if self.id == EntityId(self.space):
+            raise Forbidden(action="erase the access list", needs="nobody")
+        for hash_ in self.blobs:
+            if reader.blob(hash_) is None:
+                raise UnknownBlob(blob=reference.write(hash_))
+        return self._plan(reader)
+
+    def _plan(self, reader: LogReader) -> _Ready:
+        branches = {state.name: state for state in reader.branches()}
+        cut = reader.tip().version
+        plan = erasure.plan(
+            self.id,
+            _facts(reader, self.id),
+            self.versions,
+            branches=branches,
+            head=cut,
+            value_at=lambda point: _value(reader, branches, point, self.id),
+        )
+        self._check_survivors(plan, branches)
+        steps = [step for name in plan.heads for step in self._mend(reader, branches, Point(name, cut))]
+        check_bulk(len(steps), self.limits)
+        live = [name for name, state in branches.items() if state.deleted is None]
+        proposal = Proposal(
+            identity=self.asked.identity,
+            request=self.asked.request,
+            branch=None,
+            steps=tuple(steps),
+            reads=tuple(Read(branch=name, id=self.id, version=cut) for name in live),
+            details=Erase(id=self.id, versions=plan.versions),
+            note=self.asked.note,
+            planned=cut,
+        )
+        return _Ready(proposal, self._destroyed(plan))
+
+    def _destroyed(self, plan: Erasure) -> Destroyed:
+        return Destroyed(
+            facts=[Place(version, index) for version, index in plan.facts],
+            notes=plan.versions,
+            snapshots_of=[self.id],
+            blobs=self.blobs,
+        )
+
+    def _check_survivors(self, plan: Erasure, branches: Branches) -> None:
+        for name in sorted(self.survivors.keys() - set(plan.heads)):
+            if name not in branches:
+                raise UnknownBranch(branch=name)
+            raise Malformed(path="survivors", why=f"the entity is not erased at the head of {name!r}")
+
+    def _mend(self, reader: LogReader, branches: Branches, head: Point) -> Iterator[Step]:
+        body = self.survivors.get(head.branch)
+        if body is not None:
+            yield set_step(head.branch, self.id, body, blind=True, limits=self.limits)
+            return
+        if isinstance(_value(reader, branches, head, self.id), Missing):
+            # It was erased before, and the branch forked from there since: only what has a value can be deleted.
+            yield set_step(head.branch, self.id, _NULL, blind=True)
+        yield step_of(Operation(op="delete", id=self.id, blind=True), head.branch, self.limits)
+
+
+async def _finish(space: SpaceApi, record: Commit, blobs: Collection[Hash]) -> ErasureDone:
+    """Also when it is asked again: the first time may have ended before the files were removed."""
+    if blobs:
+        await space.in_turn(lambda log: remove_files(log, blobs))
+    return await space.read(lambda reader: _told(reader, record))
+
+
+def check_owns(reader: LogReader, space: Did, principal: Did) -> None:
+    """Raises `Forbidden` unless the access list makes the principal an owner; decided again with the write (ACL-1).
+
+    Planning reads a lot and its errors tell what is there, so one who may not do it is told before anything else.
+    """
+    list_id = EntityId(space)
+    found = states.load(reader, moments.resolve(reader, Moment(MAIN)).spans, [list_id]).get(list_id)
+    if not access.by_list(found and found.value, principal, space).has("own"):
+        raise Forbidden(action="write", needs="own")
+
+
+def remove_files(log: SpaceLog, hashes: Collection[Hash]) -> None:
+    """Removes what files hold of blobs whose rows are gone, half uploads included."""
+    if log.directory is None:
+        return
+    with log.reader() as reader:
+        gone = [hash_ for hash_ in hashes if reader.blob(hash_) is None]
+    BlobFiles(log.directory).remove(gone)
+    Uploads(log.directory, uploads_max=len(gone)).drop(gone)
+
+
+def _facts(reader: LogReader, id_: EntityId) -> Iterator[Written]:
+    """The facts of an entity on all branches with what their commits did, oldest first, a few in memory at a time."""
+    after: Place | None = None
+    while page := reader.facts_of(id_, after=after, limit=FACTS_PAGE):
+        records = reader.commits({fact.version for fact in page})
+        for fact in page:
+            yield Written(fact, records[fact.version].details)
+        after = Place(page[-1].version, page[-1].index)
+
+
+def _value(reader: LogReader, branches: Branches, point: Point, id_: EntityId) -> Content:
+    found = states.load(reader, branch.lineage(branches, point.branch, point.version), [id_]).get(id_)
+    return Missing.ABSENT if found is None else found.value
+
+
+def _told(reader: LogReader, record: Commit) -> ErasureDone:
+    """The answer, from the record alone, so that it is the same whenever it is given (COMMIT-11)."""
+    details = record.details
+    assert isinstance(details, Erase), "the same request is the same kind of write"
+    listed = frozenset(details.versions)
+    erased = sum(1 for one in _facts(reader, details.id) if one.fact.version in listed and one.fact.kind != "delete")
+    return ErasureDone(version=record.version, hash=record.hash, time=record.time, erased=erased)

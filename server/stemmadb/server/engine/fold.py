@@ -1,0 +1,242 @@
+"""The fold of the log that a writer keeps in memory: the tip, heads, names and sessions, all of it bounded.
+
+What the batch decided last has written is `fresh`: it may not be durable yet. A gathering that began while it was in
+flight may have read the log without it, so what is fresh goes before what was read, even if the cache has lost it
+meanwhile. It stays fresh until the next batch is decided: that one is written only once this one is durable, and
+gathers only after that. So a gathering never misses more than one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stemmadb.protocol.model import replay
+from stemmadb.protocol.model.admission import Accepted
+from stemmadb.protocol.model.commit import (
+    NO_ARGUMENTS,
+    BranchCreate,
+    Commit,
+    Compact,
+    Erase,
+    Identity,
+    LocalIdentity,
+    Merge,
+    TagCreate,
+)
+from stemmadb.protocol.model.ids import EMPTY_SPACE, Did, Local, Version
+from stemmadb.protocol.model.state import BranchState, Known, Missing
+from stemmadb.server.engine.cache import Head, Key, Share
+from stemmadb.server.engine.gathering import Gathered, Session, Wanted
+from stemmadb.server.engine.needs import Needs
+from stemmadb.server.engine.recent import Recent
+from stemmadb.server.engine.settings import Settings
+from stemmadb.server.engine.snapshots import Due
+from stemmadb.server.engine.view import BatchView
+from stemmadb.server.storage.port import Place, Tip
+
+
+class Fresh:
+    """What the batch decided last has written."""
+
+    def __init__(self) -> None:
+        self.heads: dict[Key, Head] = {}
+        self.known: dict[Identity, Known] = {}
+        self.highest: dict[Session, Local] = {}
+        self.is_structural = False
+
+
+class Fold:
+    """Belongs to one writer, and to its event loop."""
+
+    def __init__(self, space: Did, heads: Share, *, settings: Settings, scan_facts_max: int) -> None:
+        self._space = space
+        self._heads = heads
+        self._scan_facts_max = scan_facts_max
+        self._tip: Tip | None = None
+        self._destroyed = self._restructured = EMPTY_SPACE
+        """Of what was before the tip that was read nothing is known, so that it may have been either of them."""
+        self._fresh = Fresh()
+        self._highest: Recent[Session, Local] = Recent(settings.sessions_max)
+        self._branches: Recent[str, BranchState | None] = Recent(settings.names_max)
+        self._tags: Recent[str, Version | None] = Recent(settings.names_max)
+
+    @property
+    def version(self) -> Version:
+        """The version of the last write that was decided."""
+        assert self._tip is not None, "nothing was gathered yet"
+        return self._tip.version
+
+    def drop(self) -> None:
+        """Forgets everything: the log is the only truth, and the next gathering begins with it."""
+        self._tip = None
+        self._fresh = Fresh()
+        self._heads.drop()
+        self._highest.clear()
+        self._branches.clear()
+        self._tags.clear()
+
+    def all_durable(self) -> None:
+        """Nothing is in flight, and nobody is gathering: the log has all there is."""
+        self._fresh = Fresh()
+
+    # ------------------------------------------------------------ before a decision
+
+    def view(self, needs: Needs) -> tuple[BatchView, Wanted]:
+        """A view with what memory has of the needs, and what is to be read for the rest."""
+        view = BatchView(self._space, self._fresh.heads, self._scan_facts_max)
+        # Branches and tags are few and change seldom: their changes are not folded but read again once durable.
+        wanted = Wanted(tip=self._tip is None, needs_durable=self._fresh.is_structural)
+        if self._tip is not None:
+            view.stand_on(self._tip)
+        view.destroyed, view.restructured = self._destroyed, self._restructured
+        self._find_heads(needs, view, wanted)
+        self._find_names(needs, view, wanted)
+        self._find_identities(needs, view, wanted)
+        return view, wanted
+
+    def _find_heads(self, needs: Needs, view: BatchView, wanted: Wanted) -> None:
+        fresh, cached, heads = self._fresh.heads, self._heads.get, view.heads
+        for key, since in needs.heads.items():
+            head = fresh.get(key) or cached(key)
+            if head is not None and (head.state.seen_after <= since or head.state.version <= since):
+                heads[key] = head
+            else:
+                wanted.heads.setdefault(key[0], {})[key[1]] = since
+                wanted.needs_durable |= key in fresh
+        for prefix, limit in needs.prefixes.items():
+            wanted.prefixes[prefix] = limit
+            # Of what is fresh the older changes cannot be read beneath it.
+            wanted.needs_durable |= any(
+                key[0] == prefix.branch and key[1].startswith(prefix.prefix) and head.state.seen_after > prefix.after
+                for key, head in fresh.items()
+            )
+
+    def _find_names(self, needs: Needs, view: BatchView, wanted: Wanted) -> None:
+        for name in needs.branches:
+            if name in self._branches:
+                view.branches[name] = self._branches.get(name)
+            else:
+                wanted.branches.append(name)
+        for name in needs.tags:
+            if name in self._tags:
+                view.tags[name] = self._tags.get(name)
+            else:
+                wanted.tags.append(name)
+
+    def _find_identities(self, needs: Needs, view: BatchView, wanted: Wanted) -> None:
+        for identity in needs.identities:
+            if isinstance(identity, LocalIdentity):
+                session = (identity.principal, identity.session)
+                if session not in view.highest:
+                    self._find_session(session, view, wanted)
+            self._find_identity(identity, view, wanted)
+        for identity in needs.named:
+            self._find_identity(identity, view, wanted)
+
+    def _find_session(self, session: Session, view: BatchView, wanted: Wanted) -> None:
+        highest = self._fresh.highest.get(session) or self._highest.get(session)
+        if highest is not None:
+            view.highest[session] = highest
+        else:
+            wanted.sessions.add(session)
+
+    def _find_identity(self, identity: Identity, view: BatchView, wanted: Wanted) -> None:
+        known = self._fresh.known.get(identity)
+        if known is not None:
+            view.known[identity] = known
+        elif not (isinstance(identity, LocalIdentity) and _is_new(identity, view)):
+            wanted.identities.append(identity)
+
+    # ------------------------------------------------------------ after a gathering
+
+    def learn(self, view: BatchView, wanted: Wanted, gathered: Gathered) -> None:
+        """Adds what was read to the view and to memory; what is fresh is newer than what was read."""
+        if wanted.tip:
+            self._tip = gathered.tip
+            view.stand_on(gathered.tip)
+            self._destroyed = self._restructured = gathered.tip.version
+            view.destroyed, view.restructured = self._destroyed, self._restructured
+        view.listed.update(gathered.listed)
+        self._learn_heads(view, gathered)
+        view.branches.update(gathered.branches)
+        for name, state in gathered.branches.items():
+            self._branches.put(name, state)
+        view.tags.update(gathered.tags)
+        for name, version in gathered.tags.items():
+            self._tags.put(name, version)
+        for session, highest in gathered.highest.items():
+            view.highest[session] = highest
+            self._highest.put(session, highest)
+        for identity in wanted.identities:
+            view.known[identity] = gathered.accepted.get(identity)
+
+    def _learn_heads(self, view: BatchView, gathered: Gathered) -> None:
+        fresh = self._fresh.heads
+        for key, head in gathered.heads.items():
+            if key in fresh:
+                view.heads[key] = fresh[key]
+                continue
+            held = view.heads.get(key)
+            if held is None or held.state.seen_after > head.state.seen_after:
+                view.heads[key] = head
+                self._heads.put(key, head)
+
+    # ------------------------------------------------------------ after a decision
+
+    def take(self, view: BatchView, accepted: Sequence[Accepted]) -> list[Due]:
+        """Goes on to the state after the batch, durable or not; says which snapshots are due once it is."""
+        fresh = self._fresh = Fresh()
+        due: list[Due] = []
+        for one in accepted:
+            _take_heads(one, view, fresh.heads, due)
+            self._take_record(one.commit)
+        for key, head in fresh.heads.items():
+            self._heads.put(key, head)
+        if fresh.is_structural:
+            self._branches.clear()
+            self._tags.clear()
+        return due
+
+    def _take_record(self, record: Commit) -> None:
+        self._tip = Tip(record.version, record.hash, record.time)
+        identity = record.identity
+        self._fresh.known[identity] = Known(record.version, record.request)
+        if isinstance(identity, LocalIdentity):
+            session = (identity.principal, identity.session)
+            self._fresh.highest[session] = identity.local
+            self._highest.put(session, identity.local)
+        if record.arguments != NO_ARGUMENTS:
+            self._fresh.is_structural = True
+            if isinstance(record.details, Erase | Compact):
+                self._destroyed = record.version
+            elif isinstance(record.details, BranchCreate | TagCreate | Merge):
+                self._restructured = record.version
+
+
+def _is_new(identity: LocalIdentity, view: BatchView) -> bool:
+    highest = view.highest.get((identity.principal, identity.session))
+    return highest is not None and identity.local > highest
+
+
+def _take_heads(one: Accepted, view: BatchView, heads: dict[Key, Head], due: list[Due]) -> None:
+    """The heads after one commit, with the cost of replaying them counted on (SNAP-1)."""
+    costs: dict[Key, tuple[int, int, int]] = {}
+    for fact in one.facts:
+        key = (fact.branch, fact.id)
+        if fact.kind != "patch":
+            costs[key] = (0, 0, fact.index)
+            continue
+        assert fact.body is not None, "a new fact has its body"
+        if key in costs:
+            patches, patch_bytes, _ = costs[key]
+        else:
+            before = heads.get(key) or view.heads[key]
+            patches, patch_bytes = before.patches, before.patch_bytes
+        costs[key] = (patches + 1, patch_bytes + len(fact.body), fact.index)
+    for key, (patches, patch_bytes, index) in costs.items():
+        state = one.written[key]
+        heads[key] = Head(state, patches, patch_bytes)
+        if patches and replay.snapshot_due(patches=patches, patch_bytes=patch_bytes, value_bytes=state.size):
+            assert not isinstance(state.value, Missing), "a patch leaves a value"
+            due.append(Due(key, Place(one.commit.version, index), state.value, state.size))
+            heads[key] = Head(state)

@@ -1,0 +1,179 @@
+"""Gathering: what a batch needs and memory lacks, read from one cut of the log in one hop.
+
+Runs in a worker thread and touches nothing but its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from stemmadb.protocol.model import body, branch, changes
+from stemmadb.protocol.model.branch import Span
+from stemmadb.protocol.model.changes import Changes
+from stemmadb.protocol.model.commit import Identity
+from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Local, Version
+from stemmadb.protocol.model.state import BranchState, EntityState, Known, Missing, empty_state
+from stemmadb.server.engine import states
+from stemmadb.server.engine.cache import Head, Key
+from stemmadb.server.engine.moments import Branches
+from stemmadb.server.engine.needs import UNREAD, Prefix
+from stemmadb.server.storage.port import LogReader, Recorded, Replay, SpaceLog, Tip
+
+Session: TypeAlias = tuple[Did, bytes]
+
+
+class Wanted(msgspec.Struct):
+    """What to read; `heads` name for each entity the version from which its changes must be known."""
+
+    tip: bool = False
+    heads: dict[BranchName, dict[EntityId, Version]] = {}
+    prefixes: dict[Prefix, int] = {}
+    branches: list[str] = []
+    tags: list[str] = []
+    sessions: set[Session] = set()
+    identities: list[Identity] = []
+    needs_durable: bool = False
+    """Whether it can be read only once nothing decided is in flight."""
+
+    def __bool__(self) -> bool:
+        listed = self.heads or self.prefixes or self.branches or self.tags or self.sessions or self.identities
+        return self.tip or bool(listed)
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """Entities that changed under a prefix; there may be more unless it is whole."""
+
+    ids: list[EntityId]
+    is_whole: bool
+
+
+class Gathered(msgspec.Struct):
+    """What was read, all of it as of one version; what there is not is told as None."""
+
+    tip: Tip
+    heads: dict[Key, Head]
+    listed: dict[Prefix, Listed]
+    branches: dict[str, BranchState | None]
+    tags: dict[str, Version | None]
+    highest: dict[Session, Local]
+    accepted: dict[Identity, Known]
+
+
+def gather(log: SpaceLog, wanted: Wanted, scan_facts_max: int) -> Gathered:
+    """All that is wanted, on one cut."""
+    with log.reader() as reader:
+        gathering = _Gathering(reader, scan_facts_max)
+        return Gathered(
+            tip=gathering.tip,
+            listed=(listed := gathering.listed(wanted.prefixes)),
+            heads=gathering.heads(_with_listed(wanted.heads, listed)),
+            branches={name: reader.branch(name) for name in wanted.branches},
+            tags=_tags(reader, wanted.tags),
+            highest={session: reader.highest_local(*session) for session in wanted.sessions},
+            accepted=reader.accepted(wanted.identities) if wanted.identities else {},
+        )
+
+
+def _with_listed(
+    heads: Mapping[BranchName, Mapping[EntityId, Version]], listed: Mapping[Prefix, Listed]
+) -> dict[BranchName, dict[EntityId, Version]]:
+    """The heads wanted by name and those that a prefix led to."""
+    all_ = {name: dict(ids) for name, ids in heads.items()}
+    for prefix, found in listed.items():
+        ids = all_.setdefault(prefix.branch, {})
+        for id_ in found.ids:
+            ids[id_] = min(prefix.after, ids.get(id_, UNREAD))
+    return all_
+
+
+def _tags(reader: LogReader, names: Sequence[str]) -> dict[str, Version | None]:
+    if not names:
+        return {}
+    there = {tag.name: tag.version for tag in reader.tags()}
+    return {name: there.get(name) for name in names}
+
+
+class _Gathering:
+    """The reading of one cut, branch by branch."""
+
+    def __init__(self, reader: LogReader, scan_facts_max: int) -> None:
+        self._reader = reader
+        self._branches = Branches(reader)
+        self._scan_facts_max = scan_facts_max
+        self.tip = reader.tip()
+
+    def listed(self, prefixes: Mapping[Prefix, int]) -> dict[Prefix, Listed]:
+        """What lies beyond `scan_facts_max` need not be found: it counts as overlap (COMMIT-2)."""
+        listed = {}
+        for prefix, wanted in prefixes.items():
+            limit = max(1, min(wanted, self._scan_facts_max))
+            ids = self._reader.changed_after(self._spans(prefix.branch), prefix.prefix, prefix.after, limit)
+            listed[prefix] = Listed(ids, is_whole=len(ids) < limit)
+        return listed
+
+    def heads(self, wanted: Mapping[BranchName, Mapping[EntityId, Version]]) -> dict[Key, Head]:
+        """The heads on each branch that there is; those of a branch there is not are never looked at."""
+        found: dict[tuple[Key, Version], Replay] = {}
+        heads: dict[Key, Head] = {}
+        for name, ids in wanted.items():
+            if name in self._branches:
+                since = self._since(name, ids)
+                replays = self._reader.replays(self._spans(name), ids, since)
+                for id_ in ids:
+                    if id_ in replays:
+                        found[(name, id_), since.get(id_, UNREAD)] = replays[id_]
+                    else:
+                        heads[name, id_] = Head(empty_state(id_))
+        authors = self._reader.authors({fact.version for one in found.values() for fact in one.facts})
+        for (key, after), replayed in found.items():
+            heads[key] = head_of(replayed, after, authors, self._scan_facts_max)
+        return heads
+
+    def _spans(self, name: BranchName) -> tuple[Span, ...]:
+        return branch.lineage(self._branches, name, self.tip.version) if name in self._branches else ()
+
+    def _since(self, name: BranchName, ids: Mapping[EntityId, Version]) -> dict[EntityId, Version]:
+        """From which version on the changes are wanted, where they are; never more than are scanned (COMMIT-2)."""
+        oldest = self.tip.version - self._scan_facts_max
+        return {
+            id_: version if version >= oldest else self._bounded(name, id_, version)
+            for id_, version in ids.items()
+            if version != UNREAD
+        }
+
+    def _bounded(self, name: BranchName, id_: EntityId, version: Version) -> Version:
+        """That version, or a later one if there are more facts in between than are ever scanned."""
+        spans = [
+            Span(span.branch, max(span.after, version), span.upto)
+            for span in self._spans(name)
+            if span.upto > version
+        ]
+        limit = self._scan_facts_max + 1
+        facts = self._reader.facts_of(id_, spans, order="newest", limit=limit)
+        return version if len(facts) < limit else facts[-1].version
+
+
+def head_of(replayed: Replay, after: Version, authors: Mapping[Version, Did], keep: int) -> Head:
+    """The head that a replay leads to, with the changes after that version, or since its first fact."""
+    loaded = states.fold(replayed)
+    facts = replayed.facts
+    recent, seen_after = _changes(facts, min(after, facts[0].version), authors, keep)
+    value = loaded.value
+    size = 0 if isinstance(value, Missing) else len(body.encode(value))
+    state = EntityState(loaded.id, loaded.version, loaded.hash, value, size, recent, seen_after, loaded.place.version)
+    return Head(state, loaded.patches, loaded.patch_bytes)
+
+
+def _changes(
+    facts: Sequence[Recorded], seen_after: Version, authors: Mapping[Version, Did], keep: int
+) -> tuple[Changes | None, Version]:
+    recent: Changes | None = None
+    for fact in facts:
+        # It looks at version, kind and body, and those a recorded fact has.
+        change = changes.of_fact(fact, authors[fact.version])  # type: ignore[arg-type]
+        if change is not None:
+            recent, seen_after = changes.push(recent, seen_after, change, keep)
+    return recent, seen_after

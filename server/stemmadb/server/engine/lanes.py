@@ -1,0 +1,61 @@
+"""Lanes: where blocking work runs, behind a port, so that a simulation can run it all on one thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Workers(Protocol):
+    """Runs blocking work somewhere and gives its result, or its exception, back on the event loop."""
+
+    def run(self, work: Callable[[], T]) -> Awaitable[T]: ...
+
+    def close(self) -> None: ...
+
+
+class Threads:
+    """A bounded number of threads; what is beyond them waits its turn."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix=name)
+
+    def run(self, work: Callable[[], T]) -> Awaitable[T]:
+        return asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def close(self) -> None:
+        """Waits for the work under way."""
+        self._pool.shutdown()
+
+
+class Inline:
+    """Runs work at once on the thread of the loop: for simulations, where the order of everything is an input."""
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return work()
+
+    def close(self) -> None:
+        """There is nothing to stop."""
+
+
+class Lanes(NamedTuple):
+    """Writers and readers apart, so that a long read never keeps a commit waiting for a thread."""
+
+    writing: Workers
+    reading: Workers
+
+    def close(self) -> None:
+        self.writing.close()
+        self.reading.close()
+
+
+def threads(*, writers: int, readers: int) -> Lanes:
+    return Lanes(Threads(writers, "stemmadb-writer"), Threads(readers, "stemmadb-reader"))
+
+
+def inline() -> Lanes:
+    return Lanes(Inline(), Inline())

@@ -1,0 +1,110 @@
+"""Needs: what has to be known before a batch of proposals can be decided, found by looking at them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from stemmadb.protocol.model.commit import (
+    Arguments,
+    BranchCreate,
+    BranchDelete,
+    Identity,
+    LocalIdentity,
+    TagCreate,
+    TagDelete,
+)
+from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Version
+from stemmadb.protocol.model.proposal import Proposal
+from stemmadb.protocol.model.request import PendingName, Read
+from stemmadb.protocol.model.state import NotGathered
+from stemmadb.protocol.model.values import INT_MAX
+from stemmadb.server.engine.cache import Key
+
+UNREAD: Final = Version(INT_MAX)
+"""The version a head is looked at from if no read is declared on it: none of its changes matter."""
+LISTED_MIN: Final = 16
+LISTED_FACTOR: Final = 8
+
+
+class Prefix(NamedTuple):
+    """A declared read of "nothing else is there"."""
+
+    branch: BranchName
+    prefix: str
+    after: Version
+
+
+class Needs:
+    """Grows by what a decision was found to lack."""
+
+    def __init__(self, batch: Sequence[Proposal], space: Did) -> None:
+        self.heads: dict[Key, Version] = {(MAIN, EntityId(space)): UNREAD}
+        """Each with the lowest version at which a declared read looks at it."""
+        self.prefixes: dict[Prefix, int] = {}
+        """Each with how many changed entities to look for."""
+        self.branches: set[str] = {MAIN}
+        self.tags: set[str] = set()
+        self.identities: list[Identity] = []
+        self.named: list[LocalIdentity] = []
+        """Commits that reads were made through (COMMIT-4)."""
+        for proposal in batch:
+            self.identities.append(proposal.identity)
+            if proposal.refusal is None:
+                self._add(proposal)
+
+    def widen(self, lacking: NotGathered) -> None:
+        """Only the length of a listing can be guessed too low: everything else is seen in the proposals."""
+        (prefix,) = lacking.args
+        assert isinstance(prefix, Prefix), f"a decision lacked what was not foreseen: {prefix}"
+        self.prefixes[prefix] *= LISTED_FACTOR
+
+    def _add(self, proposal: Proposal) -> None:
+        heads = self.heads
+        for step in proposal.steps:
+            key = (step.branch, step.id)
+            if key not in heads:
+                heads[key] = UNREAD
+        if proposal.branch is not None:
+            self.branches.add(proposal.branch)
+        else:
+            self.branches.update(step.branch for step in proposal.steps)
+        for read in proposal.reads:
+            self._add_read(read, proposal)
+        if proposal.details is not None:
+            self._add_structure(proposal.details)
+
+    def _add_read(self, read: Read, proposal: Proposal) -> None:
+        branch = read.branch or proposal.branch
+        assert branch is not None, "a write without a branch names the branch of each read"
+        if read.branch is not None:
+            self.branches.add(branch)
+        if read.id is None:
+            assert read.prefix is not None, "a read names an id or a prefix"
+            self.prefixes.setdefault(Prefix(branch, read.prefix, read.version), LISTED_MIN)
+        else:
+            key = (branch, read.id)
+            if read.version < self.heads.get(key, UNREAD):
+                self.heads[key] = read.version
+        if read.locals:
+            self.named.extend(_named(read.locals, proposal.identity))
+
+    def _add_structure(self, details: Arguments) -> None:
+        if isinstance(details, BranchCreate):
+            self.branches.update((details.name, details.parent))
+        elif isinstance(details, BranchDelete):
+            self.branches.add(details.name)
+        elif isinstance(details, TagCreate):
+            self.branches.add(details.branch)
+            self.tags.add(details.name)
+        elif isinstance(details, TagDelete):
+            self.tags.add(details.name)
+
+
+def _named(names: Sequence[PendingName], identity: Identity) -> Iterator[LocalIdentity]:
+    for name in names:
+        if isinstance(name, tuple):
+            yield LocalIdentity(identity.principal, name[0], name[1])
+        else:
+            assert isinstance(identity, LocalIdentity), "only a commit of a session reads through locals of its own"
+            yield LocalIdentity(identity.principal, identity.session, name)

@@ -1,0 +1,100 @@
+"""The open log of a space: who uses it now, and how it is opened again after the storage had an error (COMMIT-10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from stemmadb.protocol.model.ids import Did, Version
+from stemmadb.server.engine.lanes import Workers
+from stemmadb.server.storage.port import SpaceLog, Storage, StorageFailed
+
+T = TypeVar("T")
+
+
+class OpenLog:
+    """Runs work on the log in worker threads. After a `StorageFailed` the log is closed and opened again, when nobody
+    uses it any more and before anybody else does; if that fails, every try of anybody tries again.
+    """
+
+    def __init__(self, storage: Storage, space: Did, opening: Workers, opened: Callable[[Version], None]) -> None:
+        self._storage = storage
+        self._space = space
+        self._opening = opening
+        self._opened = opened
+        """Called with the version the log is at whenever it was opened."""
+        self._log: SpaceLog | None = None
+        self._is_closed = False
+        self._is_broken = False
+        self._users = 0
+        self._unused = asyncio.Event()
+        self._unused.set()
+        self._turn = asyncio.Lock()
+        self.generation = 0
+        """Counts the openings: what was known of the log before the last one is to be read again."""
+        self.is_alone = False
+
+    async def ready(self, *, create: bool = False) -> SpaceLog:
+        """The log, opened again if need be; `StorageFailed` if it cannot be."""
+        if self._log is not None and not self._is_broken:
+            return self._log
+        async with self._turn:
+            if self._is_closed:
+                raise StorageFailed("the space is closed")
+            if self._log is None or self._is_broken:
+                await self._unused.wait()
+                await self._close_log()
+                log, version = await self._opening.run(lambda: _open(self._storage, self._space, create))
+                self._log, self._is_broken, self.is_alone = log, False, log.is_alone
+                self.generation += 1
+                self._opened(version)
+            return self._log
+
+    async def run(self, workers: Workers, work: Callable[[SpaceLog], T]) -> T:
+        """Runs work on the log; a `StorageFailed` that it raises breaks the log."""
+        log = await self.ready()
+        self._users += 1
+        self._unused.clear()
+        try:
+            return await workers.run(lambda: work(log))
+        except StorageFailed:
+            self._is_broken = True
+            raise
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._unused.set()
+
+    def broke(self) -> None:
+        """Work met a failure of the storage and went on."""
+        self._is_broken = True
+
+    async def close(self) -> None:
+        """Once nobody uses it any more; nothing runs on it afterwards."""
+        async with self._turn:
+            self._is_closed = self._is_broken = True
+            await self._unused.wait()
+            await self._close_log()
+
+    async def _close_log(self) -> None:
+        """A log that failed may fail to close as well, and there is nothing left to do about it."""
+        log, self._log = self._log, None
+        if log is not None:
+            with suppress(StorageFailed):
+                await self._opening.run(log.close)
+
+
+def _open(storage: Storage, space: Did, create: bool) -> tuple[SpaceLog, Version]:
+    """In a worker thread. What is owed to an erasure is done before anything else (ERASE-1)."""
+    log = storage.open(space, create=create)
+    try:
+        if log.owes_scrub:
+            log.scrub()
+        with log.reader() as reader:
+            return log, reader.tip().version
+    except BaseException:
+        with suppress(StorageFailed):
+            log.close()
+        raise

@@ -1,0 +1,41 @@
+"""The bounds and sizes of the engine that an operator may set, each with a name."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stemmadb.protocol.model.limits import MEBIBYTE
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one store spends on its spaces; bounds that clients are told are in `Limits`."""
+
+    batch_commits_max: int = 256
+    """Proposals decided and written together, with one sync."""
+    batch_bytes_max: int = 8 * MEBIBYTE
+    """Bodies written together; one proposal may be larger by itself."""
+    queue_max: int = 4_096
+    """Proposals that wait in a space; who brings more waits for room."""
+    cache_bytes_max: int = 64 * MEBIBYTE
+    """Heads kept in memory, of all spaces of a store together."""
+    sessions_max: int = 8_192
+    """Sessions of a space whose highest local is kept in memory."""
+    names_max: int = 4_096
+    """Branches, and tags, of a space that are kept in memory."""
+    moves_max: int = 32
+    """How often in a row a batch is decided again because another writer was first."""
+    snapshots_max: int = 256
+    """Snapshots that are due and not yet written; more are dropped, and fall due again."""
+    snapshot_bytes_max: int = 16 * MEBIBYTE
+    """The size of the values they hold."""
+    readers_max: int = 4
+    """Hops into reader threads that one space has under way."""
+    reads_max: int = 64
+    """Questions answered on one cut, in one hop."""
+    open_spaces_max: int = 256
+    """Spaces kept open although nobody uses them."""
+    writer_threads: int = 8
+    reader_threads: int = 8
+
+
+DEFAULTS = Settings()

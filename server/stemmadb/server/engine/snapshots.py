@@ -1,0 +1,57 @@
+"""Snapshots that are due: held back until a write takes them along, so that no reader pays for them (SNAP-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.values import Value
+from stemmadb.server.engine.cache import Key
+from stemmadb.server.storage.port import Place, Snapshot
+
+
+class Due(msgspec.Struct, frozen=True):
+    """A value worth keeping whole, and the fact right after which an entity had it."""
+
+    key: Key
+    place: Place
+    value: Value
+    size: int
+
+
+class Backlog:
+    """The newest that is due for each head, bounded; what does not fit is dropped and falls due again later."""
+
+    def __init__(self, *, count_max: int, bytes_max: int) -> None:
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self._due: dict[Key, Due] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, due: Iterable[Due]) -> None:
+        for one in due:
+            replaced = self._due.pop(one.key, None)
+            self._bytes -= 0 if replaced is None else replaced.size
+            if len(self._due) < self._count_max and self._bytes + one.size <= self._bytes_max:
+                self._due[one.key] = one
+                self._bytes += one.size
+
+    def take(self) -> list[Due]:
+        """All of them, which are then somebody else's to write."""
+        due = list(self._due.values())
+        self.clear()
+        return due
+
+    def clear(self) -> None:
+        self._due.clear()
+        self._bytes = 0
+
+
+def encoded(due: Sequence[Due]) -> list[Snapshot]:
+    """For a worker thread: a value never changes, and encoding a large one takes its time."""
+    return [Snapshot(one.key[0], one.key[1], one.place, encode(one.value)) for one in due]

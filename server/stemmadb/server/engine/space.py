@@ -1,0 +1,113 @@
+"""An open space: one writer, many readers, and those who are told what becomes durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias, TypeVar
+
+from stemmadb.protocol import errors
+from stemmadb.protocol.model.admission import Accepted, Outcome
+from stemmadb.protocol.model.ids import EMPTY_SPACE, Did, Version
+from stemmadb.protocol.model.proposal import Proposal
+from stemmadb.server.engine.cache import Share
+from stemmadb.server.engine.inputs import Inputs
+from stemmadb.server.engine.lanes import Lanes
+from stemmadb.server.engine.opened import OpenLog
+from stemmadb.server.engine.readers import Readers
+from stemmadb.server.engine.writer import Writer
+from stemmadb.server.storage.port import Destroyed, LogReader, SpaceLog, Storage, StorageFailed
+
+T = TypeVar("T")
+Subscriber: TypeAlias = Callable[[Sequence[Accepted]], None]
+
+
+class Space:
+    """Implements `api.SpaceApi`. All of it is used from one event loop."""
+
+    def __init__(
+        self,
+        did: Did,
+        storage: Storage,
+        lanes: Lanes,
+        heads: Share,
+        inputs: Inputs,
+    ) -> None:
+        self.did = did
+        self.limits = inputs.limits
+        self.version = EMPTY_SPACE
+        """The last version known to be durable."""
+        self._heads = heads
+        self._log = OpenLog(storage, did, lanes.writing, lambda version: self._durable(version, ()))
+        self._readers = Readers(self._log, lanes.reading, inputs.settings)
+        self._writer = Writer(did, self._log, lanes.writing, heads, inputs, self._durable)
+        self._subscribers: list[Subscriber] = []
+        self._leases = 0
+
+    async def open(self, *, create: bool = False) -> None:
+        """Opens the log; `UnknownSpace` if there is none and it is not to be made, `Unavailable` if it fails."""
+        try:
+            await self._log.ready(create=create)
+        except StorageFailed:
+            raise errors.Unavailable from None
+        self._writer.start()
+
+    async def close(self) -> None:
+        """Finishes what has come so far; whatever comes now is `Unavailable`."""
+        await self._writer.stop()
+        await self._readers.stop()
+        await self._log.close()
+        self._heads.drop()
+
+    # ------------------------------------------------------------ what the engine asks for
+
+    async def decide(self, proposal: Proposal, destroyed: Destroyed | None = None) -> Outcome:
+        """See `SpaceApi.decide`. A caller who gives up waiting changes nothing: it is decided all the same."""
+        return await self._writer.decide(proposal, destroyed)
+
+    async def read(self, ask: Callable[[LogReader], T]) -> T:
+        """See `SpaceApi.read`. `Unavailable` if the storage fails; what the question raises, it raises here."""
+        return await self._readers.read(ask)
+
+    async def in_turn(self, work: Callable[[SpaceLog], T]) -> T:
+        """See `SpaceApi.in_turn`. Runs after all that was asked for before it."""
+        return await self._writer.in_turn(work)
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Calls it with each batch once that is durable, in order, before its verdicts are told; returns its end.
+
+        It is called with nothing where the log has gone on without us: by another node, or by an append that failed
+        after it was durable. So a subscriber reads from the log what lies between the version it knows and the first
+        of a batch, or `version` where there is none.
+        """
+        self._subscribers.append(subscriber)
+        return lambda: self._subscribers.remove(subscriber)
+
+    # ------------------------------------------------------------ staying open
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether somebody would miss it: work is waiting, somebody subscribed or holds a lease."""
+        return bool(self._writer.is_busy or self._readers.is_busy or self._subscribers or self._leases)
+
+    @contextmanager
+    def lease(self) -> Iterator[Space]:
+        """While it is held the store does not close the space."""
+        self._leases += 1
+        try:
+            yield self
+        finally:
+            self._leases -= 1
+
+    def _durable(self, version: Version, accepted: Sequence[Accepted]) -> None:
+        if version <= self.version:
+            return
+        self.version = version
+        for subscriber in tuple(self._subscribers):
+            try:
+                subscriber(accepted)
+            except Exception as mistake:  # one who is told must not keep the others from being told
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "a subscriber of a space made a mistake", "exception": mistake}
+                )

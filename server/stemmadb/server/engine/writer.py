@@ -1,0 +1,227 @@
+"""The single writer of a space: gathers, decides, appends, tells (COMMIT-1, COMMIT-5, COMMIT-10, COMMIT-11).
+
+One task does it all, batch by batch. While a batch is in flight (being appended and synced in a worker) the next one
+is taken, gathered and decided on the state that includes it; it is written once that is durable. A verdict, also a
+rejection, is told only then. If a write fails, everything decided on it is void: where another writer was first it is
+decided again, after an error of the storage everybody who waits is told that there is no verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from stemmadb.protocol import errors
+from stemmadb.protocol.model.admission import Accepted, Outcome
+from stemmadb.protocol.model.ids import Did, Version
+from stemmadb.protocol.model.proposal import Proposal
+from stemmadb.server.engine import snapshots
+from stemmadb.server.engine.answers import Answer, answer
+from stemmadb.server.engine.cache import Share
+from stemmadb.server.engine.deciding import Decider, Decision
+from stemmadb.server.engine.flights import Flights
+from stemmadb.server.engine.inputs import Inputs
+from stemmadb.server.engine.intake import Intake, Ticket
+from stemmadb.server.engine.lanes import Workers
+from stemmadb.server.engine.opened import OpenLog
+from stemmadb.server.engine.snapshots import Backlog, Due
+from stemmadb.server.storage.port import Destroyed, Entry, LogMoved, SpaceLog, StorageFailed, StorageFull
+
+T = TypeVar("T")
+
+
+class Writer:
+    """Used from one event loop; everything that blocks runs in its workers."""
+
+    def __init__(
+        self,
+        space: Did,
+        log: OpenLog,
+        workers: Workers,
+        heads: Share,
+        inputs: Inputs,
+        durable: Callable[[Version, Sequence[Accepted]], None],
+    ) -> None:
+        settings = inputs.settings
+        self._log = log
+        self._durable = durable
+        """Told in order the version the log is known to have reached, and what this writer added to reach it."""
+        self._wake = asyncio.Event()
+        self._flights = Flights(log, workers, self._wake.set)
+        self._decider = Decider(space, log, workers, heads, self._flights, inputs)
+        self._intake = Intake(settings)
+        self._backlog = Backlog(count_max=settings.snapshots_max, bytes_max=settings.snapshot_bytes_max)
+        self._moves_max = settings.moves_max
+        self._moves = 0
+        self._taken: Sequence[Ticket] = ()
+        """Taken from the intake, and not in flight yet."""
+        self._is_stopping = False
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(len(self._intake) or self._taken or self._flights.is_under_way)
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Finishes what has come so far and refuses what comes now."""
+        self._is_stopping = True
+        self._wake.set()
+        assert self._task is not None, "it was started"
+        await asyncio.wait([self._task])
+
+    # ------------------------------------------------------------ what others ask for
+
+    async def decide(self, proposal: Proposal, destroyed: Destroyed | None = None) -> Outcome:
+        outcome: Outcome = await self._put(Ticket(proposal, destroyed=destroyed))
+        return outcome
+
+    async def in_turn(self, work: Callable[[SpaceLog], T]) -> T:
+        done: Answer[T] = await self._put(Ticket(None, work=work))
+        return done.given()
+
+    async def _put(self, ticket: Ticket) -> Any:
+        if self._is_stopping or not await self._intake.put(ticket):
+            raise errors.Unavailable
+        self._wake.set()
+        return await ticket.future
+
+    # ------------------------------------------------------------ the task
+
+    async def _run(self) -> None:
+        while not self._is_stopping or self.is_busy or self._owes_snapshots:
+            try:
+                await (self._turn() if len(self._intake) else self._rest())
+            except LogMoved:
+                await self._decide_again()
+            except StorageFailed as failure:
+                await self._give_up(failure)
+            except Exception as mistake:
+                _report("the writer of a space made a mistake", mistake)
+                await self._give_up(StorageFailed())
+
+    async def _rest(self) -> None:
+        """Nothing waits: keeps what snapshots are due, and sleeps until something comes or what is in flight ends."""
+        if self._flights.has_ended:
+            await self._flights.landed()
+        elif self._owes_snapshots and not self._flights.is_under_way:
+            due = self._backlog.take()
+            self._flights.launch((), lambda log: log.keep(snapshots.encoded(due)), lambda _: None)
+        else:
+            self._wake.clear()
+            await self._wake.wait()
+
+    @property
+    def _owes_snapshots(self) -> bool:
+        """Where others write too, snapshots wait for an append: that fails if an erasure came before it."""
+        return self._log.is_alone and len(self._backlog) > 0
+
+    async def _turn(self) -> None:
+        """Takes a batch as far as its flight; what could not be decided with it is the next one."""
+        tickets = self._taken = self._intake.take()
+        if tickets[0].goes_alone:
+            await self._go_alone(tickets[0])
+            return
+        decision = await self._decide(tickets)
+        decided = len(decision.outcomes)
+        self._intake.put_back(tickets[decided:])
+        self._taken = tickets[:decided]
+        await self._flights.landed()
+        self._write(decision)
+
+    async def _go_alone(self, ticket: Ticket) -> None:
+        """Work, or a write that destroys something, with nothing else in flight."""
+        await self._flights.landed()
+        if ticket.work is not None:
+            self._taken = ()
+            self._flights.launch([ticket], partial(_do, ticket.work), ticket.answer)
+            return
+        decision = await self._decide([ticket])
+        self._backlog.clear()  # nothing of what is destroyed may be written again as a snapshot
+        self._write(decision, ticket.destroyed)
+        await self._flights.landed()
+        self._decider.forget()
+        self._backlog.clear()
+
+    async def _decide(self, tickets: Sequence[Ticket]) -> Decision:
+        batch = [ticket.proposal for ticket in tickets if ticket.proposal is not None]
+        return await self._decider.decide(batch, lambda version: self._durable(version, ()))
+
+    # ------------------------------------------------------------ write and tell
+
+    def _write(self, decision: Decision, destroyed: Destroyed | None = None) -> None:
+        """Starts the one append of the batch. Where nothing was accepted it only asks for the tail, unless alone."""
+        tickets, self._taken = self._taken, ()
+        if not decision.accepted and self._log.is_alone:
+            self._tell(tickets, decision)
+            return
+        entries = [Entry(one.commit, one.facts, destroyed) for one in decision.accepted]
+        work = partial(_append, expected=decision.expected, entries=entries, due=self._backlog.take())
+        self._flights.launch(tickets, work, lambda _: self._tell(tickets, decision))
+
+    def _tell(self, tickets: Sequence[Ticket], decision: Decision) -> None:
+        """Everything that was decided on is durable: tells watchers, then those who asked (COMMIT-10)."""
+        self._moves = 0
+        self._backlog.add(decision.due)
+        if decision.accepted:
+            self._durable(decision.accepted[-1].commit.version, decision.accepted)
+        for ticket, outcome in zip(tickets, decision.outcomes, strict=True):
+            ticket.answer(outcome)
+
+    # ------------------------------------------------------------ when a write fails
+
+    async def _decide_again(self) -> None:
+        """Another writer was first: what was decided is void, and is decided again on what it wrote."""
+        self._moves += 1
+        if self._moves > self._moves_max:
+            self._moves = 0
+            await self._give_up(StorageFailed())
+        else:
+            self._intake.put_back(await self._forget())
+
+    async def _give_up(self, failure: StorageFailed) -> None:
+        """Tells all who wait that there is no verdict, and opens the log again (COMMIT-10).
+
+        Those who wait in the queue too: they may be later commits of the same sessions. If it was the gathering that
+        failed, the write before it may still end well.
+        """
+        told = errors.StorageFull if isinstance(failure, StorageFull) else errors.Unavailable
+        for ticket in [*await self._forget(), *self._intake.clear()]:
+            ticket.fail(told())
+        try:
+            await self._log.ready()
+        except StorageFailed:
+            return  # the next one who needs it tries again
+        except Exception as mistake:
+            _report("a space cannot be opened again", mistake)
+
+    async def _forget(self) -> list[Ticket]:
+        """Drops memory; gives what was taken and not told, in order."""
+        untold = [*await self._flights.forget(), *self._taken]
+        self._taken = ()
+        self._decider.forget()
+        self._backlog.clear()
+        return untold
+
+
+def _append(log: SpaceLog, *, expected: Version, entries: Sequence[Entry], due: Sequence[Due]) -> None:
+    """In a worker: one append, one sync; what was destroyed is scrubbed before anybody is told (ERASE-1)."""
+    log.append(expected, entries, snapshots.encoded(due))
+    if any(entry.destroyed is not None for entry in entries):
+        log.scrub()
+
+
+def _do(work: Callable[[SpaceLog], T], log: SpaceLog) -> Answer[T]:
+    """In a worker: only a failure of the storage concerns more than the one who asked for the work."""
+    done = answer(work, log)
+    if isinstance(done.error, StorageFailed):
+        raise done.error
+    return done
+
+
+def _report(message: str, mistake: Exception) -> None:
+    asyncio.get_running_loop().call_exception_handler({"message": message, "exception": mistake})

@@ -1,0 +1,124 @@
+"""Verify: walks the whole log of a space and all that is kept beside it, and names the first thing that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain as joined
+
+import msgspec
+
+from stemmadb.protocol.errors import BrokenChain, StemmaError
+from stemmadb.protocol.model import chain
+from stemmadb.protocol.model.commit import Commit, genesis
+from stemmadb.protocol.model.facts import Fact
+from stemmadb.protocol.model.ids import Did, Hash, Version
+from stemmadb.server.keeping import contents, sqlite_rows, stored_blobs, structure
+from stemmadb.server.keeping.heads import HEADS_MAX, LogHeads, in_log
+from stemmadb.server.keeping.progress import Counter, Progress, Tell, quiet
+from stemmadb.server.keeping.structure import Structure
+from stemmadb.server.storage.port import LogReader, SpaceLog, Storage
+from stemmadb.server.storage.sqlite import SqliteLog
+from stemmadb.server.storage.sqlite.storage import FILE
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """What was verified: the last commit, and how much there is."""
+
+    space: Did
+    version: Version
+    hash: Hash
+    facts: int
+    snapshots: int
+    blobs: int
+
+
+def verify_space(storage: Storage, space: Did, *, tell: Tell = quiet) -> Verified:
+    """Opens the log of a space and verifies it; a log that cannot be opened is broken too."""
+    with _as_broken():
+        log = storage.open(space)
+    try:
+        return verify(log, tell=tell)
+    finally:
+        log.close()
+
+
+def verify(log: SpaceLog, *, tell: Tell = quiet, heads_max: int = HEADS_MAX) -> Verified:
+    """Returns if all of it holds as of now; `BrokenChain` names the first place that does not (FACT-3).
+
+    The chain of commits and facts; the structure, the last writes and the snapshots that are folds of it; that each
+    body can be read and each patch applies; the bytes of the blobs; and what the backend says of its files. Memory is
+    bounded whatever the length of the log.
+    """
+    with _as_broken():
+        _check_files(log, tell)
+        with log.reader() as reader:
+            made = Structure()
+            last = _walk(log.space, reader, made, tell, heads_max)
+            _check_tip(reader, last)
+            structure.compare(made, reader)
+            snapshots = contents.check(reader, made.branches, last.facts, tell)
+            blobs = stored_blobs.check(log, reader, tell)
+    return Verified(
+        space=log.space,
+        version=last.version,
+        hash=last.hash,
+        facts=last.facts,
+        snapshots=snapshots,
+        blobs=blobs,
+    )
+
+
+@contextmanager
+def _as_broken() -> Iterator[None]:
+    """Damaged rows can make a backend fail in any way; all of them say that the files are not what was written."""
+    try:
+        yield
+    except StemmaError:
+        raise
+    except Exception as failed:
+        why = str(failed) or type(failed).__name__
+        raise BrokenChain(version=0, place="file", why=f"it cannot be read ({why})") from failed
+
+
+def _check_files(log: SpaceLog, tell: Tell) -> None:
+    """What SQLite says of its file, and the rows that no reader is shown."""
+    if isinstance(log, SqliteLog):
+        tell(Progress("checking the file", 0))
+        for line in joined(log.integrity(), sqlite_rows.odd(log.directory / FILE)):
+            raise BrokenChain(version=0, place=f"file {FILE}", why=line)
+
+
+def _walk(space: Did, reader: LogReader, made: Structure, tell: Tell, heads_max: int) -> chain.Progress:
+    """Follows the chain, and folds the structure of the space as it goes."""
+    counter = Counter(tell, "walking the chain", reader.tip().version)
+    current: list[tuple[Commit, tuple[Fact, ...]]] = []
+
+    def remembered() -> Iterator[tuple[Commit, tuple[Fact, ...]]]:
+        for entry in reader.history():
+            current[:] = [entry]
+            yield entry
+
+    last = chain.Progress(Version(0), genesis(space), 0)
+    for progress in chain.verify(space, remembered(), LogHeads(in_log(reader), heads_max=heads_max)):
+        last = progress
+        commit, facts = current[0]
+        _check_last_writes(reader, made, commit, facts)
+        made.take(commit, facts)
+        counter.add()
+    counter.finish()
+    return last
+
+
+def _check_last_writes(reader: LogReader, made: Structure, commit: Commit, facts: tuple[Fact, ...]) -> None:
+    """Before this write, each branch that it writes was written last where the log says (merges and forks ask)."""
+    for name in structure.written_by(commit, facts):
+        if reader.last_write(name, Version(commit.version - 1)) != made.written.get(name, 0):
+            why = f"the last write before it on branch {name!r} is not the one in the log"
+            raise BrokenChain(version=commit.version, place="commit", why=why)
+
+
+def _check_tip(reader: LogReader, last: chain.Progress) -> None:
+    tip = reader.tip()
+    if (tip.version, tip.hash) != (last.version, last.hash):
+        raise BrokenChain(version=tip.version, place="commit", why="the log ends elsewhere than its last commit")

@@ -1,0 +1,87 @@
+"""Holding a data directory: one process at a time may write in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from stemmadb.protocol.errors import DirectoryHeld
+
+LOCK: Final = "lock"
+ATTEMPTS_MAX: Final = 100
+"""How often to try again while others only look whether the directory is held, which takes no time."""
+
+
+class Held:
+    """The directory is ours until this is closed, or the process ends."""
+
+    def __init__(self, directory: Path, descriptor: int) -> None:
+        self.directory: Final = directory
+        self._descriptor: int | None = descriptor
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def hold(directory: Path) -> Held:
+    """Holds the directory, which is made if it is not there; `DirectoryHeld` if another holds it."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if not _take(descriptor):
+            raise DirectoryHeld(directory=str(directory), holder=_holder(descriptor))
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return Held(directory, descriptor)
+
+
+def is_held(directory: Path) -> bool:
+    """Whether some process, this one included, holds the directory; changes nothing."""
+    try:
+        descriptor = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _try(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int) -> bool:
+    """Those who only look share the lock for a moment: then it is not held, and can be had a moment later."""
+    for _ in range(ATTEMPTS_MAX):
+        if _try(descriptor, fcntl.LOCK_EX):
+            return True
+        if not _try(descriptor, fcntl.LOCK_SH):
+            return False
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
+
+
+def _try(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(descriptor: int) -> str:
+    written = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+    return f"process {written}" if written.isdigit() else "another process"

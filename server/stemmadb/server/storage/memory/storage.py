@@ -1,0 +1,135 @@
+"""The writing side of the backend in memory: logs that share one space, and the faults a test puts into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import TypeAlias
+
+from stemmadb.protocol.errors import UnknownSpace
+from stemmadb.protocol.model.ids import Did, Hash, Version
+from stemmadb.server.storage.memory.contents import Contents
+from stemmadb.server.storage.memory.reader import MemoryReader
+from stemmadb.server.storage.port import Entry, LogMoved, Snapshot, StorageFailed, StoredBlob
+
+Fail: TypeAlias = Callable[[str], None]
+
+
+def never(_operation: str) -> None:
+    """The storage that does not fail."""
+
+
+class _Shelf:
+    """What all logs opened on one space share."""
+
+    def __init__(self, space: Did) -> None:
+        self.contents = Contents(space)
+        self.lock = Lock()
+
+
+class MemoryLog:
+    """Implements `SpaceLog`. Several of them on one space are like several nodes on one database."""
+
+    is_alone = False
+    directory = None
+
+    def __init__(self, shelf: _Shelf, storage: MemoryStorage) -> None:
+        self._shelf = shelf
+        self._storage = storage
+        self._usable = True
+
+    @property
+    def space(self) -> Did:
+        return self._shelf.contents.space
+
+    @property
+    def owes_scrub(self) -> bool:
+        return self._shelf.contents.owes_scrub
+
+    def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
+        with self._changing("append") as contents:
+            if contents.tip.version != expected:
+                raise LogMoved
+            for entry in batch:
+                contents.append(entry)
+            for snapshot in snapshots:
+                contents.keep(snapshot)
+        self._call("appended")
+
+    def keep(self, snapshots: Sequence[Snapshot]) -> None:
+        with self._changing("keep") as contents:
+            for snapshot in snapshots:
+                contents.keep(snapshot)
+
+    def drop_snapshots(self) -> None:
+        with self._changing("drop_snapshots") as contents:
+            contents.snapshots.clear()
+
+    def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
+        assert blob.in_file is (data is None), "a blob's data is in a file or it is given"
+        with self._changing("put_blob") as contents:
+            contents.blobs.setdefault(blob.hash, (blob, data))
+
+    def drop_blobs(self, hashes: Collection[Hash]) -> None:
+        with self._changing("drop_blobs") as contents:
+            contents.drop_blobs(hashes)
+
+    def scrub(self) -> None:
+        """There are no files, and what was destroyed is gone with the last cut that shows it."""
+        with self._changing("scrub") as contents:
+            contents.owes_scrub = False
+
+    @contextmanager
+    def reader(self) -> Iterator[MemoryReader]:
+        self._storage.fail("reader")
+        yield MemoryReader(self._shelf.contents)
+
+    def close(self) -> None:
+        self._usable = False
+
+    @contextmanager
+    def _changing(self, operation: str) -> Iterator[Contents]:
+        """A copy to change, which all see at once at the end, and nobody sees if the change fails."""
+        self._call(operation)
+        with self._shelf.lock:
+            contents = self._shelf.contents.copy()
+            yield contents
+            self._shelf.contents = contents
+
+    def _call(self, operation: str) -> None:
+        """A log that failed is not to be written again: the caller opens another and looks (COMMIT-10)."""
+        assert self._usable, f"{operation} on a log that is closed, or that failed and was not opened again"
+        try:
+            self._storage.fail(operation)
+        except StorageFailed:
+            self._usable = False
+            raise
+
+
+class MemoryStorage:
+    """Implements `Storage`. The spaces live as long as it does: to open one again is what a restart is.
+
+    For tests, `fail` is called with the name of each operation before it is done, and with "appended" once an append
+    is durable; it may raise `StorageFailed` or `StorageFull`.
+    """
+
+    def __init__(self, fail: Fail = never) -> None:
+        self.fail = fail
+        self._shelves: dict[Did, _Shelf] = {}
+        self._lock = Lock()
+
+    def spaces(self) -> list[Did]:
+        return sorted(self._shelves)
+
+    def open(self, space: Did, *, create: bool = False) -> MemoryLog:
+        self.fail("open")
+        with self._lock:
+            if space not in self._shelves:
+                if not create:
+                    raise UnknownSpace(space=space)
+                self._shelves[space] = _Shelf(space)
+            return MemoryLog(self._shelves[space], self)
+
+    def close(self) -> None:
+        """There is nothing to release."""

@@ -1,0 +1,57 @@
+"""Blobs: rows for all of them, with the data of small ones; each row is sealed by a hash of its fields (BLOB-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import apsw
+from blake3 import blake3
+
+from stemmadb.protocol.errors import BrokenChain
+from stemmadb.protocol.model import reference
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.ids import Hash, TimeMs, Version
+from stemmadb.server.storage.port import StoredBlob
+from stemmadb.server.storage.sqlite.connection import Row
+from stemmadb.server.storage.sqlite.cut import Cut
+
+TAG_BLOB_ROW: Final = "stemma.v1 blob row"
+_BLOB: Final = "SELECT hash, size, content_type, created, data IS NULL, seal FROM blob"
+
+
+def put(connection: apsw.Connection, blob: StoredBlob, data: bytes | None) -> None:
+    assert blob.in_file is (data is None), "a blob's data is in the database or in a file"
+    connection.execute(
+        "INSERT OR IGNORE INTO blob (hash, size, content_type, created, data, seal) VALUES (?, ?, ?, ?, ?, ?)",
+        (blob.hash, blob.size, blob.content_type, blob.created, data, seal(blob)),
+    )
+
+
+def seal(blob: StoredBlob) -> bytes:
+    """A blob's own hash covers only its bytes; this covers what the row says about them."""
+    fields = (TAG_BLOB_ROW, blob.hash, blob.size, blob.content_type, blob.created, blob.in_file)
+    return blake3(encode(fields)).digest()
+
+
+def find(cut: Cut, hash_: Hash) -> StoredBlob | None:
+    row = cut.row(f"{_BLOB} WHERE hash = ?", (hash_,))
+    return None if row is None else _stored(row)
+
+
+def data_of(cut: Cut, hash_: Hash) -> bytes | None:
+    row = cut.row("SELECT data FROM blob WHERE hash = ?", (hash_,))
+    return None if row is None else row[0]
+
+
+def every(cut: Cut) -> Iterator[StoredBlob]:
+    return (_stored(row) for row in cut.stream(f"{_BLOB} ORDER BY hash"))
+
+
+def _stored(row: Row) -> StoredBlob:
+    hash_, size, content_type, created, in_file, sealed = row
+    blob = StoredBlob(Hash(hash_), size, content_type, TimeMs(created), bool(in_file))
+    if sealed != seal(blob):
+        place = f"blob {reference.write(hash_)}"
+        raise BrokenChain(version=Version(0), place=place, why="what is stored about it was changed")
+    return blob

@@ -1,0 +1,219 @@
+"""The log of one space in its file: one connection that writes, a pool of those that read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from stemmadb.protocol.errors import UnknownSpace
+from stemmadb.protocol.model.ids import Did, Hash, Version
+from stemmadb.server.storage.port import Entry, LogMoved, Snapshot, StorageFailed, StoredBlob
+from stemmadb.server.storage.sqlite import appending, blobs, destroying, schema
+from stemmadb.server.storage.sqlite.appending import Appender
+from stemmadb.server.storage.sqlite.connection import (
+    BUSY_MS,
+    Damaged,
+    begin_writing,
+    close,
+    failures,
+    open_writer,
+    transaction,
+)
+from stemmadb.server.storage.sqlite.cut import Cut
+from stemmadb.server.storage.sqlite.pool import Pool
+from stemmadb.server.storage.sqlite.reader import SqliteReader
+
+SCRUB_WAIT_MS: Final = 10_000
+"""How long a scrub waits for readers that hold an older cut."""
+DAMAGES_MAX: Final = 100
+
+_TOUCHED_WRONGLY = (
+    'WITH right (branch, version) AS MATERIALIZED (SELECT DISTINCT f.branch, c.version FROM "commit" AS c '
+    "CROSS JOIN fact AS f ON f.place BETWEEN c.version << 20 AND c.version << 20 | 1048575 WHERE c.branch IS NULL) "
+    "SELECT version FROM (SELECT * FROM (SELECT branch, version FROM touched EXCEPT SELECT * FROM right) "
+    "UNION ALL SELECT * FROM (SELECT * FROM right EXCEPT SELECT branch, version FROM touched)) ORDER BY 1 LIMIT ?"
+)
+
+
+class SqliteLog:
+    """Implements `port.SpaceLog`; a read-only one has no writing side, and using it is a mistake."""
+
+    is_alone = True
+
+    def __init__(
+        self,
+        file: Path,
+        space: Did,
+        *,
+        vfs: str | None,
+        read_only: bool,
+        create: bool,
+        scrub_wait_ms: int,
+    ) -> None:
+        self.space: Final = space
+        self.directory: Final = file.parent
+        self._scrub_wait_ms = scrub_wait_ms
+        self._is_broken = False
+        self._is_closed = False
+        self._pool = Pool(file, vfs)
+        self._writer: apsw.Connection | None = None
+        try:
+            if read_only:
+                self._owes_scrub = self._check_readable(file)
+            else:
+                self._writer = writer = _open(file, vfs, space, create=create)
+                self._owes_scrub = destroying.owes_scrub(writer)
+                with failures(writer):
+                    self._appender = Appender(writer)
+        except BaseException:
+            self.close()
+            raise
+
+    # -- writing
+
+    def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
+        """Right after the expected version, all or nothing; returns once it is durable (COMMIT-1)."""
+        with self._writing() as connection:
+            if not batch and not snapshots:
+                self._check_tip(connection, expected)
+                return
+            with transaction(connection):
+                self._check_tip(connection, expected)
+                versions = [entry.commit.version for entry in batch]
+                assert versions == list(range(expected + 1, expected + 1 + len(batch))), "a batch follows the log"
+                self._appender.write(batch)
+                appending.keep_snapshots(connection, snapshots)
+            self._owes_scrub = self._owes_scrub or any(entry.destroyed is not None for entry in batch)
+
+    def keep(self, snapshots: Sequence[Snapshot]) -> None:
+        with self._writing() as connection, transaction(connection):
+            appending.keep_snapshots(connection, snapshots)
+
+    def drop_snapshots(self) -> None:
+        with self._writing() as connection, transaction(connection):
+            connection.execute("DELETE FROM snapshot")
+
+    def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
+        with self._writing() as connection, transaction(connection):
+            blobs.put(connection, blob, data)
+
+    def drop_blobs(self, hashes: Collection[Hash]) -> None:
+        with self._writing() as connection, transaction(connection):
+            destroying.drop_blobs(connection, hashes)
+
+    def scrub(self) -> None:
+        """Leaves no trace of destroyed bytes in any file of the log (ERASE-1)."""
+        with self._writing() as connection:
+            destroying.scrub(connection, self._scrub_wait_ms, BUSY_MS)
+            self._owes_scrub = False
+
+    @property
+    def owes_scrub(self) -> bool:
+        return self._owes_scrub
+
+    @contextmanager
+    def _writing(self) -> Iterator[apsw.Connection]:
+        """The writing connection. After an error nothing is written before the log is opened again (COMMIT-10)."""
+        assert self._writer is not None, "the log was opened to be read only"
+        assert not self._is_closed, "the log is closed"
+        if self._is_broken:
+            raise StorageFailed("the log had an error and must be opened again")
+        try:
+            with failures(self._writer):
+                yield self._writer
+        except LogMoved:
+            raise
+        except BaseException:
+            self._is_broken = True
+            raise
+
+    def _check_tip(self, connection: apsw.Connection, expected: Version) -> None:
+        tip = appending.tip_version(connection)
+        if tip != expected:
+            raise LogMoved(f"the log is at version {tip} and not at {expected}")
+
+    # -- reading
+
+    @contextmanager
+    def reader(self) -> Iterator[SqliteReader]:
+        with self._cut() as cut:
+            yield SqliteReader(cut, self.space)
+
+    @contextmanager
+    def _cut(self) -> Iterator[Cut]:
+        connection = self._pool.take()
+        is_sound = True
+        try:
+            cut = Cut(connection, self.space)
+            try:
+                yield cut
+            finally:
+                cut.end()
+        except StorageFailed:
+            is_sound = False
+            raise
+        finally:
+            self._pool.give_back(connection, is_sound=is_sound)
+
+    def _check_readable(self, file: Path) -> bool:
+        """Whether a scrub is owed; typed errors if the file is none that can be read as it is."""
+        connection = self._pool.take()
+        try:
+            found = schema.version_of(connection, file)
+            if found == 0:
+                raise UnknownSpace(space=self.space)
+            if found < schema.SCHEMA_VERSION:
+                raise StorageFailed(
+                    f"{file} has schema {found}: open it once to be written, which brings it up to date"
+                )
+            schema.check_space(connection, self.space)
+            return destroying.owes_scrub(connection)
+        finally:
+            self._pool.give_back(connection)
+
+    def integrity(self) -> list[str]:
+        """What SQLite finds wrong with the file, and rows that do not follow from the log; empty if all is well."""
+        try:
+            with self._cut() as cut:
+                found = [line for (line,) in cut.rows(f"PRAGMA integrity_check({DAMAGES_MAX})") if line != "ok"]
+                wrong = cut.rows(_TOUCHED_WRONGLY, (DAMAGES_MAX,)) if not found else []
+        except Damaged as damage:
+            return [str(damage)]
+        return found + [f"version {version}: the branches it touched are recorded wrongly" for (version,) in wrong]
+
+    # -- the end
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def close(self) -> None:
+        """Closes all connections; the last one moves the write-ahead log into the database."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._pool.close()
+        if self._writer is not None:
+            close(self._writer)
+
+
+def _open(file: Path, vfs: str | None, space: Did, *, create: bool) -> apsw.Connection:
+    """The writing connection of a file that is ours, brought up to date; nothing is changed in one that is not."""
+    connection = open_writer(file, vfs)
+    try:
+        found = schema.version_of(connection, file)
+        if found > 0:
+            schema.check_space(connection, space)
+        elif not create:
+            raise UnknownSpace(space=space)
+        begin_writing(connection)
+        schema.migrate(connection, found, space)
+        destroying.prepare(connection)
+    except BaseException:
+        close(connection)
+        raise
+    return connection

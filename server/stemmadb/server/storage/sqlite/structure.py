@@ -1,0 +1,124 @@
+"""Branches, tags and the compaction floor: a fold of the structural commits, kept in their own rows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import apsw
+
+from stemmadb.protocol.model.commit import (
+    BranchCreate,
+    BranchDelete,
+    Commit,
+    Compact,
+    Merge,
+    TagCreate,
+    TagDelete,
+)
+from stemmadb.protocol.model.ids import BranchName, Version
+from stemmadb.protocol.model.state import BranchState
+from stemmadb.server.storage.port import Tag
+from stemmadb.server.storage.sqlite import places
+from stemmadb.server.storage.sqlite.connection import Cell, Row, query
+from stemmadb.server.storage.sqlite.cut import Cut
+
+_BRANCH: Final = (
+    "SELECT b.name, p.name, b.fork, b.depth, b.deleted, b.merged "
+    "FROM branch AS b LEFT JOIN branch AS p ON p.branch = b.parent"
+)
+
+
+def take(connection: apsw.Connection, commit: Commit) -> None:
+    """A structural commit was appended: the rows follow it in the same transaction (BRANCH-1, MERGE-1, COMPACT-1)."""
+    match commit.details:
+        case BranchCreate(name=name, parent=parent, fork=fork):
+            _change(
+                connection,
+                "INSERT INTO branch (name, parent, fork, depth, deleted, merged) "
+                "SELECT ?, branch, ?, depth + 1, NULL, 0 FROM branch WHERE name = ?",
+                (name, fork, parent),
+            )
+        case BranchDelete(name=name):
+            _change(connection, "UPDATE branch SET deleted = ? WHERE name = ?", (commit.version, name))
+        case Merge():
+            _change(connection, "UPDATE branch SET merged = ? WHERE name = ?", (commit.version, commit.branch))
+        case TagCreate(name=name, branch=branch, version=version):
+            _change(
+                connection,
+                "INSERT INTO tag (name, branch, version) SELECT ?, branch, ? FROM branch WHERE name = ?",
+                (name, version, branch),
+            )
+        case TagDelete(name=name):
+            _change(connection, "DELETE FROM tag WHERE name = ?", (name,))
+        case Compact(floor=floor):
+            _change(connection, "UPDATE meta SET value = max(value, ?) WHERE key = 'floor'", (floor,))
+        case _:
+            pass
+
+
+def _change(connection: apsw.Connection, sql: str, values: tuple[Cell, ...]) -> None:
+    connection.execute(sql, values)
+    assert connection.changes() == 1, "a structural commit names something that is not there"
+
+
+def lineage(connection: apsw.Connection, number: int) -> list[tuple[int, int]]:
+    """The branches a new fact on a branch continues, nearest first: each with the last version that counts.
+
+    A deleted branch needs no end of its own: nothing was written on it after it was deleted.
+    """
+    spans: list[tuple[int, int]] = []
+    above: int | None = number
+    upto = places.VERSION_MAX
+    while above is not None:
+        spans.append((above, upto))
+        above, fork = query(connection, "SELECT parent, fork FROM branch WHERE branch = ?", (above,))[0]
+        upto = min(upto, fork)
+    return spans
+
+
+class Structure:
+    """The structure of one cut."""
+
+    def __init__(self, cut: Cut) -> None:
+        self._cut = cut
+        self._numbers: dict[str, int | None] = {}
+
+    def number(self, name: str) -> int | None:
+        """The number of a branch; None if there never was one of that name."""
+        if name not in self._numbers:
+            row = self._cut.row("SELECT branch FROM branch WHERE name = ?", (name,))
+            self._numbers[name] = None if row is None else row[0]
+        return self._numbers[name]
+
+    def branch(self, name: str) -> BranchState | None:
+        row = self._cut.row(f"{_BRANCH} WHERE b.name = ?", (name,))
+        return None if row is None else _state(row)
+
+    def branches(self) -> list[BranchState]:
+        return [_state(row) for row in self._cut.rows(f"{_BRANCH} ORDER BY b.name")]
+
+    def tags(self) -> list[Tag]:
+        sql = "SELECT t.name, b.name, t.version FROM tag AS t JOIN branch AS b ON b.branch = t.branch ORDER BY t.name"
+        return [Tag(*row) for row in self._cut.rows(sql)]
+
+    def floor(self) -> Version:
+        row = self._cut.row("SELECT value FROM meta WHERE key = 'floor'")
+        assert row is not None, "every file has a floor"
+        return Version(row[0])
+
+    def last_write(self, name: BranchName, upto: Version) -> Version:
+        number = self.number(name)
+        row = self._cut.row(
+            'SELECT max(ifnull((SELECT version FROM "commit" INDEXED BY commit_branch '
+            "WHERE branch = ?1 AND version <= ?2 ORDER BY version DESC LIMIT 1), 0), "
+            "ifnull((SELECT version FROM touched "
+            "WHERE branch = ?1 AND version <= ?2 ORDER BY version DESC LIMIT 1), 0))",
+            (number, upto),
+        )
+        assert row is not None, "an aggregate has one row"
+        return Version(row[0])
+
+
+def _state(row: Row) -> BranchState:
+    name, parent, fork, depth, deleted, merged = row
+    return BranchState(name=name, parent=parent, fork=fork, depth=depth, deleted=deleted, merged=merged)

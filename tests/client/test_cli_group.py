@@ -1,0 +1,206 @@
+"""The `stemmadb` command itself: help, versions, mistakes, and commands that other parts bring."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, version
+from pathlib import Path
+
+import click
+import pytest
+
+from command_line import MODULE, here, run
+from kept_spaces import fill
+from space import SPACE
+from stemmadb.client.cli import exits, group, main
+from stemmadb.client.cli.group import Commands
+from stemmadb.client.cli.shell import Shell
+from stemmadb.protocol.errors import (
+    BadStream,
+    DirectoryHeld,
+    InvalidDid,
+    MergeConflict,
+    NewerStorage,
+    NotEmpty,
+    StorageFull,
+    Unavailable,
+    UnknownSpace,
+)
+from stemmadb.server.storage.sqlite import SqliteStorage
+
+COMMANDS = ["backup", "compact", "erase", "export", "import", "restore", "spaces", "status", "verify"]
+
+
+def test_without_words_and_with_help_it_lists_its_commands() -> None:
+    for words in ((), ("--help",), ("-h",)):
+        done = here(*words)
+        assert done.code == 0
+        assert all(f"\n  {name} " in done.out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example_and_json(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    with click.Context(command, info_name=name) as context:
+        text = command.get_help(context)
+    assert f"Example: stemmadb {name}" in text
+    assert "--json" in text
+
+
+def test_it_says_its_version() -> None:
+    assert run("--version").out == f"stemmadb, version {version('stemmadb')}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nonsense",),
+        ("verify", "--nonsense"),
+        ("backup",),
+        ("erase", "urn:x"),
+        ("compact", "--space", "did:key:z", "--floor", "x"),
+        ("verify", "--space", "nobody"),
+        ("--nonsense",),
+    ],
+)
+def test_wrong_use_is_one_sentence_with_a_hint_and_exit_code_2(words: tuple[str, ...]) -> None:
+    done = here(*words)
+    assert done.code == 2
+    assert done.out == ""
+    assert done.err.startswith("Error: ")
+    assert done.err.count("\n") == 1
+    told = here(*words, "--json")
+    assert told.code == 2
+    assert told.json["error"].keys() == {"code", "message"}
+    assert told.err == ""
+
+
+def test_the_script_is_installed_as_stemmadb() -> None:
+    script = os.path.join(os.path.dirname(sys.executable), "stemmadb")
+    done = subprocess.run([script, "--version"], capture_output=True, check=True)  # noqa: S603
+    assert done.stdout.startswith(b"stemmadb, version ")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MergeConflict(count=1), 1),
+        (InvalidDid(did="x", why="y"), 2),
+        (UnknownSpace(space="x"), 3),
+        (DirectoryHeld(directory="x", holder="y"), 3),
+        (NewerStorage(file="x", found=2, known=1), 3),
+        (Unavailable(), 3),
+        (StorageFull(), 3),
+        (NotEmpty(directory="x"), 4),
+        (BadStream(line=1, why="x"), 4),
+    ],
+)
+def test_each_error_has_its_exit_code(error: Exception, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran(raising(error), "--json") == code
+    assert json.loads(capsys.readouterr().out)["error"]["message"] == str(error)
+
+
+def raising(error: BaseException) -> click.Command:
+    @click.command("try")
+    def command() -> None:
+        raise error
+
+    return command
+
+
+def ran(command: click.Command, *words: str) -> int:
+    """The exit code of a group with this one command in it."""
+    commands = Commands(name="stemmadb")
+    commands.__dict__["_found"] = {"try": group._with_json(command)}  # as if it had come from an entry point
+    with pytest.raises(SystemExit) as ended:
+        commands.main(["try", *words])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_a_mistake_of_ours_is_told_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran(raising(ZeroDivisionError("by zero"))) == exits.OUR_MISTAKE
+    assert "ZeroDivisionError: by zero" in capsys.readouterr().err
+
+
+def test_an_interruption_is_told_and_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran(raising(KeyboardInterrupt())) == 130
+    assert "Interrupted" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_opened_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran(raising(PermissionError(13, "Permission denied", "/some/file"))) == 3
+    assert "/some/file: Permission denied" in capsys.readouterr().err
+    assert ran(raising(OSError("without a name"))) == 3
+    assert "use: without a name" in capsys.readouterr().err
+
+
+def test_an_answer_with_an_error_says_no(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command("try")
+    @click.pass_obj
+    def command(shell: Shell) -> Mapping[str, object]:
+        shell.say("for a person")
+        return {"error": {"code": "broken_chain", "message": "no"}}
+
+    assert ran(command) == 1
+    assert capsys.readouterr().out == "for a person\n"
+    assert ran(command, "--json") == 1
+    assert capsys.readouterr().out == '{"error":{"code":"broken_chain","message":"no"}}\n'
+
+
+def test_commands_whose_needs_are_not_installed_are_left_out_with_a_hint(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = EntryPoint(name="server", value="no_such_module:COMMANDS", group=group.ENTRY_POINTS)
+    monkeypatch.setattr(group, "entry_points", lambda **_: [missing])
+    commands = Commands(name="stemmadb")
+    assert commands.list_commands(click.Context(commands)) == []
+    with pytest.raises(SystemExit) as ended:
+        commands.main(["verify"])
+    assert ended.value.code == 2
+    assert 'pip install "stemmadb[server]"' in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_told_nothing_more(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path)
+    fill(storage.open(SPACE, create=True))
+    storage.close()
+    for words in (["--help"], ["export", "-", "--data", str(tmp_path)]):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with open(writing, "wb") as gone:
+            done = subprocess.run([*MODULE, *words], stdout=gone, stderr=subprocess.PIPE, check=False)  # noqa: S603
+        assert (done.returncode, done.stderr) == (exits.UNREACHABLE, b"")
+
+
+class Terminal:
+    """Standard error where a person is looking."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None: ...
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with Shell(is_json=True).progress() as show:
+        show("copying", 1, 2)
+    assert terminal.text == ""
+    with Shell(is_json=False).progress() as show:
+        show("copying", 1, 2)
+    assert "copying" in terminal.text

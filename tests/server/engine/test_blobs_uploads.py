@@ -1,0 +1,99 @@
+"""Uploads and threads: whoever waits for an upload that ends meanwhile finds it closed, and disturbs no later one."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event, Lock
+from typing import cast
+
+import pytest
+
+from blob_space import SMALL, name_of
+from stemmadb.protocol.model.ids import TimeMs
+from stemmadb.server.engine.uploads import Upload, Uploads
+
+NAME = name_of(SMALL)
+NOW = TimeMs(1_000)
+
+
+class Watched:
+    """A lock that says when somebody waits for it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.is_wanted = Event()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self.is_wanted.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@pytest.fixture(params=["files", "memory"])
+def uploads(request: pytest.FixtureRequest, tmp_path: Path) -> Uploads:
+    return Uploads(tmp_path if request.param == "files" else None, uploads_max=10)
+
+
+def begun(uploads: Uploads) -> Upload:
+    with uploads.beginning(NAME) as upload:
+        assert upload is not None
+        upload.begin(len(SMALL), "text/plain", NOW)
+    return upload
+
+
+def watched(uploads: Uploads) -> tuple[Upload, Watched]:
+    upload, lock = begun(uploads), Watched()
+    upload.lock = cast(Lock, lock)
+    return upload, lock
+
+
+@pytest.mark.rule("BLOB-1")
+def test_who_waits_for_an_upload_that_ends_meanwhile_finds_none(uploads: Uploads) -> None:
+    def wait() -> bool:
+        with uploads.using(NAME) as found:
+            return found is None
+
+    _, lock = watched(uploads)
+    with ThreadPoolExecutor(1) as pool:
+        with uploads.using(NAME) as upload:
+            assert upload is not None
+            waiting = pool.submit(wait)
+            assert lock.is_wanted.wait(10)
+            upload.close()
+        assert waiting.result(10)
+
+
+@pytest.mark.rule("BLOB-1")
+def test_an_upload_that_ended_does_not_take_the_next_one_with_it(uploads: Uploads) -> None:
+    old, _ = watched(uploads)
+    with uploads.using(NAME) as found:
+        assert found is old
+        old.close()
+    new = begun(uploads)
+    assert new is not old
+    uploads.forget(old)
+    with uploads.using(NAME) as found:
+        assert found is new
+
+
+@pytest.mark.rule("BLOB-2")
+@pytest.mark.parametrize("how", ["drop", "sweep"])
+def test_an_upload_that_ends_by_itself_is_not_swept(uploads: Uploads, how: str) -> None:
+    def clean() -> int:
+        if how == "sweep":
+            return uploads.sweep(TimeMs(NOW + 1))
+        uploads.drop([NAME])
+        return 0
+
+    _, lock = watched(uploads)
+    with ThreadPoolExecutor(1) as pool:
+        with uploads.using(NAME) as upload:
+            assert upload is not None
+            cleaning = pool.submit(clean)
+            assert lock.is_wanted.wait(10)
+            upload.close()
+        assert cleaning.result(10) == 0

@@ -1,0 +1,56 @@
+"""Lanes: bounded threads, and the same work on the thread of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from stemmadb.server.engine import lanes
+
+
+async def test_threads_run_work_away_from_the_loop_and_no_more_at_a_time_than_they_are() -> None:
+    workers = lanes.Threads(2, "test")
+    started = threading.Semaphore(0)
+    release = threading.Event()
+    seen: list[int] = []
+
+    def work() -> int:
+        started.release()
+        release.wait(10)
+        seen.append(threading.get_ident())
+        return len(seen)
+
+    jobs = [asyncio.ensure_future(workers.run(work)) for _ in range(4)]
+    await asyncio.to_thread(lambda: (started.acquire(timeout=10), started.acquire(timeout=10)))
+    assert not started.acquire(blocking=False)  # the third waits for a thread
+    release.set()
+    assert sorted(await asyncio.gather(*jobs)) == [1, 2, 3, 4]
+    assert threading.get_ident() not in seen
+    assert len(set(seen)) <= 2
+    workers.close()
+
+
+async def test_an_exception_comes_back_to_who_asked_for_the_work() -> None:
+    for workers in (lanes.Threads(1, "test"), lanes.Inline()):
+        with pytest.raises(ZeroDivisionError):
+            await workers.run(lambda: 1 // 0)
+        workers.close()
+
+
+async def test_inline_work_runs_on_the_thread_of_the_loop() -> None:
+    both = lanes.inline()
+    assert await both.writing.run(threading.get_ident) == threading.get_ident()
+    assert await both.reading.run(threading.get_ident) == threading.get_ident()
+    both.close()
+
+
+async def test_writers_and_readers_have_threads_of_their_own() -> None:
+    both = lanes.threads(writers=1, readers=1)
+    release = threading.Event()
+    reading = asyncio.ensure_future(both.reading.run(lambda: release.wait(10)))
+    assert await both.writing.run(lambda: "written") == "written"
+    release.set()
+    assert await reading
+    both.close()

@@ -1,0 +1,167 @@
+"""The store: spaces opened when asked for, closed when nobody uses them, one log at a time for each."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from engines import Clock, LonelyStorage, Wandering, turns
+from space import counting_salts
+from stemmadb.protocol import errors
+from stemmadb.protocol.model.ids import Did
+from stemmadb.server.engine import lanes
+from stemmadb.server.engine.lanes import Lanes
+from stemmadb.server.engine.settings import Settings
+from stemmadb.server.engine.space import Space
+from stemmadb.server.engine.store import Store
+from stemmadb.server.storage.memory import MemoryLog
+from stemmadb.server.storage.port import StorageFailed
+
+
+def did(number: int) -> Did:
+    return Did(f"did:key:z{number}")
+
+
+class CountingStorage(LonelyStorage):
+    """Refuses to open a log twice at a time, as an embedded database would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: dict[Did, MemoryLog] = {}
+        self.opens = 0
+
+    def open(self, space: Did, *, create: bool = False) -> MemoryLog:
+        before = self.opened.get(space)
+        assert before is None or not before._usable, "opened twice"
+        self.opens += 1
+        self.opened[space] = super().open(space, create=create)
+        return self.opened[space]
+
+    def count(self) -> int:
+        return sum(log._usable for log in self.opened.values())
+
+
+def store_on(storage: LonelyStorage, workers: Lanes | None = None, **sizes: int) -> Store:
+    both = workers or lanes.inline()
+    return Store(storage, now=Clock(), salts=counting_salts(), workers=both, settings=Settings(**sizes))
+
+
+async def test_a_space_is_made_only_if_that_was_asked_for() -> None:
+    store = store_on(LonelyStorage())
+    with pytest.raises(errors.UnknownSpace):
+        await store.space(did(1))
+    assert (await store.space(did(1), create=True)).did == did(1)
+    assert (await store.space(did(1))) is await store.space(did(1), create=True)
+    await store.close()
+
+
+async def test_many_who_ask_at_once_get_one_space() -> None:
+    storage = CountingStorage()
+    store = store_on(storage, Lanes(Wandering(1), Wandering(2)))
+    asked = [store.space(did(1), create=number > 1) for number in range(5)]
+    spaces = await asyncio.gather(*asked, return_exceptions=True)
+    # Who must not make it and came first finds none; all others share one.
+    assert isinstance(spaces[0], errors.UnknownSpace)
+    made = [space for space in spaces if isinstance(space, Space)]
+    assert len(made) >= 3
+    assert len(set(map(id, made))) == 1
+    assert storage.count() == 1
+    await store.close()
+    assert storage.count() == 0
+
+
+async def test_one_who_gives_up_while_a_space_is_opened_leaves_it_to_the_others() -> None:
+    storage = CountingStorage()
+    store = store_on(storage, Lanes(Wandering(1, 40), Wandering(2)))
+    first = asyncio.ensure_future(store.space(did(1), create=True))
+    second = asyncio.ensure_future(store.space(did(1), create=True))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).did == did(1)
+    assert storage.opens == 1
+    gone = asyncio.ensure_future(store.space(did(2)))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await store.close()
+
+
+async def test_the_space_that_was_not_asked_for_for_longest_is_closed() -> None:
+    storage = CountingStorage()
+    store = store_on(storage, open_spaces_max=2)
+    first = await store.space(did(1), create=True)
+    second = await store.space(did(2), create=True)
+    await store.space(did(1))
+    await store.space(did(3), create=True)
+    await turns()
+    assert storage.count() == 2
+    with pytest.raises(errors.Unavailable):
+        await second.read(lambda reader: reader.tip())
+    assert (await first.read(lambda reader: reader.tip())).version == 0
+    assert await store.space(did(2)) is not second
+    await store.close()
+
+
+async def test_a_space_in_use_stays_open() -> None:
+    storage = CountingStorage()
+    store = store_on(storage, open_spaces_max=1)
+    async with store.lease(did(1), create=True) as leased:
+        subscribed = await store.space(did(2), create=True)
+        leave = subscribed.subscribe(lambda _: None)
+        await store.space(did(3), create=True)
+        await store.space(did(4), create=True)
+        await turns()
+        assert storage.count() == 3
+        assert await store.space(did(1)) is leased
+        assert await store.space(did(2)) is subscribed
+    leave()
+    await store.space(did(5), create=True)
+    await turns()
+    assert storage.count() == 1
+    await store.close()
+
+
+async def test_a_space_that_is_being_closed_is_opened_again_only_after_that() -> None:
+    storage = CountingStorage()
+    store = store_on(storage, Lanes(Wandering(3, 30), Wandering(4)), open_spaces_max=1)
+    for number in (1, 2, 1, 2, 1):
+        space = await store.space(did(number), create=True)
+        assert (await space.read(lambda reader: reader.tip())).version == 0
+    await store.close()
+    assert storage.count() == 0
+
+
+async def test_a_closed_store_has_closed_everything_and_opens_nothing() -> None:
+    storage = CountingStorage()
+    store = store_on(storage, Lanes(Wandering(5, 30), Wandering(6)))
+    await store.space(did(1), create=True)
+    opening = asyncio.ensure_future(store.space(did(2), create=True))
+    await asyncio.sleep(0)
+    await store.close()
+    await asyncio.gather(opening, return_exceptions=True)
+    assert storage.count() == 0
+    with pytest.raises(errors.Unavailable):
+        await store.space(did(3), create=True)
+    await store.close()
+
+
+async def test_a_space_that_cannot_be_opened_is_unavailable() -> None:
+    storage = LonelyStorage()
+    store = store_on(storage)
+
+    def fail(_operation: str) -> None:
+        raise StorageFailed
+
+    storage.fail = fail
+    with pytest.raises(errors.Unavailable):
+        await store.space(did(1), create=True)
+    storage.fail = lambda _operation: None
+    assert (await store.space(did(1), create=True)).version == 0
+    await store.close()
+
+
+async def test_a_store_brings_threads_of_its_own() -> None:
+    store = Store(LonelyStorage(), now=Clock(), salts=counting_salts())
+    space = await store.space(did(1), create=True)
+    assert (await space.read(lambda reader: reader.tip())).version == 0
+    await store.close()

@@ -1,0 +1,123 @@
+"""What questions cost: counted in steps of SQLite's machine, which are the same on every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from logs import LogMaker
+from space import SPACE, patch_, set_
+from stemmadb.protocol.model import replay
+from stemmadb.protocol.model.branch import Span
+from stemmadb.protocol.model.ids import MAIN, EntityId, TimeMs, Version
+from stemmadb.server.engine import states
+from stemmadb.server.storage.port import LogFilter, LogReader, Snapshot
+from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage
+
+HOT = EntityId("urn:hot")
+EVERY = 16
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[SqliteLog]:
+    backend = SqliteStorage(tmp_path)
+    yield backend.open(SPACE, create=True)
+    backend.close()
+
+
+def steps(log: SqliteLog, ask: Callable[[LogReader], object]) -> int:
+    """How many steps of its machine SQLite takes to answer."""
+    counted = 0
+
+    def step() -> bool:
+        nonlocal counted
+        counted += 1
+        return False
+
+    with log.reader() as reader:
+        ask(reader)  # so that what is asked only once, such as the number of a branch, is not counted
+        connection = reader._cut._connection
+        connection.set_progress_handler(step, 1)
+        ask(reader)
+        connection.set_progress_handler(None)
+    return counted
+
+
+def patches(log: SqliteLog, maker: LogMaker, count: int) -> None:
+    """So many patches of one entity, with a snapshot at every sixteenth."""
+    for _ in range(count // EVERY):
+        expected = maker.version
+        batch = [
+            maker.commit(patch_(HOT, {"op": "increment", "path": "/n", "by": 1}, blind=True)) for _ in range(EVERY)
+        ]
+        last = maker.facts[-1]
+        snapshot = maker.snapshot(last)
+        assert isinstance(snapshot, Snapshot)
+        log.append(expected, batch, [snapshot])
+
+
+@pytest.mark.rule("HISTORY-3", "SNAP-1")
+def test_reading_any_version_costs_the_same_however_long_the_history_is(log: SqliteLog) -> None:
+    maker = LogMaker()
+    log.append(Version(0), [maker.commit(set_(HOT, {"n": 0}, blind=True))])
+    patches(log, maker, 3 * EVERY)
+    worst = max(steps(log, read_at(version)) for version in range(2 * EVERY, 3 * EVERY))
+    patches(log, maker, 30 * EVERY)
+    for version in (2 * EVERY, 10 * EVERY + 7, 20 * EVERY, 33 * EVERY - 1, 33 * EVERY + 1):
+        assert steps(log, read_at(version)) <= worst + 1
+        with log.reader() as reader:
+            found = reader.replays((Span(MAIN, Version(0), Version(version)),), [HOT])[HOT]
+            assert len(found.facts) <= EVERY + 1
+            assert states.fold(found).value == {"n": version - 1}
+    assert replay.SNAPSHOT_COUNT_MAX >= EVERY
+
+
+def read_at(version: int) -> Callable[[LogReader], object]:
+    return lambda reader: reader.replays((Span(MAIN, Version(0), Version(version)),), [HOT])
+
+
+@pytest.mark.rule("HISTORY-3")
+def test_a_fact_long_gone_by_a_whole_value_is_not_looked_at(log: SqliteLog) -> None:
+    maker = LogMaker()
+    log.append(Version(0), [maker.commit(set_(HOT, {"n": 0}, blind=True))])
+    before = steps(log, read_at(1))
+    patches(log, maker, 4 * EVERY)
+    log.append(maker.version, [maker.commit(set_(HOT, 1, blind=True))])
+    with log.reader() as reader:
+        found = reader.replays(maker.spans(), [HOT])[HOT]
+    assert (found.snapshot, len(found.facts)) == (None, 1)
+    assert steps(log, read_at(maker.version)) <= before + 30, "the snapshot before it, and that is all"
+
+
+QUESTIONS: dict[str, Callable[[LogReader, Version], object]] = {
+    "tip": lambda reader, _: reader.tip(),
+    "changed": lambda reader, at: list(reader.changed([Span(MAIN, Version(at - 2), at)])),
+    "changed_after": lambda reader, at: reader.changed_after([Span(MAIN, Version(0), at)], "", Version(at - 2), 9),
+    "changed_after_of_few": lambda reader, at: reader.changed_after([Span(MAIN, Version(0), at)], "u", Version(1), 1),
+    "last_write": lambda reader, at: reader.last_write(MAIN, at),
+    "log": lambda reader, _: reader.log(LogFilter(branch=MAIN), 3),
+    "log_of_structure": lambda reader, _: reader.log(LogFilter(structural=True, branch=MAIN), 3),
+    "log_of_times": lambda reader, _: reader.log(LogFilter(since=TimeMs(1_000)), 3),
+    "commits": lambda reader, at: reader.commits([at]),
+    "facts": lambda reader, at: reader.facts([at]),
+    "facts_of": lambda reader, _: reader.facts_of(HOT, order="newest", limit=3),
+    "ids": lambda reader, _: reader.ids("urn:", None, 3),
+    "history": lambda reader, at: next(reader.history(Version(at - 1))),
+}
+
+
+def asked_at(ask: Callable[[LogReader, Version], object], at: Version) -> Callable[[LogReader], object]:
+    return lambda reader: ask(reader, at)
+
+
+def test_a_question_costs_what_it_asks_for_and_not_what_there_is(log: SqliteLog) -> None:
+    maker = LogMaker()
+    log.append(Version(0), [maker.commit(set_(HOT, {"n": 0}, blind=True)), maker.create_branch("draft")])
+    patches(log, maker, EVERY)
+    few = {name: steps(log, asked_at(ask, maker.version)) for name, ask in QUESTIONS.items()}
+    patches(log, maker, 20 * EVERY)
+    many = {name: steps(log, asked_at(ask, maker.version)) for name, ask in QUESTIONS.items()}
+    halvings = 5 * 40  # a time is found by halving: five more questions
+    assert {name: cost for name, cost in many.items() if cost > few[name] + halvings} == {}
