@@ -19,7 +19,7 @@ layers: env         ## import-linter: imports go down only
 	@$(VENV)/lint-imports --no-cache
 
 tests: env          ## pytest
-	@$(VENV)/python -m pytest -q $(ARGS)
+	@$(VENV)/python -m pytest -q -n auto --dist worksteal $(ARGS)
 
 coverage: env       ## the tests again, with line and branch coverage of the pure core
 	@$(VENV)/python -m pytest -q --cov --cov-report=term-missing $(ARGS)

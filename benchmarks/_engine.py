@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import secrets
 import tempfile
-import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from stemmadb.server.engine.space import Space
-from stemmadb.server.engine.store import Store
-
 from stemmadb.protocol.model.admission import Accepted
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import LocalIdentity, OperationIdentity
 from stemmadb.protocol.model.facts import digest_of
-from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Local, TimeMs
+from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Local
 from stemmadb.protocol.model.proposal import Proposal, prepare
 from stemmadb.protocol.model.request import Content, Operation, Read, digest_request
-from stemmadb.server.engine import lanes
 from stemmadb.server.engine.api import Asked
 from stemmadb.server.engine.settings import DEFAULTS, Settings
-from stemmadb.server.storage.sqlite import SqliteStorage
+from stemmadb.server.engine.space import Space
+from stemmadb.server.opening import open_store
 
 SPACE = Did("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK")
 AUTHOR = Did("did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp")
@@ -58,9 +53,11 @@ class Load:
         return outcome.commit.version
 
     async def all(self, proposals: Sequence[Proposal]) -> None:
-        """All of them at once: they are decided and written together."""
-        for outcome in await asyncio.gather(*map(self.space.decide, proposals)):
-            assert isinstance(outcome, Accepted), outcome
+        """All of them at once: they are decided and written together, in order."""
+        waiting = [self.space.submit(proposal) for proposal in proposals]
+        await waiting[-1]
+        for future in waiting:
+            assert isinstance(future.result(), Accepted), future
 
     def asked(self) -> Asked:
         number = next(self._operations).to_bytes(8, "big") + secrets.token_bytes(8)
@@ -71,24 +68,10 @@ MESSAGE_BYTES = len(encode({"type": "commit", "local": 100_000, "nonce": bytes(1
 """What a commit message has beside its content."""
 
 
-def salts() -> Iterable[bytes]:
-    while True:
-        block = secrets.token_bytes(16 * 256)
-        for at in range(0, len(block), 16):
-            yield block[at : at + 16]
-
-
 @asynccontextmanager
 async def opened(directory: Path, settings: Settings = DEFAULTS) -> AsyncIterator[Load]:
     """The space in a directory, made if it is not there, with its access list."""
-    store = Store(
-        SqliteStorage(directory),
-        now=lambda: TimeMs(time.time_ns() // 1_000_000),
-        salts=iter(salts()),
-        workers=lanes.threads(writers=settings.writer_threads, readers=settings.reader_threads),
-        settings=settings,
-    )
-    try:
+    async with open_store(directory, settings=settings) as store:
         space = await store.space(SPACE, create=True)
         if space.version == 0:
             body = encode({SPACE: "own", AUTHOR: "own"})
@@ -96,8 +79,6 @@ async def opened(directory: Path, settings: Settings = DEFAULTS) -> AsyncIterato
             identity = LocalIdentity(SPACE, bytes(16), Local(1))
             await space.decide(prepare(identity, digest_request(bytes(16), encode(content)), content))
         yield Load(space)
-    finally:
-        await store.close()
 
 
 @asynccontextmanager

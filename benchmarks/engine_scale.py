@@ -31,38 +31,27 @@ def document(number: int) -> dict[str, Any]:
 
 
 async def write(directory: Path, entities: int, facts: int) -> dict[str, Any]:
-    """Every entity set once, ten to a commit, then patched at random, two to a commit, from 64 sessions."""
+    """Every entity set once, then patched again and again, ten to a commit, 64 commits at a time, in sweeps."""
     chance = random.Random(1)
     async with _engine.opened(directory) as load:
-        started, body_bytes = time.perf_counter(), 0
-        for start in range(0, entities, 640):
+        started, body_bytes, written = time.perf_counter(), 0, 0
+        while written < facts:
             proposals = []
-            for first in range(start, min(start + 640, entities), 10):
-                operations = [
-                    Operation(op="set", id=EntityId(f"urn:todo:{n}"), body=encode(document(n)), blind=True)
-                    for n in range(first, min(first + 10, entities))
-                ]
+            for first in range(written, min(written + 640, facts), 10):
+                numbers = range(first, min(first + 10, facts))
+                operations = [_write(chance, n, entities) for n in numbers]
                 body_bytes += sum(len(operation.body or b"") for operation in operations)
                 proposals.append(load.proposal(operations, session=first // 10 % 64))
             await load.all(proposals)
-        set_seconds, written = time.perf_counter() - started, entities
-        while written < facts:
-            proposals = []
-            for number in range(64):
-                operations = [_patch(chance, entities), _patch(chance, entities)]
-                body_bytes += sum(len(operation.body or b"") for operation in operations)
-                proposals.append(load.proposal(operations, session=number))
-            await load.all(proposals)
-            written += 128
-            if written % 1_280_000 < 128:
-                print(f"   {written:,} facts", file=sys.stderr, flush=True)
+            written += 640
+            if written % 640_000 == 0:
+                print(f"   {written:,} facts, {time.perf_counter() - started:,.0f} s", file=sys.stderr, flush=True)
         seconds = time.perf_counter() - started
         figures = {
             "facts": written,
             "entities": entities,
             "bytes_sent": load.bytes_sent,
             "body_bytes": body_bytes,
-            "set_seconds": set_seconds,
             "write_seconds": seconds,
             "rss_bytes": _engine.rss_bytes(),
             "versions": load.space.version,
@@ -70,14 +59,18 @@ async def write(directory: Path, entities: int, facts: int) -> dict[str, Any]:
     return {**figures, "disk_bytes": _engine.files_bytes(directory)}
 
 
-def _patch(chance: random.Random, entities: int) -> Operation:
+def _write(chance: random.Random, number: int, entities: int) -> Operation:
+    if number < entities:
+        return Operation(op="set", id=EntityId(f"urn:todo:{number}"), body=encode(document(number)), blind=True)
+    return _patch(chance, number % entities)
+
+
+def _patch(chance: random.Random, number: int) -> Operation:
     change = [
         {"op": "replace", "path": "/done", "value": chance.random() < 0.5},
         {"op": "replace", "path": "/count", "value": chance.randrange(1_000_000)},
     ]
-    return Operation(
-        op="patch", id=EntityId(f"urn:todo:{chance.randrange(entities)}"), body=encode(change), blind=True
-    )
+    return Operation(op="patch", id=EntityId(f"urn:todo:{number}"), body=encode(change), blind=True)
 
 
 async def open_and_use(directory: Path, entities: int) -> dict[str, Any]:
@@ -92,7 +85,9 @@ async def open_and_use(directory: Path, entities: int) -> dict[str, Any]:
         for _ in range(300):
             ids = [EntityId(f"urn:todo:{chance.randrange(entities)}") for _ in range(100)]
             await ask.get_many(ids)
-            await load.all([load.proposal([_patch(chance, entities)], session=2**61) for _ in range(100)])
+            await load.all(
+                [load.proposal([_patch(chance, chance.randrange(entities))], session=2**61) for _ in range(100)]
+            )
         return {"open_seconds": first_answer, "commit_seconds": first_commit, "used_rss_bytes": _engine.rss_bytes()}
 
 

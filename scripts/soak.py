@@ -10,6 +10,7 @@ import argparse
 import json
 import random
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -17,13 +18,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 STATE = ROOT / ".soak.json"
-sys.path[:0] = [str(ROOT / "tests" / part) for part in ("support", "protocol/model", "protocol/wire")]
+sys.path[:0] = [
+    str(ROOT / "tests" / part) for part in ("support", "protocol/model", "protocol/wire", "server/faults")
+]
 
 import test_ancestry  # noqa: E402
 import test_fuzz  # noqa: E402
 import test_merge_laws  # noqa: E402
+import test_power_loss  # noqa: E402
 import test_watching_schedules  # noqa: E402
 
+import engine_machine  # noqa: E402
+import killing  # noqa: E402
 import schedules  # noqa: E402
 from stemmadb.protocol.errors import InvalidValue  # noqa: E402
 from stemmadb.protocol.model import body, scan  # noqa: E402
@@ -71,6 +77,25 @@ def messages(seed: int) -> int:
     return sum(test_fuzz.read_changed(case, chance, rounds=1) for case in test_fuzz.CASES)
 
 
+def engine(seed: int) -> int:
+    """The engine on SQLite, anything in any order: what the model holds."""
+    engine_machine.Steps(engine_machine.SqliteMachine, seed).run(60)
+    return 60
+
+
+def kills(seed: int) -> int:
+    """Kill -9 of a process that appends, three times: acknowledged is recovered."""
+    acknowledged: killing.Acknowledged = {}
+    with tempfile.TemporaryDirectory() as name:
+        return sum(killing.cycle(Path(name), 3 * seed + number, acknowledged) for number in range(3))
+
+
+def power(seed: int) -> int:
+    """Power loss, 200 images of one life: acknowledged is recovered."""
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        return test_power_loss.lose_power(seed, Path(one), Path(other))
+
+
 def _outcome(data: bytes, read: Callable[[bytes], object]) -> str:
     try:
         return repr(read(data))
@@ -79,7 +104,7 @@ def _outcome(data: bytes, read: Callable[[bytes], object]) -> str:
 
 
 KINDS: dict[str, Callable[[int], int]] = {
-    check.__name__: check for check in (admission, watches, merges, ancestors, bodies, messages)
+    check.__name__: check for check in (admission, watches, merges, ancestors, bodies, messages, engine, kills, power)
 }
 FIRST_SEED = 1_000_000  # beyond what the tests on every change use
 

@@ -204,3 +204,25 @@ def test_progress_is_shown_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     with Shell(is_json=False).progress() as show:
         show("copying", 1, 2)
     assert "copying" in terminal.text
+
+
+@pytest.mark.parametrize(
+    ("name", "is_left_out"),
+    [("apsw", True), ("stemmadb.server", True), ("stemmadb.server.no_such", False), (None, False)],
+)
+def test_only_a_package_that_is_missing_leaves_commands_out(
+    monkeypatch: pytest.MonkeyPatch, name: str | None, is_left_out: bool
+) -> None:
+    class Point:
+        module = "stemmadb.server.commands"
+
+        def load(self) -> list[click.Command]:
+            raise ModuleNotFoundError(name=name)
+
+    monkeypatch.setattr(group, "entry_points", lambda **_: [Point()])
+    commands = Commands(name="stemmadb")
+    if is_left_out:
+        assert commands.list_commands(click.Context(commands)) == []
+    else:
+        with pytest.raises(ModuleNotFoundError):
+            commands.list_commands(click.Context(commands))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 
 import apsw
@@ -315,3 +318,99 @@ def test_an_erasure_that_cannot_be_done_is_refused(
     done = here("erase", "urn:x", "--version", 6, "--space", SPACE, "--data", owned, *words, "--json")
     assert (done.code, done.error) == (code, error)
     assert here("verify", "--data", owned, "--json").json["spaces"][0]["version"] == 6
+
+
+# ---------------------------------------------------------------- one bad space among others
+
+
+@pytest.fixture
+def one_bad(data: Path) -> Path:
+    """A directory with a good space, a damaged one, and one that nobody came to make."""
+    storage = SqliteStorage(data)
+    storage.open(BOB, create=True)
+    storage.close()
+    (data / "spaces" / BOB / "space.db").write_bytes(b"garbage" * 1_000)
+    (data / "spaces" / ALICE).mkdir()
+    (data / "spaces" / ALICE / "space.db").touch()
+    return data
+
+
+@pytest.mark.rule("KEEP-1", "KEEP-2")
+@pytest.mark.parametrize(
+    ("command", "code", "error"),
+    [
+        ("spaces", 3, "unavailable"),
+        ("status", 3, "unavailable"),
+        ("verify", 1, "broken_chain"),
+        ("backup out", 3, "unavailable"),
+    ],
+)
+def test_one_bad_space_is_named_and_does_not_hide_the_others(
+    one_bad: Path, command: str, code: int, error: str
+) -> None:
+    words = [word.replace("out", str(one_bad.parent / "out")) for word in command.split()]
+    told = here(*words, "--data", one_bad, "--json")
+    assert (told.code, told.error) == (code, error)
+    found = {one["space"]: one.get("version", one.get("error", {}).get("code")) for one in told.json["spaces"]}
+    assert found == {SPACE: 23, BOB: error}
+    assert f"{BOB}: {'BROKEN' if code == 1 else 'FAILED'}. " in here(*words, "--data", one_bad).out
+
+
+@pytest.mark.rule("KEEP-1")
+def test_a_space_that_cannot_be_read_now_exits_with_3_and_a_broken_one_beside_it_with_1(data: Path) -> None:
+    storage = SqliteStorage(data)
+    storage.open(BOB, create=True)
+    storage.close()
+    file = data / "spaces" / BOB / "space.db"
+    file.unlink()
+    file.mkdir()
+    (file / "in the way").touch()
+    told = here("verify", "--data", data, "--json")
+    assert (told.code, told.error, told.json["verified"]) == (3, "unavailable", False)
+    damage(data)
+    told = here("verify", "--data", data, "--json")
+    assert (told.code, told.error) == (1, "broken_chain")
+
+
+@pytest.mark.rule("KEEP-2")
+def test_a_backup_that_would_become_worse_is_refused_with_4(data: Path, tmp_path: Path) -> None:
+    here("backup", tmp_path / "copy", "--data", data)
+    connection = apsw.Connection(str(data / "spaces" / SPACE / "space.db"))
+    connection.execute("UPDATE blob SET created = created + 1 WHERE data IS NOT NULL")
+    connection.close()
+    done = here("backup", tmp_path / "copy", "--data", data, "--json")
+    assert (done.code, done.error) == (4, "broken_chain")
+    assert here("verify", "--data", tmp_path / "copy").code == 0
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_fills_while_files_are_copied_is_told_with_the_target(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, "no room")
+
+    here("backup", tmp_path / "copy", "--data", data)
+    monkeypatch.setattr(shutil, "copyfile", fail)
+    for words in (
+        ("backup", tmp_path / "other", "--data", data),
+        ("restore", tmp_path / "copy", "--data", tmp_path / "other"),
+    ):
+        done = here(*words, "--json")
+        assert (done.code, done.error) == (3, "storage_full")
+        assert str(tmp_path / "other") in done.json["error"]["message"]
+
+
+@pytest.mark.parametrize("words", [("compact", "--floor", "2"), ("erase", "urn:x", "--version", "6")])
+def test_an_interrupted_compact_or_erase_does_not_say_that_nothing_was_done(
+    owned: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    def interrupt(work: Coroutine[object, object, object]) -> None:
+        work.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asyncio, "run", interrupt)
+    done = here(*words, "--data", owned, "--space", SPACE)
+    assert done.code == 130
+    assert "Run it again to be sure." in done.err
+    assert "half done" not in done.err

@@ -1,6 +1,6 @@
 """A process that commits to a data directory until it is killed, and prints each commit once it was acknowledged.
 
-    python appender.py DIRECTORY SEED
+    python appender.py DIRECTORY
 
 Each session numbers its commits and keeps one in flight; the others of the batch are those of the other sessions.
 After a start it goes on with the first local that the log does not have, as a client does that lost its last verdict.
@@ -9,25 +9,19 @@ After a start it goes on with the first local that the log does not have, as a c
 from __future__ import annotations
 
 import asyncio
-import random
 import sys
-import time
 from pathlib import Path
-
-from stemmadb.server.engine.space import Space
-from stemmadb.server.engine.store import Store
 
 from engines import ACCESS
 from space import ALICE, SPACE, patch_, session_of, set_
 from stemmadb.protocol.model.admission import Accepted
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import LocalIdentity
-from stemmadb.protocol.model.ids import Did, Local, TimeMs
+from stemmadb.protocol.model.ids import Did, Local
 from stemmadb.protocol.model.proposal import Proposal, prepare
 from stemmadb.protocol.model.request import Content, Operation, digest_request
-from stemmadb.server.engine import lanes
-from stemmadb.server.storage import directory
-from stemmadb.server.storage.sqlite import SqliteStorage
+from stemmadb.server.engine.space import Space
+from stemmadb.server.opening import open_store
 
 SESSIONS = 6
 
@@ -67,15 +61,8 @@ async def keep_committing(space: Space, number: int) -> None:
         print(f"{number} {local} {outcome.commit.version}", flush=True)
 
 
-async def main(where: Path, seed: int) -> None:
-    salts = random.Random(seed)
-    with directory.hold(where):
-        store = Store(
-            SqliteStorage(where),
-            now=lambda: TimeMs(time.time_ns() // 1_000_000),
-            salts=iter(lambda: salts.randbytes(16), None),
-            workers=lanes.threads(writers=2, readers=2),
-        )
+async def main(where: Path) -> None:
+    async with open_store(where) as store:
         space = await store.space(SPACE, create=True)
         await start(space)
         print("ready", flush=True)
@@ -83,4 +70,4 @@ async def main(where: Path, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(main(Path(sys.argv[1])))

@@ -8,6 +8,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -291,6 +292,37 @@ class EngineMachine(RuleBasedStateMachine):
         found |= dict.fromkeys(got.erased, GONE)
         expected = self.model.at(branch, version)
         assert found == {id_: expected[id_] for id_ in IDS if id_ in expected}, (branch, version)
+
+
+class Steps:
+    """A machine driven by one seed, without Hypothesis: for long runs, and to repeat one of them exactly."""
+
+    def __init__(self, machine: type[EngineMachine], seed: int) -> None:
+        self._chance = random.Random(seed)
+        self._machine = machine()
+
+    def run(self, count: int) -> None:
+        self._machine.start()
+        for _ in range(count):
+            self._step()
+            self._machine.heads_are_what_the_log_folds_to()
+        self._machine.teardown()
+
+    def _step(self) -> None:
+        it, chance = self._machine, random.Random(self._chance.random())
+        seldom = [it.drop_snapshots, it.restart]
+        if it.sent:
+            seldom += [lambda: it.retry(chance=chance), lambda: it.undo(chance=chance)]
+        if len(it.model.forks) < 6:
+            seldom.append(lambda: it.fork(chance=chance))
+        if len(it.model.forks) > 1:
+            seldom += [lambda: it.merge(chance=chance), lambda: it.end_branch(chance=chance)]
+        for one in (it.tag, it.erase, it.compact, it.look_back):
+            seldom.append(partial(one, chance=chance))
+        if chance.random() < 0.5:
+            it.commit(chance=chance)
+        else:
+            chance.choice(seldom)()
 
 
 class SqliteMachine(EngineMachine):

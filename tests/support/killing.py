@@ -30,7 +30,7 @@ def cycle(directory: Path, seed: int, acknowledged: Acknowledged) -> int:
     chance = random.Random(seed)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}
     process = subprocess.Popen(  # noqa: S603
-        [sys.executable, str(APPENDER), str(directory), str(seed)], stdout=subprocess.PIPE, env=environment, text=True
+        [sys.executable, str(APPENDER), str(directory)], stdout=subprocess.PIPE, env=environment, text=True
     )
     assert process.stdout is not None
     with process.stdout as lines:

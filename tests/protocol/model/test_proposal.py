@@ -143,6 +143,59 @@ def test_a_prefix_read_of_another_branch_covers_nothing() -> None:
         prepared(Content(operations=(set_(X, 1),), reads=(read,)))
 
 
+@pytest.mark.rule("COMMIT-2")
+@pytest.mark.parametrize("branch", [None, MAIN, BranchName("draft")])
+@pytest.mark.parametrize(
+    ("read", "code"),
+    [
+        ({"prefix": "no <uri"}, "invalid_id"),
+        ({"prefix": "urn:", "path": "/a"}, "malformed"),
+        ({"id": "no uri"}, "invalid_id"),
+        ({"id": ""}, "invalid_id"),
+        ({"id": X, "path": "a"}, "invalid_pointer"),
+        ({"id": X, "path": "/a" * 66}, "limit_exceeded"),
+    ],
+)
+def test_a_bad_read_is_refused_whatever_branch_it_names(read: Any, code: str, branch: BranchName | None) -> None:
+    reads = (Read(version=Version(0), branch=branch, **read),)
+    with pytest.raises(errors.StemmaError) as caught:
+        prepared(Content(operations=(set_(X, 1, blind=True),), reads=reads))
+    assert caught.value.code == code
+
+
+@pytest.mark.rule("COMMIT-2")
+def test_an_id_that_was_read_on_another_branch_declares_nothing_here() -> None:
+    reads = (Read(version=Version(0), id=X, branch=BranchName("draft")), read_(X, 0, "/a"))
+    assert prepared(Content(operations=(patch_(X, {"op": "remove", "path": "/a/b"}),), reads=reads)).reads == reads
+    with pytest.raises(errors.Undeclared) as caught:
+        prepared(Content(operations=(patch_(X, {"op": "remove", "path": "/b"}),), reads=reads))
+    assert caught.value.facts == {"index": 0, "id": X, "path": "/b"}
+
+
+@pytest.mark.rule("PATCH-1")
+def test_a_path_may_be_one_deeper_than_a_value_and_no_more() -> None:
+    for path, limits in (("/a" * 5, Limits(depth_max=4)), ("////", Limits(depth_max=3)), ("/" * 65, Limits())):
+        step = patch_(X, {"op": "replace", "path": path, "value": 1})
+        assert prepared(Content(operations=(step,), reads=(read_(X, 0, path),)), limits).steps[0].writes == (path,)
+        for content in (
+            Content(operations=(patch_(X, {"op": "replace", "path": path + "/", "value": 1}, blind=True),)),
+            Content(operations=(set_(X, 1, blind=True),), reads=(read_(X, 0, path + "/"),)),
+        ):
+            with pytest.raises(errors.LimitExceeded) as caught:
+                prepared(content, limits)
+            maximum = limits.depth_max + 1
+            assert caught.value.facts == {"bound": "depth_max", "maximum": maximum, "actual": maximum + 1}
+
+
+@pytest.mark.rule("COMMIT-3")
+def test_a_prefix_covers_its_ids_and_a_whole_write_covers_what_follows() -> None:
+    change = patch_(X, {"op": "replace", "path": "/a", "value": 1})
+    assert prepared(Content(operations=(change,), reads=(prefix_("urn:", 0),))).steps
+    assert prepared(Content(operations=(set_(X, {"a": 0}, blind=True), change))).steps
+    with pytest.raises(errors.Undeclared):
+        prepared(Content(operations=(change, set_(X, {"a": 0}, blind=True))))
+
+
 @pytest.mark.rule("COMMIT-3")
 def test_coverage_of_many_paths_by_many_reads_is_looked_up_and_not_searched() -> None:
     paths = [f"/k{number}/x" for number in range(1_000)]

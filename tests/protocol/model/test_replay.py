@@ -129,12 +129,15 @@ def test_replay_never_changes_what_it_starts_from() -> None:
     ("patches", "patch_bytes", "value_bytes", "due"),
     [
         (0, 0, 100, False),
-        (63, 100, 100, False),
-        (64, 100, 1_000_000, True),
-        (5, 4095, 10, False),
-        (5, 4096, 10, True),
-        (5, 199_999, 100_000, False),
-        (5, 200_000, 100_000, True),
+        (15, 1_023, 100, False),
+        (15, 1_024, 100, True),
+        (16, 0, 100, True),
+        (1, 15 * 1024 - 1, 10, False),
+        (1, 15 * 1024, 10, True),
+        (5, 200_000 - 5 * 1024 - 1, 100_000, False),
+        (5, 200_000 - 5 * 1024, 100_000, True),
+        (1_023, 0, 8_000_000, False),
+        (1_024, 0, 8_000_000, True),
     ],
 )
 def test_a_snapshot_is_due_when_replay_costs_a_bounded_multiple_of_reading_the_value(

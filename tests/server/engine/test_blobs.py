@@ -14,7 +14,7 @@ from stemmadb.protocol.errors import BlobMismatch, LimitExceeded, Malformed, Unk
 from stemmadb.protocol.model import ids, reference
 from stemmadb.server.engine import lanes
 from stemmadb.server.engine.blob_files import SEGMENT_BYTES
-from stemmadb.server.engine.blobs import INLINE_BYTES_MAX, Blobs, Offset, metadata_id
+from stemmadb.server.engine.blobs import INLINE_BYTES_MAX, RENEW_AFTER_MS, Blobs, Offset, metadata_id
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.sqlite import SqliteStorage
 
@@ -95,6 +95,17 @@ async def test_a_blob_that_is_there_need_not_be_sent_again(blobs: Blobs, tmp_pat
     assert len([*tmp_path.glob("blobs/*")]) <= 1
 
 
+@pytest.mark.rule("BLOB-2")
+async def test_a_blob_that_is_sent_again_later_is_as_safe_as_a_new_one(storage: MemoryStorage) -> None:
+    clock = Clock()
+    blobs = blobs_on(storage, None, clock)
+    first = await blobs.put(SMALL)
+    clock.now += RENEW_AFTER_MS - 1
+    assert await blobs.put(SMALL) == first
+    clock.now += 1
+    assert (await blobs.put(SMALL)).created == clock.now
+
+
 async def test_a_chunk_of_a_blob_that_was_kept_meanwhile_hears_so(blobs: Blobs) -> None:
     kept = await blobs.put(SMALL)
     assert await blobs.chunk(kept.hash, offset=0, data=SMALL) == Offset(len(SMALL), stored=True)
@@ -158,13 +169,44 @@ async def test_more_bytes_than_announced_are_refused(blobs: Blobs) -> None:
     assert await blobs.begin(hash_, size=len(SMALL)) == Offset(0)
 
 
-async def test_an_upload_with_more_bytes_than_the_blob_begins_anew(blobs: Blobs) -> None:
+async def test_bytes_that_came_are_not_dropped_for_one_who_announces_another_size(blobs: Blobs) -> None:
+    hash_ = name_of(SMALL)
+    await blobs.begin(hash_, size=len(SMALL))
+    await blobs.chunk(hash_, offset=0, data=SMALL[:4])
+    for size in (0, 3, len(SMALL) - 1, len(SMALL) + 1):
+        with pytest.raises(BlobMismatch, match=r"an upload of 10 bytes is under way"):
+            await blobs.begin(hash_, size=size)
+    assert await blobs.begin(hash_, size=len(SMALL)) == Offset(4)
+    await blobs.chunk(hash_, offset=4, data=SMALL[4:])
+    assert (await blobs.end(hash_)).size == len(SMALL)
+
+
+async def test_an_upload_of_which_no_byte_came_may_get_another_size(blobs: Blobs) -> None:
+    hash_ = name_of(SMALL)
+    await blobs.begin(hash_, size=99)
+    assert (await blobs.put(SMALL)).size == len(SMALL)
+
+
+async def test_an_upload_that_turned_out_wrong_begins_anew(blobs: Blobs) -> None:
     hash_ = name_of(SMALL)
     await blobs.begin(hash_, size=99)
     await blobs.chunk(hash_, offset=0, data=bytes(99))
-    assert await blobs.begin(hash_, size=len(SMALL)) == Offset(0)
-    await blobs.chunk(hash_, offset=0, data=SMALL)
-    assert (await blobs.end(hash_)).size == len(SMALL)
+    with pytest.raises(BlobMismatch):
+        await blobs.end(hash_)
+    assert (await blobs.put(SMALL)).size == len(SMALL)
+
+
+async def test_numbers_of_bytes_are_never_negative(blobs: Blobs) -> None:
+    kept = await blobs.put(SMALL)
+    for path, asked in {
+        "/size": blobs.begin(name_of(b"new"), size=-1),
+        "/offset": blobs.read(kept.hash, offset=-5),
+        "/length": blobs.read(kept.hash, length=-1),
+    }.items():
+        with pytest.raises(Malformed) as refused:
+            await asked
+        assert refused.value.facts["path"] == path
+    assert (await blobs.read(kept.hash, length=0)).data == b""
 
 
 async def test_a_wrong_size_of_a_blob_that_is_there_is_refused(blobs: Blobs) -> None:

@@ -257,17 +257,31 @@ async def test_an_upload_begun_anew_while_it_ends_is_not_kept(storage: MemorySto
         async def run(self, work: Callable[[], T]) -> T:
             done = await super().run(work)
             if type(done).__name__ == "Whole":
-                await others.begin(FILE, size=between)
+                await others.begin(empty, size=between)
             return done
 
+    empty = name_of(b"")  # of any other blob bytes are here by then, and its size stands
     blobs = others = blobs_on(storage, tmp_path, workers=BeginsBetween())
     between = 5
     with pytest.raises(Unavailable):
-        await blobs.put(LARGE)
+        await blobs.put(b"")
     with pytest.raises(UnknownBlob):
-        await blobs.stat(FILE)
-    between = len(LARGE)
-    assert (await blobs.put(LARGE)).size == len(LARGE)
+        await blobs.stat(empty)
+    between = 0
+    assert (await blobs.put(b"")).size == 0
+
+
+@pytest.mark.rule("BLOB-1")
+async def test_more_bytes_than_the_blob_has_left_from_before_a_restart_begin_anew(
+    storage: MemoryStorage, tmp_path: Path
+) -> None:
+    hash_ = name_of(SMALL)
+    before = blobs_on(storage, tmp_path)
+    await before.begin(hash_, size=99)
+    await before.chunk(hash_, offset=0, data=bytes(99))
+    after = blobs_on(storage, tmp_path)
+    assert await after.begin(hash_, size=len(SMALL)) == Offset(0)
+    assert (await after.put(SMALL)).size == len(SMALL)
 
 
 @pytest.mark.rule("BLOB-1")

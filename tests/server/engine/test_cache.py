@@ -57,13 +57,15 @@ def test_the_bytes_never_pass_the_bound_and_are_counted_exactly() -> None:
         assert len(cache) == len(there) >= 1
 
 
-def test_a_head_larger_than_the_cache_is_not_kept() -> None:
+def test_a_head_larger_than_the_cache_is_not_kept_and_costs_no_other_its_place() -> None:
     cache = HeadCache(2 * HEAD_BYTES)
     share = cache.share()
     share.put(key(1), head(1))
+    share.put(key(2), head(2))
     share.put(key(2), head(2, size=HEAD_BYTES))
     assert share.get(key(2)) is None
-    assert cache.bytes == 0
+    assert share.get(key(1)) is not None
+    assert cache.bytes == HEAD_BYTES
 
 
 def test_a_head_put_again_replaces_the_one_before() -> None:

@@ -26,7 +26,7 @@ from stemmadb.server.storage.port import Destroyed, LogReader, Place, Snapshot
 X = EntityId("urn:x")
 NOW = TimeMs(1_000)
 DRAFT = BranchName("draft")
-LONG = 64
+LONG = 16
 
 
 async def compact(it: Engine, floor: int, name: str = "c", **how: Any) -> CompactionDone:

@@ -9,8 +9,10 @@ import pytest
 from blake3 import blake3
 
 from asking import Overtaken, asked
-from engines import Engine, engine
+from destroying import bytes_of_files
+from engines import Engine, LonelyStorage, engine
 from space import delete_, set_
+from stemmadb.protocol import errors
 from stemmadb.protocol.model import reference
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.ids import Hash, TimeMs
@@ -18,7 +20,7 @@ from stemmadb.server.engine import compacting, compacting_blobs
 from stemmadb.server.engine.blob_files import blob_path
 from stemmadb.server.engine.blobs import metadata_id
 from stemmadb.server.engine.compacting import CompactionDone
-from stemmadb.server.storage.port import SpaceLog, StoredBlob
+from stemmadb.server.storage.port import SpaceLog, StorageFailed, StoredBlob
 from stemmadb.server.storage.sqlite import SqliteStorage
 
 DAY = 24 * 60 * 60 * 1000
@@ -148,6 +150,39 @@ async def test_the_files_of_blobs_go_too(tmp_path: Path) -> None:
         path = await it.space.in_turn(keep)
         done = await compact(it)
         assert (done.blobs, done.bytes, path.exists()) == (1, len(data), False)
+
+
+@pytest.mark.rule("BLOB-2", "COMPACT-1")
+async def test_no_file_holds_the_bytes_of_a_blob_that_was_dropped_from_the_database(tmp_path: Path) -> None:
+    async with engine(SqliteStorage(tmp_path)) as it:
+        await put(it, "nobody names this secret")
+        assert b"this secret" in bytes_of_files(tmp_path)
+        assert (await compact(it)).blobs == 1
+        assert b"this secret" not in bytes_of_files(tmp_path)
+
+
+@pytest.mark.rule("COMPACT-1", "COMMIT-11")
+async def test_a_compaction_answers_only_once_what_it_dropped_is_scrubbed() -> None:
+    scrubs: list[bool] = []
+
+    def fail(operation: str) -> None:
+        if operation == "scrub":
+            scrubs.append(is_stuck)
+            if is_stuck and len(scrubs) > 1:  # its own succeeds, and the one for the blobs does not
+                raise StorageFailed
+
+    is_stuck = True
+    async with engine(LonelyStorage(fail)) as it:
+        await put(it, "x")
+        floor = it.space.version
+        for tries in (2, 3):
+            with pytest.raises(errors.Unavailable):
+                await compacting.compact(it.space, asked("c"), floor, now=NOW)
+            assert len(scrubs) == tries
+        is_stuck = False
+        assert (await compacting.compact(it.space, asked("c"), floor, now=NOW)).floor == floor
+        assert len(scrubs) == 4
+        assert await blobs(it) == set()
 
 
 async def test_notes_are_looked_through_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:

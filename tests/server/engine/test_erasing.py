@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -282,6 +283,56 @@ async def test_named_blobs_go_with_their_rows_and_files_and_half_uploads(tmp_pat
         assert await it.space.read(lambda reader: list(reader.blobs())) == []
         assert b"secret" not in bytes_of_files(tmp_path)
         await erasing.erase(it.space, asked("e"), X, [secret], NO_SURVIVORS, hashes)
+
+
+@pytest.mark.rule("ERASE-1", "BLOB-2")
+@pytest.mark.parametrize("folder", ["blobs", "uploads"])
+async def test_a_blob_that_only_a_file_is_left_of_can_be_named(tmp_path: Path, folder: str) -> None:
+    """As after an erasure that ended between its write and the removal of the files."""
+    data = b"large secret " * 10
+    hash_ = Hash(blake3(data).digest())
+    async with engine(SqliteStorage(tmp_path)) as it:
+        secret = await it.must(set_(X, SECRET, blind=True))
+        file = await it.space.in_turn(lambda log: write_file(log, folder, data))
+        await erasing.erase(it.space, asked("e"), X, [secret], NO_SURVIVORS, [hash_])
+        assert not file.exists()
+        with pytest.raises(errors.UnknownBlob):
+            await erasing.erase(it.space, asked("f"), X, [secret], NO_SURVIVORS, [hash_])
+
+
+@pytest.mark.rule("ERASE-1", "BLOB-2")
+async def test_an_erasure_that_is_asked_again_removes_the_files_it_left(tmp_path: Path) -> None:
+    data = b"large secret " * 10
+    hash_ = Hash(blake3(data).digest())
+    async with engine(SqliteStorage(tmp_path)) as it:
+        secret = await it.must(set_(X, SECRET, blind=True))
+        await it.space.in_turn(lambda log: write_file(log, "blobs", data))
+        done = await erasing.erase(it.space, asked("e"), X, [secret], NO_SURVIVORS, [hash_])
+        files = [await it.space.in_turn(partial(write_file, folder=at, data=data)) for at in ("blobs", "uploads")]
+        assert await erasing.erase(it.space, asked("e"), X, [secret], NO_SURVIVORS, [hash_]) == done
+        assert not any(file.exists() for file in files)
+
+
+@pytest.mark.rule("BLOB-2")
+async def test_an_erasure_removes_files_that_have_no_row_and_no_others(tmp_path: Path) -> None:
+    stray, kept = b"stray" * 10, b"kept" * 10
+    async with engine(SqliteStorage(tmp_path)) as it:
+        secret = await it.must(set_(X, SECRET, blind=True))
+        files = [await it.space.in_turn(partial(write_file, folder="blobs", data=of)) for of in (stray, kept)]
+        blob = StoredBlob(Hash(blake3(kept).digest()), len(kept), "text/plain", TimeMs(0), in_file=True)
+        await it.space.in_turn(lambda log: log.put_blob(blob, None))
+        await erasing.erase(it.space, asked("e"), X, [secret], NO_SURVIVORS)
+        assert [file.exists() for file in files] == [False, True]
+
+
+def write_file(log: SpaceLog, folder: str, data: bytes) -> Path:
+    """A file that is named as one of a blob is, without a row."""
+    assert log.directory is not None
+    file = blob_path(log.directory, Hash(blake3(data).digest()))
+    file = log.directory / folder / file.name
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(data)
+    return file
 
 
 @pytest.mark.rule("ERASE-1")

@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from blob_space import name_of
 from engine_scripts import Script, same, verify
-from engines import engine
+from engines import Held, engine, turns
 from space import SPACE, patch_, read_, set_
-from stemmadb.protocol.model import chain
+from stemmadb.protocol.model import chain, reference
 from stemmadb.protocol.model.admission import Accepted
+from stemmadb.protocol.model.ids import TimeMs
 from stemmadb.server.engine import lanes
+from stemmadb.server.engine.blob_files import blob_path
+from stemmadb.server.engine.opened import OpenLog
 from stemmadb.server.engine.settings import Settings
+from stemmadb.server.storage.port import SpaceLog, StoredBlob
 from stemmadb.server.storage.sqlite import SqliteStorage
 from verdicts import X
 
@@ -56,3 +61,47 @@ async def test_writers_and_readers_on_threads_see_every_acknowledged_commit(tmp_
         assert await it.space.read(lambda reader: len(list(reader.snapshots()))) >= 1
         await it.space.read(lambda reader: list(chain.verify(SPACE, reader.history())))
     storage.close()
+
+
+async def test_a_question_that_waits_while_the_file_is_opened_again_is_asked_of_the_new_log(tmp_path: Path) -> None:
+    storage, held = SqliteStorage(tmp_path), Held()
+    log = OpenLog(storage, SPACE, lanes.Inline(), lambda _: None)
+    await log.ready(create=True)
+    held.is_held = True
+    waiting = asyncio.ensure_future(log.read(held, lambda reader: reader.tip().version))
+    await turns()
+    log.broke()
+    await log.ready()
+    held.release()
+    assert (await waiting, log.generation) == (0, 2)
+    await log.close()
+
+
+@pytest.mark.rule("BLOB-2")
+async def test_files_without_a_row_go_when_the_space_is_opened_and_those_that_cannot_do_no_harm(
+    tmp_path: Path,
+) -> None:
+    storage = SqliteStorage(tmp_path)
+    data = b"large" * 20
+    kept, stray = name_of(data), name_of(b"stray")
+    async with engine(storage) as it:
+        folder = await it.space.in_turn(lambda log: keep_file(log, data))
+    (folder / reference.write(stray)).write_bytes(b"stray")
+    (folder / "notes.txt").write_bytes(b"not ours")
+    async with engine(storage) as it:
+        await it.must(set_(X, 1, blind=True), session="t")
+        assert sorted(path.name for path in folder.iterdir()) == [reference.write(kept), "notes.txt"]
+    (folder / reference.write(stray)).mkdir()
+    async with engine(storage) as it:
+        assert await it.must(set_(X, 2, blind=True), session="u") == 3
+        assert (folder / reference.write(stray)).is_dir()
+    storage.close()
+
+
+def keep_file(log: SpaceLog, data: bytes) -> Path:
+    assert log.directory is not None
+    file = blob_path(log.directory, name_of(data))
+    file.parent.mkdir()
+    file.write_bytes(data)
+    log.put_blob(StoredBlob(name_of(data), len(data), "text/plain", TimeMs(0), in_file=True), None)
+    return file.parent

@@ -131,6 +131,22 @@ async def test_a_space_that_is_being_closed_is_opened_again_only_after_that() ->
     assert storage.count() == 0
 
 
+@pytest.mark.rule("STORE-4")
+@pytest.mark.parametrize("seed", range(5))
+async def test_many_who_open_more_spaces_than_may_be_open_never_have_one_open_twice(seed: int) -> None:
+    storage, wandering = CountingStorage(), Wandering(seed)
+    store = store_on(storage, Lanes(wandering, wandering), open_spaces_max=2)
+
+    async def use(start: int) -> None:
+        for step in range(8):
+            async with store.lease(did((start + step * (start + 1)) % 6), create=True) as space:
+                await space.read(lambda reader: reader.tip())
+
+    await asyncio.gather(*map(use, range(6)))
+    await store.close()
+    assert storage.count() == 0
+
+
 async def test_a_closed_store_has_closed_everything_and_opens_nothing() -> None:
     storage = CountingStorage()
     store = store_on(storage, Lanes(Wandering(5, 30), Wandering(6)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -26,6 +26,8 @@ from stemmadb.server.engine.settings import Settings
 from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
 from stemmadb.server.storage.port import Destroyed, LogReader, Place, StorageFailed, StorageFull
 from verdicts import X, Y, code, replace
+
+T = TypeVar("T")
 
 
 class Faults:
@@ -117,6 +119,24 @@ async def test_those_who_wait_for_room_fail_with_those_in_the_queue(faults: Faul
         assert [code(one) for one in await asyncio.gather(*again)] == ["accepted"] * 5
 
 
+@pytest.mark.rule("COMMIT-5", "COMMIT-10")
+async def test_what_comes_before_those_who_failed_know_of_it_fails_too(faults: Faults) -> None:
+    """Otherwise a later commit of a session would be accepted, and the one that failed be overtaken by it."""
+    async with engine(LonelyStorage(faults)) as it:
+        first, second = it.propose(set_(X, 1, blind=True)), it.propose(set_(X, 2, blind=True))
+        faults.planned["append"] = 1
+        failed = it.space.submit(first)
+
+        async def comes_at_once() -> Outcome:
+            while not failed.done():
+                await asyncio.sleep(0)
+            return await it.space.decide(second)
+
+        told = await asyncio.gather(comes_at_once(), failed, return_exceptions=True)
+        assert [type(one) for one in told] == [errors.Unavailable] * 2
+        assert [code(await it.space.decide(one)) for one in (first, second)] == ["accepted"] * 2
+
+
 async def test_a_caller_who_gave_up_is_not_told_of_a_failure_either(faults: Faults) -> None:
     writing = Held()
     async with engine(LonelyStorage(faults), workers=Lanes(writing, lanes.Inline())) as it:
@@ -144,7 +164,7 @@ async def test_a_flight_that_has_just_landed_is_told_before_anything_else_is_don
     writing.is_held = True
     flights = Flights(log, writing, lambda: None)
     told: list[str] = []
-    flights.launch([Ticket(None)], lambda _: "done", told.append)
+    flights.launch([Ticket(asyncio.get_running_loop(), None)], lambda _: "done", told.append)
 
     async def meanwhile() -> tuple[object, list[str], bool]:
         await writing.run(lambda: None)
@@ -173,8 +193,26 @@ async def test_many_who_find_the_log_broken_open_it_once(faults: Faults) -> None
         await log.ready()
 
 
-async def test_the_log_is_not_closed_under_those_who_use_it(faults: Faults) -> None:
+async def test_the_log_is_not_closed_under_those_who_work_on_it(faults: Faults) -> None:
     """A failure closes it only once the last one has ended, and whoever comes meanwhile waits for the new one."""
+    log = OpenLog(LonelyStorage(faults), SPACE, lanes.Inline(), lambda _: None)
+    await log.ready(create=True)
+    held = Held()
+    held.is_held = True
+    slow = asyncio.ensure_future(log.run(held, lambda log: log.drop_snapshots()))
+    await turns()
+    log.broke()
+    faults.seen.clear()
+    again = asyncio.ensure_future(log.ready())
+    await turns()
+    assert (faults.seen, again.done()) == ([], False)
+    held.release()
+    await asyncio.gather(slow, again)
+    assert faults.seen == ["drop_snapshots", "open", "reader"]
+    await log.close()
+
+
+async def test_a_question_that_waits_while_the_log_is_opened_again_is_asked_of_the_new_one(faults: Faults) -> None:
     writing, reading = Held(), Held()
     async with engine(LonelyStorage(faults), workers=Lanes(writing, reading)) as it:
         reading.is_held = True
@@ -183,14 +221,39 @@ async def test_the_log_is_not_closed_under_those_who_use_it(faults: Faults) -> N
         faults.planned["append"] = 1
         with pytest.raises(errors.Unavailable):
             await it.commit(set_(X, 1, blind=True), local=1)
-        faults.seen.clear()
-        again = later(it, set_(X, 1, blind=True), local=1)
-        await turns()
-        assert "open" not in faults.seen
-        assert not again.done()
+        assert code(await it.commit(set_(X, 1, blind=True), local=1)) == "accepted"
         reading.release()
-        assert await slow is None
-        assert code(await again) == "accepted"
+        assert await slow == 1
+
+
+async def test_a_cut_that_fails_after_the_log_was_opened_again_does_not_break_the_new_one(faults: Faults) -> None:
+    log = OpenLog(LonelyStorage(faults), SPACE, lanes.Inline(), lambda _: None)
+    await log.ready(create=True)
+    generations: list[int] = []
+
+    class Between(lanes.Inline):
+        """The log breaks and is opened again while a question is on its way back."""
+
+        async def run(self, work: Callable[[], T]) -> T:
+            try:
+                return await super().run(work)
+            finally:
+                log.broke()
+                await log.ready()
+                generations.append(log.generation)
+
+    def fails(_reader: LogReader) -> None:
+        raise StorageFailed
+
+    with pytest.raises(StorageFailed):
+        await log.read(Between(), fails)
+    await log.ready()
+    assert (generations, log.generation) == ([2], 2)
+    with pytest.raises(StorageFailed):
+        await log.read(lanes.Inline(), fails)
+    await log.ready()
+    assert log.generation == 3
+    await log.close()
 
 
 async def test_a_log_that_cannot_be_closed_is_opened_again_all_the_same() -> None:
@@ -318,6 +381,21 @@ async def test_a_failed_read_is_unavailable_and_the_log_is_opened_again(faults: 
         assert faults.seen[0] == "reader"  # what was known of the log before is read again
 
 
+async def test_each_who_asked_on_a_cut_that_could_not_be_opened_gets_an_error_of_its_own(faults: Faults) -> None:
+    storage = LonelyStorage(faults)
+    async with engine(storage) as it:
+        faults.planned["reader"] = 1
+        with pytest.raises(errors.Unavailable):
+            await it.value(X)
+        shelves, storage._shelves = storage._shelves, {}
+        told = await asyncio.gather(it.value(X), it.value(Y), return_exceptions=True)
+        assert told[0] is not told[1]
+        for one in told:
+            assert isinstance(one, errors.UnknownSpace)
+            assert one.facts == {"space": SPACE}
+        storage._shelves = shelves
+
+
 async def test_a_failure_within_one_question_leaves_the_others_their_answers(faults: Faults) -> None:
     async with engine(LonelyStorage(faults)) as it:
 
@@ -393,20 +471,6 @@ async def test_what_is_destroyed_is_scrubbed_before_it_is_told_and_forgotten_by_
             "appended",
             "scrub",
         ]
-
-
-@pytest.mark.rule("ERASE-1")
-async def test_a_scrub_that_failed_is_done_when_the_log_is_opened_again(faults: Faults) -> None:
-    storage = LonelyStorage(faults)
-    async with engine(storage) as it:
-        version = await it.must(set_(X, {"secret": 1}, blind=True))
-        details, destroyed = erase_x(version)
-        faults.planned["scrub"] = 2
-        with pytest.raises(errors.Unavailable):
-            await it.structure(details, operation="erase", destroyed=destroyed)
-        assert storage.open(SPACE).owes_scrub
-        assert await it.structure(details, operation="erase", destroyed=destroyed) == Repeated(Version(3))
-        assert not storage.open(SPACE).owes_scrub
 
 
 @pytest.mark.rule("ERASE-1", "SNAP-1")

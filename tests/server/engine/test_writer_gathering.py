@@ -12,6 +12,7 @@ from engine_scripts import verify
 from engines import Engine, Held, LonelyStorage, engine, turns
 from space import ALICE, BOB, SPACE, delete_, patch_, prefix_, read_, session_of, set_, structural
 from stemmadb.protocol import errors
+from stemmadb.protocol.model.admission import Accepted
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import BranchCreate, Compact, LocalIdentity, OperationIdentity, TagCreate
 from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Hash, Local, Version
@@ -334,8 +335,10 @@ async def test_what_is_fresh_goes_before_what_a_gathering_read_without_it() -> N
         old = await it.space.in_turn(lambda log: gather(log, wanted, 10))
         fold.learn(view, wanted, old)
         assert fold.version == 2
-        outcome: Any = await it.space.decide(proposal)
-        fold.take(view, [outcome])
+        accepted: list[Accepted] = []
+        it.space.subscribe(accepted.extend)
+        await it.space.decide(proposal)
+        fold.take(view, accepted)
         again, wanted = fold.view(needs)
         assert wanted.needs_durable is False
         fold.learn(again, wanted, msgspec.structs.replace(old, tip=Tip(Version(1), Hash(b""), old.tip.time)))

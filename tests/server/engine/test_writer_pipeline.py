@@ -187,6 +187,7 @@ async def test_locals_are_decided_in_the_order_they_came_in_also_when_the_queue_
     async with held(queue_max=2, batch_commits_max=2) as (it, writing):
         commits = [later(it, set_(X, number, blind=True)) for number in range(20)]
         await turns()
+        assert not it.space.has_room
         writing.release()
         outcomes = await asyncio.gather(*commits)
         assert [code(one) for one in outcomes] == ["accepted"] * 20
@@ -204,7 +205,7 @@ async def test_a_caller_who_gives_up_disturbs_nobody() -> None:
         outcomes = await asyncio.gather(*commits, return_exceptions=True)
         assert [isinstance(one, asyncio.CancelledError) for one in outcomes] == [True, False] * 2 + [False, True]
         assert code(await it.commit(set_(Y, 1, blind=True))) == "accepted"
-        assert [await it.value(f"urn:{number}") for number in range(6)] == [0, 1, 2, 3, 4, None]
+        assert [await it.value(f"urn:{number}") for number in range(6)] == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.rule("ACL-1")

@@ -10,7 +10,6 @@ from engines import Engine, LonelyStorage, engine, turns
 from space import patch_, set_
 from stemmadb.protocol.model.body import read_stored
 from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.replay import SNAPSHOT_COUNT_MAX
 from stemmadb.protocol.model.values import Value
 from stemmadb.server.engine import moments
 from stemmadb.server.engine.moments import Moment
@@ -21,6 +20,8 @@ from verdicts import X, Y
 
 INCREMENT = {"op": "increment", "path": "/n", "by": 1}
 LONELY_KEEP = "keep"
+EVERY = 16
+"""After so many small patches a snapshot is due."""
 
 
 async def patched(it: Engine, count: int) -> None:
@@ -38,13 +39,13 @@ async def test_a_space_that_falls_idle_keeps_the_snapshot_that_is_due() -> None:
     seen: list[str] = []
     async with engine(LonelyStorage(seen.append)) as it:
         await it.must(set_(X, {"n": 0}, blind=True))
-        await patched(it, SNAPSHOT_COUNT_MAX - 1)
+        await patched(it, EVERY - 1)
         assert await kept(it) == []
         await patched(it, 1)
-        assert await kept(it) == [(Place(Version(66), 0), {"n": 64})]
+        assert await kept(it) == [(Place(Version(18), 0), {"n": 16})]
         assert seen.count(LONELY_KEEP) == 1
-        await patched(it, SNAPSHOT_COUNT_MAX)
-        assert [place.version for place, _ in await kept(it)] == [66, 130]
+        await patched(it, EVERY)
+        assert [place.version for place, _ in await kept(it)] == [18, 34]
 
 
 @pytest.mark.rule("SNAP-1")
@@ -52,10 +53,10 @@ async def test_where_others_write_too_a_snapshot_waits_for_the_next_append() -> 
     seen: list[str] = []
     async with engine(MemoryStorage(seen.append)) as it:
         await it.must(set_(X, {"n": 0}, blind=True))
-        await patched(it, SNAPSHOT_COUNT_MAX)
+        await patched(it, EVERY)
         assert await kept(it) == []
         await it.must(set_(Y, 1, blind=True))
-        assert [place.version for place, _ in await kept(it)] == [66]
+        assert [place.version for place, _ in await kept(it)] == [18]
         assert LONELY_KEEP not in seen
 
 
@@ -63,17 +64,17 @@ async def test_where_others_write_too_a_snapshot_waits_for_the_next_append() -> 
 async def test_a_snapshot_is_of_the_last_fact_of_its_entity_in_a_commit() -> None:
     async with engine(LonelyStorage()) as it:
         await it.must(set_(X, {"n": 0}, blind=True))
-        await it.must(set_(Y, 1, blind=True), *[patch_(X, INCREMENT)] * (SNAPSHOT_COUNT_MAX + 5))
-        assert await kept(it) == [(Place(Version(3), SNAPSHOT_COUNT_MAX + 5), {"n": SNAPSHOT_COUNT_MAX + 5})]
+        await it.must(set_(Y, 1, blind=True), *[patch_(X, INCREMENT)] * (EVERY + 5))
+        assert await kept(it) == [(Place(Version(3), EVERY + 5), {"n": EVERY + 5})]
 
 
 @pytest.mark.rule("SNAP-1")
 async def test_a_whole_write_ends_the_count() -> None:
     async with engine(LonelyStorage()) as it:
         await it.must(set_(X, {"n": 0}, blind=True))
-        await patched(it, SNAPSHOT_COUNT_MAX - 1)
+        await patched(it, EVERY - 1)
         await it.must(patch_(X, INCREMENT), set_(X, {"n": 0}, blind=True), patch_(X, INCREMENT))
-        await patched(it, SNAPSHOT_COUNT_MAX - 2)
+        await patched(it, EVERY - 2)
         assert await kept(it) == []
         await patched(it, 1)
         assert len(await kept(it)) == 1
@@ -84,10 +85,10 @@ async def test_the_cost_is_known_again_after_a_restart() -> None:
     storage = LonelyStorage()
     async with engine(storage) as it:
         await it.must(set_(X, {"n": 0}, blind=True))
-        await patched(it, SNAPSHOT_COUNT_MAX - 1)
+        await patched(it, EVERY - 1)
     async with engine(storage, sizes=Settings(cache_bytes_max=0)) as it:
         await it.must(patch_(X, INCREMENT), session="after")
-        assert [place.version for place, _ in await kept(it)] == [66]
+        assert [place.version for place, _ in await kept(it)] == [18]
 
 
 @pytest.mark.rule("SNAP-1")
@@ -95,7 +96,7 @@ async def test_a_closed_space_has_written_its_snapshots() -> None:
     storage = LonelyStorage()
     async with engine(storage) as it:
         await it.must(set_(X, {"n": 0}, blind=True))
-        await asyncio.gather(*[it.commit(patch_(X, INCREMENT)) for _ in range(SNAPSHOT_COUNT_MAX)])
+        await asyncio.gather(*[it.commit(patch_(X, INCREMENT)) for _ in range(EVERY)])
         closing = asyncio.ensure_future(it.space.close())
         await closing
     async with engine(storage) as it:
@@ -110,24 +111,24 @@ async def test_snapshots_that_cannot_be_written_are_forgotten_and_nobody_misses_
 
     async with engine(LonelyStorage(fail)) as it:
         await it.must(set_(X, {"n": 0}, blind=True))
-        await patched(it, SNAPSHOT_COUNT_MAX)
+        await patched(it, EVERY)
         assert await kept(it) == []
         await patched(it, 3)
-        assert await it.value(X) == {"n": SNAPSHOT_COUNT_MAX + 3}
+        assert await it.value(X) == {"n": EVERY + 3}
 
 
 @pytest.mark.rule("SNAP-1")
 async def test_a_read_replays_no_more_than_the_facts_since_a_snapshot() -> None:
     async with engine(LonelyStorage()) as it:
         await it.must(set_(X, {"n": 0}, blind=True))
-        await patched(it, 5 * SNAPSHOT_COUNT_MAX)
+        await patched(it, 5 * EVERY)
 
         def facts(reader: LogReader) -> int:
             spans = moments.resolve(reader, Moment()).spans
             return len(reader.replays(spans, [EntityId(X)])[EntityId(X)].facts)
 
         await turns()
-        assert await it.space.read(facts) <= SNAPSHOT_COUNT_MAX + 1
-        before = [await it.value(X, version=version) for version in range(2, 300, 7)]
+        assert await it.space.read(facts) <= EVERY + 1
+        before = [await it.value(X, version=version) for version in range(2, 5 * EVERY, 7)]
         await it.space.in_turn(lambda log: log.drop_snapshots())
-        assert [await it.value(X, version=version) for version in range(2, 300, 7)] == before
+        assert [await it.value(X, version=version) for version in range(2, 5 * EVERY, 7)] == before

@@ -153,10 +153,18 @@ def found_bad(life: Life, scratch: Path, count: int, seed: int) -> int:
 @pytest.mark.rule("COMMIT-1", "COMMIT-8", "STORE-1")
 @pytest.mark.parametrize("seed", range(LIVES))
 def test_no_power_loss_takes_what_was_acknowledged(tmp_path: Path, scratch: Path, seed: int) -> None:
-    life = live(seed, tmp_path)
+    assert lose_power(seed, tmp_path, scratch) == IMAGES
+
+
+def lose_power(seed: int, directory: Path, scratch: Path) -> int:
+    """One life, and as many images of what a power failure may leave of it."""
+    life = live(seed, directory)
+    count = 0
     for acknowledged, files in images(life.events, anywhere(life.events, IMAGES, seed), seed):
         put(scratch / SPACES / SPACE, files)
         check(scratch, life, acknowledged)
+        count += 1
+    return count
 
 
 @pytest.mark.rule("COMMIT-1")

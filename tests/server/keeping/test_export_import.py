@@ -62,7 +62,7 @@ def answers(reader: LogReader) -> Any:
     return reader.tip(), spans, reader.tags(), reader.floor(), blobs, reader.ids("", None, 100)
 
 
-@pytest.mark.rule("FACT-3")
+@pytest.mark.rule("KEEP-3", "FACT-3")
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_a_round_trip_is_exact_also_to_another_backend(log: SpaceLog, kind: str, tmp_path: Path) -> None:
     other = Backend(kind, tmp_path / "other")
@@ -82,7 +82,7 @@ def seen(reader: LogReader, spans: tuple[Span, ...], ids: list[EntityId]) -> Any
     return {one.id: (one.value, one.version, one.hash, one.place) for one in found}
 
 
-@pytest.mark.rule("COMMIT-8")
+@pytest.mark.rule("KEEP-3", "COMMIT-8")
 def test_every_state_is_the_same_after_a_round_trip(log: SpaceLog) -> None:
     copy = MemoryStorage().open(SPACE, create=True)
     received(exported(log), copy)
@@ -135,6 +135,7 @@ def test_an_empty_space_goes_through_a_stream() -> None:
     assert (done.version, done.hash) == (0, genesis(SPACE))
 
 
+@pytest.mark.rule("KEEP-3")
 def test_an_export_is_of_one_cut_while_the_space_goes_on(backend: Backend) -> None:
     log = backend.open()
     maker = LogMaker()

@@ -61,7 +61,7 @@ def edited(lines: list[bytes], number: int, edit: Callable[[dict[str, Any]], Any
     return sealed([*lines[: number - 1], json.dumps(line).encode() + b"\n", *lines[number:]])
 
 
-@pytest.mark.rule("FACT-3")
+@pytest.mark.rule("KEEP-3", "FACT-3")
 def test_a_stream_cut_anywhere_is_refused(good: list[bytes], tmp_path: Path) -> None:
     for length in range(1, len(good)):
         found = refused(good[:length], tmp_path)
@@ -74,7 +74,7 @@ def test_a_stream_cut_anywhere_is_refused(good: list[bytes], tmp_path: Path) -> 
     assert "not whole" in refused([data[:-1]], tmp_path).message
 
 
-@pytest.mark.rule("FACT-3")
+@pytest.mark.rule("KEEP-3", "FACT-3")
 def test_a_line_left_out_doubled_or_out_of_order_is_refused(good: list[bytes], tmp_path: Path) -> None:
     for number in range(len(good)):
         without = [*good[:number], *good[number + 1 :]]
@@ -85,7 +85,7 @@ def test_a_line_left_out_doubled_or_out_of_order_is_refused(good: list[bytes], t
                 refused(sealed(lines), tmp_path)
 
 
-@pytest.mark.rule("FACT-3")
+@pytest.mark.rule("KEEP-3", "FACT-3")
 def test_a_changed_byte_anywhere_is_refused(good: list[bytes], tmp_path: Path) -> None:
     data = b"".join(good)
     chance = random.Random(11)
@@ -160,6 +160,8 @@ def blob_line(lines: list[bytes]) -> int:
         ({"size": 1 << 63}, "0 or more"),
         ({"size": 0}, "do not give its name"),
         ({"created": -1}, "0 or more"),
+        ({"content_type": "x" * 300}, "a content type"),
+        ({"content_type": "text/\u0000"}, "a content type"),
         ({"hash": "b3:" + "a" * 52}, "do not give its name"),
         ({"hash": "b3:short"}, "is not a reference"),
     ],

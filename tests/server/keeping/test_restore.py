@@ -54,6 +54,7 @@ def refused(backup: Path, directory: Path, **how: Any) -> StemmaError:
     return found.value
 
 
+@pytest.mark.rule("KEEP-2")
 def test_a_restored_directory_has_every_space_as_it_was(backup: Path, tmp_path: Path) -> None:
     done = restore(backup, tmp_path / "data")
     assert [(one.space, one.version) for one in done] == sorted([(SPACE, 23), (BOB, 0)])
@@ -64,6 +65,7 @@ def test_a_restored_directory_has_every_space_as_it_was(backup: Path, tmp_path: 
     storage.close()
 
 
+@pytest.mark.rule("KEEP-2")
 def test_a_restore_leaves_the_backup_untouched(backup: Path, tmp_path: Path) -> None:
     before = contents(backup)
     restore(backup, tmp_path / "data")
@@ -93,6 +95,7 @@ def test_a_space_that_is_not_in_the_backup_is_refused(source: Path, tmp_path: Pa
     assert isinstance(refused(tmp_path / "empty", tmp_path / "data", spaces=[SPACE]), UnknownSpace)
 
 
+@pytest.mark.rule("KEEP-2")
 def test_a_directory_that_has_spaces_is_refused(backup: Path, tmp_path: Path) -> None:
     restore(backup, tmp_path / "data", spaces=[BOB])
     before = contents(tmp_path / "data")
@@ -112,7 +115,7 @@ def test_a_directory_that_is_no_backup_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.rule("FACT-3")
+@pytest.mark.rule("KEEP-2", "FACT-3")
 def test_a_damaged_copy_is_refused(backup: Path, tmp_path: Path) -> None:
     data = bytearray((backup / COPY).read_bytes())
     at = data.index(b"urn:only")

@@ -364,7 +364,7 @@ def test_a_blob_without_its_bytes_is_found() -> None:
     log = empty_log()
     log.put_blob(blob_of(SMALL), SMALL)
     with log.reader() as reader, pytest.raises(BrokenChain, match="not there"):
-        stored_blobs.check(log, Lying(reader, blob_data=lambda _: None), quiet)  # type: ignore[arg-type]
+        stored_blobs.check(log, Lying(reader, blob_data=lambda _: None), quiet, None)  # type: ignore[arg-type]
     with log.reader() as reader, pytest.raises(stored_blobs.BlobGone):
         list(stored_blobs.read(Lying(reader, blob_data=lambda _: None), None, blob_of(SMALL)))  # type: ignore[arg-type]
 

@@ -89,7 +89,7 @@ def rows(file: Path, table: str, column: str) -> list[Any]:
         connection.close()
 
 
-@pytest.mark.rule("FACT-3")
+@pytest.mark.rule("KEEP-1", "FACT-3")
 def test_a_change_of_any_column_of_any_row_is_found(whole: Path, tmp_path: Path) -> None:
     tried, unseen, chance = 0, [], random.Random(3)
     copy = tmp_path / "copy"
@@ -129,7 +129,7 @@ def everything(file: Path) -> object:
         connection.close()
 
 
-@pytest.mark.rule("FACT-3")
+@pytest.mark.rule("KEEP-1", "FACT-3")
 def test_a_flipped_bit_of_the_file_is_found_unless_it_is_in_unused_space(whole: Path, tmp_path: Path) -> None:
     chance = random.Random(7)
     copy = tmp_path / "copy"
@@ -175,7 +175,7 @@ def test_the_file_of_another_space_is_found(whole: Path, tmp_path: Path) -> None
     storage.close()
 
 
-@pytest.mark.rule("FACT-3")
+@pytest.mark.rule("KEEP-1", "FACT-3")
 def test_a_changed_short_or_missing_blob_file_is_found_and_named(whole: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(whole, copy)
@@ -188,7 +188,7 @@ def test_a_changed_short_or_missing_blob_file_is_found_and_named(whole: Path, tm
         assert found.facts["place"] == f"blob {name}"
 
 
-@pytest.mark.rule("FACT-3")
+@pytest.mark.rule("KEEP-1", "FACT-3")
 @pytest.mark.parametrize(
     ("change", "version", "place"),
     [

@@ -36,6 +36,17 @@ def test_a_blob_that_is_there_stays_as_it_is(log: SpaceLog) -> None:
 
 
 @pytest.mark.rule("BLOB-2")
+def test_a_blob_that_is_uploaded_again_is_as_new_and_keeps_everything_else(backend: Backend) -> None:
+    log = backend.open()
+    log.put_blob(ONE, b"abc")
+    assert log.renew_blob(ONE.hash, TimeMs(99))
+    assert not log.renew_blob(LARGE.hash, TimeMs(99))
+    with backend.reopen().reader() as reader:
+        assert list(reader.blobs()) == [StoredBlob(ONE.hash, 3, "text/plain", TimeMs(99), in_file=False)]
+        assert reader.blob_data(ONE.hash) == b"abc"
+
+
+@pytest.mark.rule("BLOB-2")
 def test_a_dropped_blob_is_gone_and_can_be_put_again(backend: Backend) -> None:
     log = backend.open()
     log.put_blob(ONE, b"abc")

@@ -21,7 +21,7 @@ READERS = 3
 BATCHES = 30
 
 
-@pytest.mark.rule("COMMIT-1", "HISTORY-2")
+@pytest.mark.rule("STORE-2", "COMMIT-1", "HISTORY-2")
 @pytest.mark.parametrize("seed", range(400, 405))
 def test_a_cut_stays_as_it_is_while_the_log_moves_on(log: SpaceLog, seed: int) -> None:
     """It is asked after all that is written later, and answers as a log that ends there."""
@@ -73,7 +73,7 @@ def test_a_cut_does_not_see_blobs_and_snapshots_of_later(log: SpaceLog) -> None:
         assert list(reader.snapshots()) == []
 
 
-@pytest.mark.rule("COMMIT-1")
+@pytest.mark.rule("STORE-2", "COMMIT-1")
 def test_threads_see_whole_batches_only_and_all_that_was_durable(log: SpaceLog) -> None:
     maker = LogMaker()
     batches = [make_batch(maker, number) for number in range(BATCHES)]

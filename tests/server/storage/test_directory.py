@@ -31,6 +31,7 @@ def test_a_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None:
         assert (held.directory / "lock").read_text() == f"{os.getpid()}\n"
 
 
+@pytest.mark.rule("STORE-4")
 def test_a_second_hold_is_refused_and_says_who_has_it(tmp_path: Path) -> None:
     with hold(tmp_path):
         with pytest.raises(DirectoryHeld) as caught:
@@ -55,6 +56,7 @@ def test_looking_makes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.rule("STORE-4")
 def test_another_process_is_kept_out_and_killing_it_frees_the_directory(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:  # noqa: S603

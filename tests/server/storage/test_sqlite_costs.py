@@ -71,7 +71,7 @@ def test_reading_any_version_costs_the_same_however_long_the_history_is(log: Sql
             found = reader.replays((Span(MAIN, Version(0), Version(version)),), [HOT])[HOT]
             assert len(found.facts) <= EVERY + 1
             assert states.fold(found).value == {"n": version - 1}
-    assert replay.SNAPSHOT_COUNT_MAX >= EVERY
+    assert not replay.snapshot_due(patches=EVERY, patch_bytes=0, value_bytes=1 << 20), "as far apart as they may be"
 
 
 def read_at(version: int) -> Callable[[LogReader], object]:
@@ -121,3 +121,22 @@ def test_a_question_costs_what_it_asks_for_and_not_what_there_is(log: SqliteLog)
     many = {name: steps(log, asked_at(ask, maker.version)) for name, ask in QUESTIONS.items()}
     halvings = 5 * 40  # a time is found by halving: five more questions
     assert {name: cost for name, cost in many.items() if cost > few[name] + halvings} == {}
+
+
+@pytest.mark.rule("COMMIT-2")
+def test_values_that_were_replaced_since_a_read_are_not_loaded(log: SqliteLog) -> None:
+    maker = LogMaker()
+    up = patch_(HOT, {"op": "increment", "path": "/n", "by": 1}, blind=True)
+    for _ in range(3):
+        log.append(maker.version, [maker.commit(set_(HOT, {"n": 1}, blind=True)), maker.commit(up)])
+    log.append(maker.version, [maker.create_branch("draft"), maker.commit(up, branch="draft")])
+    with log.reader() as reader:
+        for name, last in (("main", []), ("draft", [("patch", True)])):
+            found = reader.replays(maker.spans(name), [HOT], {HOT: Version(0)})[HOT]
+            loaded = [(fact.kind, fact.body is not None) for fact in found.facts]
+            assert loaded == [("set", False), ("patch", True)] * 2 + [("set", True), ("patch", True), *last]
+            assert states.fold(found).value == {"n": 2 + len(last)}
+    log.append(maker.version, [maker.commit(set_(HOT, {"n": 1}, blind=True), branch="draft")])
+    with log.reader() as reader:
+        found = reader.replays(maker.spans("draft"), [HOT], {HOT: Version(0)})[HOT]
+        assert [fact.version for fact in found.facts if fact.kind == "set" and fact.body] == [maker.version]

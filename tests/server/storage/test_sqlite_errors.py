@@ -15,7 +15,7 @@ from logs import LogMaker
 from space import SPACE, set_
 from stemmadb.protocol.model.ids import Version
 from stemmadb.server.storage.port import LogMoved, StorageFailed, StorageFull
-from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, connection, log
+from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, connection, log, shortening
 
 VFS = "stemma-faulty"
 BIG = "b" * 200_000
@@ -256,3 +256,38 @@ def test_a_log_that_moved_is_no_error_and_can_be_appended_to(faulty: SqliteLog) 
     with pytest.raises(LogMoved):
         faulty.append(Version(1), [entry])
     faulty.append(Version(0), [entry])
+
+
+def must_shorten(log_: SqliteLog) -> None:
+    assert log_._writer is not None
+    log_._shortening = shortening.Shortening(log_._writer, long_bytes=1, wait_ms=1)
+
+
+@pytest.mark.rule("COMMIT-10")
+def test_a_write_ahead_log_that_finds_no_room_in_the_database_stays_and_grows(
+    faulty: SqliteLog, faults: Faults
+) -> None:
+    maker = LogMaker()
+    faulty.append(Version(0), [maker.commit(set_("urn:x", BIG, blind=True))])
+    must_shorten(faulty)
+    faults.errors["write"] = apsw.SQLITE_FULL
+    faulty._shorten()
+    faults.errors.clear()
+    faulty.append(Version(1), [maker.commit(set_("urn:x", 2, blind=True))])
+
+
+@pytest.mark.rule("COMMIT-10")
+def test_a_sync_of_the_database_that_failed_fails_the_next_write_and_not_the_one_that_is_durable(
+    backend: SqliteStorage, faulty: SqliteLog, faults: Faults
+) -> None:
+    maker = LogMaker()
+    faulty.append(Version(0), [maker.commit(set_("urn:x", BIG, blind=True))])
+    must_shorten(faulty)
+    faults.errors["sync"] = apsw.SQLITE_IOERR_FSYNC
+    faulty._shorten()
+    faults.errors.clear()
+    with pytest.raises(StorageFailed, match="opened again"):
+        faulty.append(Version(1), [])
+    faulty.close()
+    with backend.open(SPACE).reader() as reader:
+        assert reader.tip().version == 1

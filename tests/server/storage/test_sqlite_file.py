@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from logs import LogMaker
-from space import ALICE, SPACE, delete_, patch_, set_
+from space import ALICE, BOB, SPACE, delete_, patch_, set_
 from stemmadb.protocol.errors import BrokenChain, InvalidDid, NewerStorage, UnknownSpace
 from stemmadb.protocol.model.ids import Did, Version
 from stemmadb.server.storage.port import StorageFailed, StorageFull
-from stemmadb.server.storage.sqlite import SqliteStorage, connection, schema, sqlite_version, storage
+from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, connection, schema, sqlite_version, storage
 
 
 @pytest.fixture
@@ -97,6 +100,7 @@ def test_a_space_is_opened_for_writing_once_at_a_time(tmp_path: Path) -> None:
     backend.close()
 
 
+@pytest.mark.rule("STORE-5")
 def test_a_file_of_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path, made: Path) -> None:
     newer = apsw.Connection(str(made))
     newer.pragma("user_version", 2)
@@ -191,6 +195,7 @@ def writer(made: Path) -> Iterator[apsw.Connection]:
     opened.close()
 
 
+@pytest.mark.rule("STORE-5")
 def test_an_older_file_goes_through_the_steps_it_lacks_and_only_those(writer: apsw.Connection) -> None:
     schema.migrate(writer, 1, SPACE, Migrating.steps)
     assert writer.pragma("user_version") == 3
@@ -199,6 +204,7 @@ def test_an_older_file_goes_through_the_steps_it_lacks_and_only_those(writer: ap
     assert writer.execute("SELECT a FROM second").fetchall() == [(7,)]
 
 
+@pytest.mark.rule("STORE-5")
 def test_a_migration_that_fails_changes_nothing(writer: apsw.Connection) -> None:
     with pytest.raises(StorageFailed):
         schema.migrate(writer, 1, SPACE, (*Migrating.steps, "INSERT INTO third VALUES (1)"))
@@ -237,3 +243,65 @@ def test_people_see_heads_and_history_in_views(tmp_path: Path) -> None:
         (3, "1970-01-01 00:00:01.500", ALICE, None, None, None, None),
         (4, "1970-01-01 00:00:01.500", ALICE, "draft", "urn:y", "delete", None),
     ]
+
+
+@pytest.mark.rule("STORE-4")
+def test_the_files_of_a_space_are_for_their_owner_only(tmp_path: Path) -> None:
+    backend = SqliteStorage(tmp_path)
+    backend.open(SPACE, create=True).append(Version(0), [LogMaker().commit(set_("urn:x", 1, blind=True))])
+    folder = tmp_path / "spaces" / SPACE
+    assert {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()} == {
+        "space.db": 0o600,
+        "space.db-wal": 0o600,
+        "space.db-shm": 0o600,
+    }
+    backend.close()
+
+
+def test_a_file_without_tables_is_listed_as_no_space(tmp_path: Path) -> None:
+    for did in (SPACE, ALICE, BOB):
+        (tmp_path / "spaces" / did).mkdir(parents=True)
+    (tmp_path / "spaces" / SPACE / "space.db").touch()
+    change(tmp_path / "spaces" / ALICE / "space.db", "PRAGMA journal_mode = WAL")
+    assert (tmp_path / "spaces" / ALICE / "space.db").stat().st_size > 0
+    (tmp_path / "spaces" / BOB / "space.db").write_text("damaged")
+    assert SqliteStorage(tmp_path, read_only=True).spaces() == [BOB]
+
+
+def test_a_space_whose_tables_are_still_in_the_write_ahead_log_is_listed(tmp_path: Path) -> None:
+    file = tmp_path / "spaces" / SPACE / "space.db"
+    file.parent.mkdir(parents=True)
+    opened = connection.open_writer(file, None)
+    opened.pragma("journal_mode", "WAL")
+    schema.migrate(opened, 0, SPACE)
+    assert file.stat().st_size <= storage.EMPTY_BYTES_MAX
+    assert SqliteStorage(tmp_path, read_only=True).spaces() == [SPACE]
+    opened.close()
+
+
+@pytest.mark.rule("STORE-4")
+def test_a_space_that_is_being_opened_is_not_opened_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, really = SqliteStorage(tmp_path), SqliteLog
+
+    def slow(*arguments: Any, **how: Any) -> SqliteLog:
+        with pytest.raises(AssertionError, match="is open already"):
+            backend.open(SPACE)
+        return really(*arguments, **how)
+
+    monkeypatch.setattr(storage, "SqliteLog", slow)
+    backend.open(SPACE, create=True).close()
+    backend.open(SPACE).close()
+    backend.close()
+
+
+def test_many_threads_open_and_close_logs_and_none_stays_open(tmp_path: Path, made: Path) -> None:
+    backend = SqliteStorage(tmp_path, read_only=True)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            opened = list(threads.map(lambda _: backend.open(SPACE), range(200)))
+    finally:
+        sys.setswitchinterval(interval)
+    backend.close()
+    assert all(log.is_closed for log in opened)

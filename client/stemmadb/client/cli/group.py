@@ -2,8 +2,8 @@
 
 Commands come from the entry points `stemmadb.commands`, each a list of click commands, so that the client needs no
 server to be there. A command gets a `Shell` as the object of its context and returns a mapping, its answer for
-`--json`, which every command has. An answer with an `error` in it says no; an error that is raised says why
-nothing was done.
+`--json`, which every command has. An answer with an `error` in it says no, or that a part was not done
+(`Shell.ended`); an error that is raised says why nothing was done.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import click
@@ -22,6 +22,7 @@ from stemmadb.client.cli.shell import Shell
 from stemmadb.protocol.errors import StemmaError
 
 ENTRY_POINTS = "stemmadb.commands"
+OURS = "stemmadb"
 MISSING = 'Some commands need the server: pip install "stemmadb[server]".'
 
 
@@ -37,7 +38,9 @@ class Commands(click.Group):
         for point in entry_points(group=ENTRY_POINTS):
             try:
                 commands = point.load()
-            except ModuleNotFoundError:
+            except ModuleNotFoundError as missing:
+                if not _is_not_installed(missing, point):
+                    raise
                 self.is_partial = True
                 continue
             found |= {command.name: _with_json(command) for command in commands}
@@ -79,6 +82,14 @@ class Commands(click.Group):
         sys.exit(_exit_code(run, shell))
 
 
+def _is_not_installed(missing: ModuleNotFoundError, point: EntryPoint) -> bool:
+    """Whether a package is not there, as opposed to a module of a package that is: that is a mistake of ours."""
+    package = (missing.name or "").partition(".")[0]
+    if package != OURS:
+        return bool(package)
+    return f"{point.module}.".startswith(f"{missing.name}.")
+
+
 def _with_json(command: click.Command) -> click.Command:
     """The same command with one more option, which `main` has looked for already."""
     says = "Print one JSON object as the last line, for programs."
@@ -90,8 +101,8 @@ def _with_json(command: click.Command) -> click.Command:
 def _exit_code(run: Callable[[], object], shell: Shell) -> int:
     try:
         return _answered(run(), shell)
-    except click.Abort:
-        shell.fail("interrupted", "Interrupted. Nothing was left half done.")
+    except click.Abort as abort:
+        shell.fail("interrupted", f"Interrupted. {str(abort) or 'Nothing was left half done.'}")
         return exits.INTERRUPTED
     except click.ClickException as wrong:
         shell.fail("wrong_use", _sentence(wrong))
@@ -114,7 +125,9 @@ def _answered(result: object, shell: Shell) -> int:
     if not isinstance(result, Mapping):
         return result if isinstance(result, int) else exits.DONE
     shell.answer(result)
-    return exits.NO if "error" in result else exits.DONE
+    if "error" not in result:
+        return exits.DONE
+    return exits.NO if shell.exit_code is None else shell.exit_code
 
 
 def _sentence(wrong: click.ClickException) -> str:

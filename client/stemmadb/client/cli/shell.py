@@ -10,6 +10,9 @@ from typing import TypeAlias
 import click
 import msgspec
 
+from stemmadb.client.cli import exits
+from stemmadb.protocol.errors import StemmaError
+
 Show: TypeAlias = Callable[[str, int, int | None], None]
 """Takes what is being done, how much of it is done, and of how much."""
 
@@ -23,11 +26,18 @@ class Shell:
 
     def __init__(self, *, is_json: bool) -> None:
         self.is_json = is_json
+        self.exit_code: int | None = None
+        """How to exit when the answer has an error in it; None if no part of the work has said why."""
 
     def say(self, text: str) -> None:
         """A line for a person; a program reads the answer instead."""
         if not self.is_json:
             click.echo(text)
+
+    def ended(self, error: StemmaError) -> None:
+        """A part of the work was not done, and this is why: the first error decides how the command exits."""
+        if self.exit_code is None:
+            self.exit_code = exits.code_of(error)
 
     def answer(self, answer: Mapping[str, object]) -> None:
         """What a command has returned, for a program."""

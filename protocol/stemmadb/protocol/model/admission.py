@@ -6,8 +6,9 @@ throws the whole decision away if the append fails (COMMIT-10).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -17,14 +18,14 @@ from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit, Identity, LocalIdentity, sealed
 from stemmadb.protocol.model.draft import Draft
 from stemmadb.protocol.model.facts import NO_BODY, Fact, digest_of
-from stemmadb.protocol.model.ids import TimeMs, Version
+from stemmadb.protocol.model.ids import Hash, TimeMs, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.model.state import Known, NotGathered, View
 from stemmadb.protocol.model.writing import Written
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """The record to append, its facts, and the heads as they are after it."""
 
     commit: Commit
@@ -46,6 +47,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 Outcome: TypeAlias = Accepted | Repeated | Refused
+_hash_of: Final[Callable[[Fact], Hash]] = attrgetter("hash")
 
 
 def decide(
@@ -73,14 +75,15 @@ def decide(
 
 
 def _decide_one(proposal: Proposal, draft: Draft, now: TimeMs, salts: Iterator[bytes], limits: Limits) -> Outcome:
+    identity = proposal.identity
     try:
-        known = draft.accepted(proposal.identity)
+        known = draft.accepted(identity)
         if known is not None:
             return _same_again(proposal, known)
-        _check_order(proposal.identity, draft)
+        _check_order(identity, draft)
         if proposal.refusal is not None:
             raise proposal.refusal
-        rights = draft.rights(proposal.identity.principal)
+        rights = draft.rights(identity.principal)
         permission.check(proposal, rights, draft.space)
         _check_branch(proposal, draft)
         if proposal.planned is not None:
@@ -121,8 +124,7 @@ def _accept(proposal: Proposal, draft: Draft, now: TimeMs, salts: Iterator[bytes
     if details is not None:
         restructure.check(details, draft, limits)
     version = Version(draft.version + 1)
-    author = proposal.identity.principal
-    facts, written = writing.write(proposal.steps, draft, version=version, author=author, salts=salts, limits=limits)
+    facts, written = writing.write(proposal.steps, draft, version, proposal.identity.principal, salts, limits)
     commit = _record(proposal, draft, version, now, facts, salts)
     draft.take(commit, written)
     if details is not None:
@@ -134,18 +136,18 @@ def _record(
     proposal: Proposal, draft: Draft, version: Version, now: TimeMs, facts: tuple[Fact, ...], salts: Iterator[bytes]
 ) -> Commit:
     """The record with its hash. Time never goes back: a clock that does repeats the last time (COMMIT-7)."""
-    note = proposal.note
+    note, branch, details, last = proposal.note, proposal.branch, proposal.details, draft.time
     note_salt = None if note is None else next(salts)
     commit = Commit(
         version=version,
         previous=draft.hash,
         identity=proposal.identity,
-        time=max(now, draft.time),
+        time=now if now > last else last,
         request=proposal.request,
-        branch=proposal.branch,
-        facts=tuple([fact.hash for fact in facts]),
-        fact_branches=() if proposal.branch is not None else tuple(fact.branch for fact in facts),
-        arguments=NO_ARGUMENTS if proposal.details is None else encode(proposal.details),
+        branch=branch,
+        facts=tuple(map(_hash_of, facts)),
+        fact_branches=() if branch is not None else tuple(fact.branch for fact in facts),
+        arguments=NO_ARGUMENTS if details is None else encode(details),
         note_digest=NO_BODY if note is None or note_salt is None else digest_of(note_salt, note),
         note=note,
         note_salt=note_salt,

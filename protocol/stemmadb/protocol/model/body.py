@@ -20,6 +20,7 @@ from stemmadb.protocol.model.values import INT_MAX, INT_MIN, Value
 _FLOAT_MAX = 1.7976931348623157e308
 _OPENERS = bytes([*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF])
 CONTAINERS_MAX = 500_000
+_NO_PATCH = "a patch is a list of operations, each an object"
 _FAST_LEVELS = 6  # each level doubles the decoder's type, and few documents are deeper
 
 _encoder = msgspec.msgpack.Encoder()
@@ -38,17 +39,19 @@ def _json_type(levels: int) -> Any:
 
 
 _any = msgspec.msgpack.Decoder()
-_fast = msgspec.msgpack.Decoder(_json_type(_FAST_LEVELS))
+_fast_decode = msgspec.msgpack.Decoder(_json_type(_FAST_LEVELS)).decode
+_REFUSED = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 def read(body: bytes, *, depth_max: int = DEFAULTS.depth_max) -> tuple[Value, int]:
     """The value and the length of its minimal encoding; `InvalidValue` if it is not JSON (MODEL-3)."""
-    try:
-        value: Value = read_fast(body, depth_max)
-        if encode(value) == body:
-            return value, len(body)
-    except NotFast:
-        pass  # the exact reader says what is wrong, or takes what the fast one cannot
+    if depth_max >= _FAST_LEVELS and (len(body) <= CONTAINERS_MAX or not _may_swell(body)):
+        try:
+            value: Value = _fast_decode(body)
+            if encode(value) == body:
+                return value, len(body)
+        except _REFUSED:
+            pass  # the exact reader says what is wrong, or takes what the fast one cannot
     value = scan.read(body, depth_max=depth_max)
     return value, len(encode(value))
 
@@ -59,11 +62,11 @@ class NotFast(Exception):
 
 def read_fast(body: bytes, depth_max: int) -> Value:
     """The value, known to be JSON but for keys that occur twice, of which the last is taken; else `NotFast`."""
-    if depth_max < _FAST_LEVELS or _may_swell(body):
+    if depth_max < _FAST_LEVELS or (len(body) > CONTAINERS_MAX and _may_swell(body)):
         raise NotFast
     try:
-        value: Value = _fast.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        value: Value = _fast_decode(body)
+    except _REFUSED:
         raise NotFast from None
     return value
 
@@ -82,7 +85,7 @@ def _may_swell(body: bytes) -> bool:
 
     Counts the bytes that could begin one, text included; the exact reader then counts what there really is.
     """
-    return len(body) > CONTAINERS_MAX and len(body) - len(body.translate(None, _OPENERS)) > CONTAINERS_MAX
+    return len(body) - len(body.translate(None, _OPENERS)) > CONTAINERS_MAX
 
 
 def read_value(body: bytes, limits: Limits = DEFAULTS) -> tuple[Value, int]:
@@ -97,8 +100,11 @@ def read_patch(body: bytes, limits: Limits = DEFAULTS) -> list[dict[str, Value]]
     if len(body) > limits.value_bytes_max:
         raise LimitExceeded(bound="value_bytes_max", maximum=limits.value_bytes_max, actual=len(body))
     operations, _ = read(body, depth_max=limits.depth_max + 3)  # list, operation, and the list of a splice
-    if not isinstance(operations, list) or not all(isinstance(item, dict) for item in operations):
-        raise InvalidValue(path="", why="a patch is a list of operations, each an object")
+    if type(operations) is not list:
+        raise InvalidValue(path="", why=_NO_PATCH)
+    for operation in operations:
+        if type(operation) is not dict:
+            raise InvalidValue(path="", why=_NO_PATCH)
     if len(operations) > limits.patch_operations_max:
         raise LimitExceeded(bound="patch_operations_max", maximum=limits.patch_operations_max, actual=len(operations))
     return operations  # type: ignore[return-value]  # every item was just seen to be a dict

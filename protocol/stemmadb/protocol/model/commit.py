@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias
 
 import msgspec
-from blake3 import blake3
+from msgspec.structs import force_setattr
 
 from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.facts import hash_bytes
 from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Local, TimeMs, Version
 
 TAG_COMMIT: Final = "stemma.v1 commit"
@@ -158,15 +159,18 @@ def kind_of(details: Arguments | None) -> CommitKind:
 
 def genesis(space: str) -> Hash:
     """What the first commit of a space names as the one before it."""
-    return Hash(blake3(encode((TAG_GENESIS, space))).digest())
+    return hash_bytes(encode((TAG_GENESIS, space)))
 
 
 def hash_commit(space: str, commit: Commit) -> Hash:
     """Covers everything a later decision relies on (FACT-3); the kind stands inside the arguments."""
     identity = commit.identity
-    session, number = (
-        (identity.session, identity.local) if isinstance(identity, LocalIdentity) else (None, identity.operation)
-    )
+    session: bytes | None
+    number: int | bytes
+    if isinstance(identity, LocalIdentity):
+        session, number = identity.session, identity.local
+    else:
+        session, number = None, identity.operation
     preimage = (
         TAG_COMMIT,
         space,
@@ -183,10 +187,10 @@ def hash_commit(space: str, commit: Commit) -> Hash:
         commit.facts,
         commit.fact_branches,
     )
-    return Hash(blake3(encode(preimage)).digest())
+    return hash_bytes(encode(preimage))
 
 
 def sealed(space: str, commit: Commit) -> Commit:
     """The same record with its hash set: the last thing done to a commit that is being made."""
-    msgspec.structs.force_setattr(commit, "hash", hash_commit(space, commit))
+    force_setattr(commit, "hash", hash_commit(space, commit))
     return commit

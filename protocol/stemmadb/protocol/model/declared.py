@@ -19,22 +19,37 @@ from stemmadb.protocol.model.state import EntityState
 def check(proposal: Proposal, draft: Draft, rights: Rights, limits: Limits) -> None:
     """Raises `Conflict` with every stale read, or `Dependency`; a read the principal may not make claims nothing."""
     stale: list[StaleRead] = []
-    scan = Scan(limits.scan_facts_max)
-    head = draft.version
+    scan: Scan | None = None
+    head, heads = draft.version, draft.heads
+    branch = proposal.branch if rights.may_read("") else None  # who may read the empty id may read every id
     for read in proposal.reads:
-        branch = read.branch or proposal.branch
-        assert branch is not None, "a write without a branch names the branch of each read"
-        if read.version > head:
-            raise FutureVersion(version=read.version, head=head)
-        own = _versions_of(read.locals, proposal.identity, draft) if read.locals else ()
-        for state in _changed(read, branch, draft, rights):
-            path = read.path if read.prefix is None else None
-            change = scan.overlapping(state, path, read.version, own)
-            if change is not None:
-                stale.append(explain(read, branch, state, change))
-                break  # one that overlaps makes the read stale, however many others under its prefix do
+        id_, version = read.id, read.version
+        # Nearly every read is of one id on the branch that is written, and its head alone shows that it holds.
+        if branch is not None and id_ is not None and read.branch is None and not read.locals and version <= head:
+            state = heads.get((branch, id_)) or draft.entity(branch, id_)
+            if state.version <= version:
+                continue
+        scan = scan or Scan(limits.scan_facts_max)
+        found = _stale(read, proposal, draft, rights, scan)
+        if found is not None:
+            stale.append(found)
     if stale:
         raise Conflict(count=len(stale), stale=tuple(stale))
+
+
+def _stale(read: Read, proposal: Proposal, draft: Draft, rights: Rights, scan: Scan) -> StaleRead | None:
+    """Why the read does not hold; one that overlaps is enough, however many others under its prefix do."""
+    branch = read.branch or proposal.branch
+    assert branch is not None, "a write without a branch names the branch of each read"
+    if read.version > draft.version:
+        raise FutureVersion(version=read.version, head=draft.version)
+    own = _versions_of(read.locals, proposal.identity, draft) if read.locals else ()
+    path = read.path if read.prefix is None else None
+    for state in _changed(read, branch, draft, rights):
+        change = scan.overlapping(state, path, read.version, own)
+        if change is not None:
+            return explain(read, branch, state, change)
+    return None
 
 
 def _changed(read: Read, branch: BranchName, draft: Draft, rights: Rights) -> Iterable[EntityState]:

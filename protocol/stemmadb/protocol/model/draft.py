@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
 from stemmadb.protocol.errors import BranchDeleted, UnknownBranch
@@ -16,17 +17,21 @@ class Draft:
 
     def __init__(self, view: View) -> None:
         self._view = view
+        self._view_version = view.version
         self.space = view.space
         self.version = view.version
         self.hash = view.hash
         self.time = view.time
         self.destroyed = view.destroyed
         self.restructured = view.restructured
-        self.entities: dict[tuple[BranchName, EntityId], EntityState] = {}
+        self.heads: dict[tuple[BranchName, EntityId], EntityState] = {}
+        """The heads looked at so far, of the view or of this batch: `entity` asks the view for each only once."""
         self.branches: dict[str, BranchState] = {}
         self.tags: dict[str, Version | None] = {}
         self._accepted: dict[Identity, Known] = {}
         self._highest: dict[tuple[Did, bytes], Local] = {}
+        self._listed: dict[BranchName, list[EntityId]] = {}
+        self._listed_at = view.version
 
     def rights(self, principal: Did) -> Rights:
         return self._view.rights(principal)
@@ -38,25 +43,39 @@ class Draft:
         return self.tags[name] if name in self.tags else self._view.tag(name)
 
     def entity(self, branch: BranchName, id_: EntityId) -> EntityState:
-        state = self.entities.get((branch, id_))
-        if state is not None:
-            return state
-        if self.branches:
-            self._must_be_older(branch)
-        return self._view.entity(branch, id_)
+        state = self.heads.get((branch, id_))
+        if state is None:
+            if self.branches:
+                self._must_be_older(branch)
+            state = self.heads[branch, id_] = self._view.entity(branch, id_)
+        return state
 
     def changed_under(self, branch: BranchName, prefix: str, after: Version) -> Iterable[EntityState]:
         """As the view says, with what this batch wrote in the place of what it replaced."""
         self._must_be_older(branch)
-        own = {
-            id_: state
-            for (name, id_), state in self.entities.items()
-            if name == branch and id_.startswith(prefix) and state.version > after
-        }
-        yield from own.values()
+        written, own = self._written_on(branch), set()
+        for at in range(bisect_left(written, prefix), len(written)):
+            id_ = written[at]
+            if not id_.startswith(prefix):
+                break
+            state = self.heads[branch, id_]
+            if state.version > after:
+                own.add(id_)
+                yield state
         for state in self._view.changed_under(branch, prefix, after):
             if state.id not in own:
                 yield state
+
+    def _written_on(self, branch: BranchName) -> list[EntityId]:
+        """What this batch has written on a branch, by id: sorted once, however many prefixes a commit reads."""
+        if self._listed_at != self.version:
+            listed: dict[BranchName, list[EntityId]] = {}
+            for (name, id_), state in self.heads.items():
+                if state.hashed > self._view_version:
+                    listed.setdefault(name, []).append(id_)
+            self._listed = {name: sorted(ids) for name, ids in listed.items()}
+            self._listed_at = self.version
+        return self._listed.get(branch, [])
 
     def accepted(self, identity: Identity) -> Known | None:
         return self._accepted.get(identity) or self._view.accepted(identity)
@@ -73,20 +92,23 @@ class Draft:
 
     def writable_branch(self, name: str) -> BranchState:
         """The branch if it can be written (BRANCH-1)."""
-        found = self.readable_branch(name)
+        found = self.branches.get(name) or self._view.branch(name)
+        if found is None:
+            raise UnknownBranch(branch=name)
         if found.deleted is not None:
             raise BranchDeleted(branch=name)
         return found
 
     def take(self, commit: Commit, written: Mapping[tuple[BranchName, EntityId], EntityState]) -> None:
         """The commit is accepted: what follows in the batch sees it."""
-        self.version = commit.version
+        self.version = version = commit.version
         self.hash = commit.hash
         self.time = commit.time
-        self.entities.update(written)
-        self._accepted[commit.identity] = Known(commit.version, commit.request)
-        if isinstance(commit.identity, LocalIdentity):
-            self._highest[commit.identity.principal, commit.identity.session] = commit.identity.local
+        self.heads.update(written)
+        identity = commit.identity
+        self._accepted[identity] = Known(version, commit.request)
+        if isinstance(identity, LocalIdentity):
+            self._highest[identity.principal, identity.session] = identity.local
 
     def _must_be_older(self, branch: BranchName) -> None:
         """The entities of a branch made in this batch are not known to the view beneath."""

@@ -38,21 +38,25 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
         return self.body is None and self.kind != "delete"
 
 
+def hash_bytes(data: bytes) -> Hash:
+    return blake3(data).digest()  # type: ignore[return-value]  # a call of Hash costs a tenth of a hash
+
+
 def digest_of(salt: bytes, body: bytes) -> Hash:
     """The salted digest under which a body is known; without the salt nobody can guess the body from it."""
-    return blake3(salt + body).digest()  # type: ignore[return-value]  # a call of Hash costs a tenth of a hash
+    return hash_bytes(salt + body)
 
 
-NO_BODY: Final = Hash(blake3(b"").digest())
+NO_BODY: Final = hash_bytes(b"")
 """The digest of what has no body: a delete, a commit without message and metadata."""
 
 
 def hash_fact(kind: FactKind, id_: str, parent: bytes, digest: bytes) -> Hash:
     """BLAKE3(msgpack [tag, kind, id, parent, digest]) (FACT-2)."""
-    return blake3(encode((TAG_FACT, kind, id_, parent, digest))).digest()  # type: ignore[return-value]  # as above
+    return hash_bytes(encode((TAG_FACT, kind, id_, parent, digest)))
 
 
 @lru_cache(maxsize=65_536)
 def empty(id_: str) -> Hash:
     """The Empty reference of an id: the parent of its first fact (FACT-4)."""
-    return Hash(blake3(encode((TAG_EMPTY, id_))).digest())
+    return hash_bytes(encode((TAG_EMPTY, id_)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NewType
 
 from stemmadb.protocol.errors import InvalidId, InvalidName
@@ -26,16 +27,18 @@ EMPTY_SPACE = Version(0)
 
 _BRANCH = re.compile(r"[A-Za-z0-9._/-]{1,128}")
 # RFC 3986: a scheme, a colon, and only characters a URI may hold; non-ASCII is allowed as in an IRI.
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f<>\"{}|\\^`\ud800-\udfff]+")
+_is_uri = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f<>\"{}|\\^`\ud800-\udfff]+").fullmatch
 _URI_PREFIX = re.compile(r"[^\x00-\x20\x7f<>\"{}|\\^`\ud800-\udfff]*")
+_BYTES_OF_A_CHARACTER_MAX = 4  # so that only long texts need to be encoded to be measured
 
 
 def entity_id(text: str, bytes_max: int = DEFAULTS.id_bytes_max) -> EntityId:
     """The text as an entity id, or `InvalidId` saying what is wrong with it (MODEL-2)."""
-    if _URI.fullmatch(text) is None:
+    if _is_uri(text) is None:
         raise InvalidId(id=_shown(text), why="it is not a URI with a scheme")
-    _within_bytes(text, bytes_max)
-    return EntityId(text)
+    if len(text) * _BYTES_OF_A_CHARACTER_MAX > bytes_max:
+        _within_bytes(text, bytes_max)
+    return text  # type: ignore[return-value]  # EntityId(text) would be a call, for each id of each commit
 
 
 def id_prefix(text: str, bytes_max: int = DEFAULTS.id_bytes_max) -> str:
@@ -46,6 +49,7 @@ def id_prefix(text: str, bytes_max: int = DEFAULTS.id_bytes_max) -> str:
     return text
 
 
+@lru_cache(maxsize=1024)  # what is kept is valid, and so it is short
 def branch_name(text: str) -> BranchName:
     """The text as a branch or tag name, or `InvalidName` (MODEL-2)."""
     if _BRANCH.fullmatch(text) is None:
@@ -54,8 +58,7 @@ def branch_name(text: str) -> BranchName:
 
 
 def _within_bytes(text: str, bytes_max: int) -> None:
-    # An ASCII character is one byte, so only long texts need to be encoded to be measured.
-    if len(text) * 4 > bytes_max and (size := len(text.encode())) > bytes_max:
+    if (size := len(text.encode())) > bytes_max:
         raise InvalidId(id=_shown(text), why=f"it has {size} bytes and at most {bytes_max} are allowed")
 
 

@@ -16,13 +16,14 @@ from stemmadb.protocol.errors import InvalidPointer
 ROOT: Final = ""
 _BAD_ESCAPE = re.compile(r"~(?![01])")
 _INDEX = re.compile(r"0|[1-9][0-9]*")
-_SHORT = 64
+SHORT: Final = 64
+"""The longest pointer in characters whose tokens are remembered."""
 _INDEX_DIGITS_MAX = 12  # no array is longer; it keeps the conversion of a long run of digits from costing
 
 
 def parse(text: str) -> tuple[str, ...]:
     """The tokens of a pointer, unescaped; `InvalidPointer` if it is not one."""
-    return _parse_short(text) if len(text) <= _SHORT else _parse(text)
+    return parse_short(text) if len(text) <= SHORT else _parse(text)
 
 
 def _parse(text: str) -> tuple[str, ...]:
@@ -37,7 +38,7 @@ def _parse(text: str) -> tuple[str, ...]:
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/"))
 
 
-_parse_short = lru_cache(maxsize=4096)(_parse)  # the same few paths are written again and again
+parse_short = lru_cache(maxsize=4096)(_parse)  # the same few paths are written again and again
 
 
 def write(tokens: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -57,7 +57,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 _WHOLE = (pointer.ROOT,)
-_NONE: frozenset[str] = frozenset()
+_Paths: TypeAlias = dict[str, set[str]]
 
 
 def prepare_or_refuse(identity: Identity, request: Hash, content: Content, limits: Limits = DEFAULTS) -> Proposal:
@@ -72,16 +72,19 @@ def prepare(identity: Identity, request: Hash, content: Content, limits: Limits 
     """The proposal a client's commit makes; a typed error if it could never be accepted, whatever the state."""
     _check_counts(content, limits)
     branch = ids.branch_name(content.branch)
-    steps = tuple(step_of(operation, branch, limits) for operation in content.operations)
-    reads = tuple(_check_read(read, index, limits) for index, read in enumerate(content.reads))
-    _check_covered(steps, reads, branch)
+    steps = []
+    paths: _Paths = {}
+    for operation in content.operations:
+        step = step_of(operation, branch, limits)
+        steps.append(step)
+        paths[step.id] = set()
+    reads = tuple(content.reads)
+    prefixes = _declare(paths, reads, branch, limits)
+    _check_covered(steps, paths, prefixes)
+    if content.note is not None:
+        _check_note(content.note, limits)
     return Proposal(
-        identity=identity,
-        request=request,
-        branch=branch,
-        steps=steps,
-        reads=reads,
-        note=_check_note(content.note, limits),
+        identity=identity, request=request, branch=branch, steps=tuple(steps), reads=reads, note=content.note
     )
 
 
@@ -111,13 +114,15 @@ def patch_step(
 ) -> Step:
     operations: Sequence[dict[str, Value]] = body.read_patch(body_, limits)
     footprint = patch.footprint(operations)
-    for path in footprint.writes:
-        _check_depth(path, limits)
-    claims: tuple[str, ...] = ()
-    if not blind:
+    writes = footprint.writes
+    for path in writes:
+        if len(path) > limits.depth_max:  # what is shorter cannot be too deep
+            _check_depth(path, limits)
+    claims = () if blind else writes
+    if claims and footprint.increments:
         free = frozenset(footprint.increments)
-        claims = tuple(path for path in footprint.writes if path not in free) if free else footprint.writes
-    return Step("patch", branch, id_, body_, operations, 0, footprint.writes, claims)
+        claims = tuple(path for path in writes if path not in free)
+    return Step("patch", branch, id_, body_, operations, 0, writes, claims)
 
 
 def _check_counts(content: Content, limits: Limits) -> None:
@@ -129,26 +134,60 @@ def _check_counts(content: Content, limits: Limits) -> None:
         raise LimitExceeded(bound="reads_max", maximum=limits.reads_max, actual=len(content.reads))
 
 
-def _check_read(read: Read, index: int, limits: Limits) -> Read:
+def _declare(paths: _Paths, reads: Iterable[Read], branch: BranchName, limits: Limits) -> tuple[str, ...]:
+    """Checks the reads, and adds what those of the branch declare: paths to those of their id, and the prefixes.
+
+    The ids that have paths already are known to be good.
+    """
+    prefixes: list[str] = []
+    for index, read in enumerate(reads):
+        _check_form(read, index, limits)
+        id_, path, here = read.id, read.path, read.branch is None or read.branch == branch
+        if id_ is None:
+            prefix = _check_prefix(read, index, limits)
+            if here:
+                prefixes.append(prefix)
+            continue
+        if id_ not in paths:
+            paths[ids.entity_id(id_, limits.id_bytes_max)] = set()
+        if path:
+            _check_path(path, limits)
+        if here:
+            paths[id_].add(path)
+    return tuple(prefixes)
+
+
+def _check_form(read: Read, index: int, limits: Limits) -> None:
+    """All but the id or the prefix."""
     if (read.id is None) is (read.prefix is None):
         raise Malformed(path=f"reads/{index}", why="a read names an id or a prefix, and not both")
     if not 0 <= read.version <= INT_MAX:
         raise Malformed(path=f"reads/{index}/version", why="a version is 0 or more and fits in 64 bits")
+    if read.locals:
+        _check_locals(read, index, limits)
+    if read.branch is not None:
+        ids.branch_name(read.branch)
+
+
+def _check_locals(read: Read, index: int, limits: Limits) -> None:
     if len(read.locals) > limits.locals_max:
         raise LimitExceeded(bound="locals_max", maximum=limits.locals_max, actual=len(read.locals))
     if any(isinstance(name, int) and not 0 < name <= INT_MAX for name in read.locals):
         raise Malformed(path=f"reads/{index}/locals", why="a local is 1 or more and fits in 64 bits")
-    if read.branch is not None:
-        ids.branch_name(read.branch)
-    if read.prefix is not None:
-        ids.id_prefix(read.prefix, limits.id_bytes_max)
-        if read.path:
-            raise Malformed(path=f"reads/{index}/path", why="a prefix is read whole, without a path")
-    else:
-        ids.entity_id(read.id or "", limits.id_bytes_max)
-        pointer.parse(read.path)
-        _check_depth(read.path, limits)
-    return read
+
+
+def _check_prefix(read: Read, index: int, limits: Limits) -> str:
+    assert read.prefix is not None, "a read names an id or a prefix"
+    prefix = ids.id_prefix(read.prefix, limits.id_bytes_max)
+    if read.path:
+        raise Malformed(path=f"reads/{index}/path", why="a prefix is read whole, without a path")
+    return prefix
+
+
+def _check_path(path: str, limits: Limits) -> None:
+    pointer.parse(path)
+    if len(path) > limits.depth_max:
+        _check_depth(path, limits)
 
 
 def _check_depth(path: str, limits: Limits) -> None:
@@ -158,31 +197,20 @@ def _check_depth(path: str, limits: Limits) -> None:
         raise LimitExceeded(bound="depth_max", maximum=limits.depth_max + 1, actual=depth)
 
 
-def _check_note(note: bytes | None, limits: Limits) -> bytes | None:
-    if note is not None:
-        if len(note) > limits.note_bytes_max:
-            raise LimitExceeded(bound="note_bytes_max", maximum=limits.note_bytes_max, actual=len(note))
-        body.read(note, depth_max=limits.depth_max)
-    return note
+def _check_note(note: bytes, limits: Limits) -> None:
+    if len(note) > limits.note_bytes_max:
+        raise LimitExceeded(bound="note_bytes_max", maximum=limits.note_bytes_max, actual=len(note))
+    body.read(note, depth_max=limits.depth_max)
 
 
-def _check_covered(steps: Iterable[Step], reads: Iterable[Read], branch: BranchName) -> None:
+def _check_covered(steps: Iterable[Step], paths: _Paths, prefixes: tuple[str, ...]) -> None:
     """Each path written lies in a declared read of the branch, or follows a whole write of its own (COMMIT-3)."""
-    paths: dict[str, set[str]] = {}
-    listed: list[str] = []
-    for read in reads:
-        if read.branch is None or read.branch == branch:
-            if read.prefix is not None:
-                listed.append(read.prefix)
-            else:
-                assert read.id is not None, "a read names an id or a prefix"
-                paths.setdefault(read.id, set()).add(read.path)
-    prefixes = tuple(listed)
     for index, step in enumerate(steps):
-        declared = paths.get(step.id) or _NONE
-        if step.claims and not step.id.startswith(prefixes):
-            for claim in step.claims:
-                if declared.isdisjoint(pointer.ancestors(claim)):
-                    raise Undeclared(index=index, id=step.id, path=claim)
+        declared = paths[step.id]
+        for claim in step.claims:
+            if claim in declared or step.id.startswith(prefixes):
+                continue
+            if declared.isdisjoint(pointer.ancestors(claim)):
+                raise Undeclared(index=index, id=step.id, path=claim)
         if step.writes is None:
-            paths.setdefault(step.id, set()).add(pointer.ROOT)
+            declared.add(pointer.ROOT)

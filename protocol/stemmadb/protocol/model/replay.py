@@ -11,9 +11,11 @@ from stemmadb.protocol.model.ids import EntityId
 from stemmadb.protocol.model.state import Missing
 from stemmadb.protocol.model.values import Value
 
-SNAPSHOT_BYTES_FACTOR = 2
-SNAPSHOT_COUNT_MAX = 64
-SNAPSHOT_BYTES_MIN = 4096
+SNAPSHOT_FACTOR = 2
+SNAPSHOT_PATCH_BYTES = 1024
+"""What replaying a patch costs beside its bytes: about as much as reading so many bytes of a value."""
+SNAPSHOT_BYTES_MIN = 16 * SNAPSHOT_PATCH_BYTES
+SNAPSHOT_COUNT_MAX = 1024
 
 
 class Foldable(Protocol):
@@ -68,9 +70,8 @@ def begins_here(fact: Foldable) -> bool:
 def snapshot_due(*, patches: int, patch_bytes: int, value_bytes: int) -> bool:
     """Whether replaying the patches since the last whole value costs more than a bounded multiple of reading it.
 
-    By count, because each patch is a row to read and a list to apply; by bytes, because a small value is not worth a
-    snapshot for a few small patches, and a large one not until the patches weigh as much as it does (SNAP-1).
+    A small value gets a snapshot about every sixteen patches; a large one when replaying costs twice as much as
+    reading it, so that snapshots do not outweigh the patches, and at the latest after `SNAPSHOT_COUNT_MAX` (SNAP-1).
     """
-    if patches >= SNAPSHOT_COUNT_MAX:
-        return True
-    return patch_bytes >= max(SNAPSHOT_BYTES_MIN, SNAPSHOT_BYTES_FACTOR * value_bytes)
+    cost = patch_bytes + SNAPSHOT_PATCH_BYTES * patches
+    return cost >= max(SNAPSHOT_BYTES_MIN, SNAPSHOT_FACTOR * value_bytes) or patches >= SNAPSHOT_COUNT_MAX

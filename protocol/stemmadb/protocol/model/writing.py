@@ -20,25 +20,28 @@ Written: TypeAlias = dict[tuple[BranchName, EntityId], EntityState]
 
 
 def write(
-    steps: tuple[Step, ...], draft: Draft, *, version: Version, author: Did, salts: Iterator[bytes], limits: Limits
+    steps: tuple[Step, ...], draft: Draft, version: Version, author: Did, salts: Iterator[bytes], limits: Limits
 ) -> tuple[tuple[Fact, ...], Written]:
     """The facts of a commit and the heads after it; raises before anything is kept if a step cannot be done."""
     written: Written = {}
     facts: list[Fact] = []
+    heads = draft.heads
     work = patch.Work(limits.value_bytes_max)
     for index, step in enumerate(steps):
         place = (step.branch, step.id)
-        head = written.get(place) or draft.entity(step.branch, step.id)
-        value, size = _value_after(step, head, limits, work)
+        head = written.get(place) or heads.get(place) or draft.entity(step.branch, step.id)
+        if step.kind == "set":
+            value, size = step.payload, step.size
+        else:
+            value, size = _value_after(step, head, limits, work)
         fact = _fact(step, head.hash, version, index, salts)
-        written[place] = _head_after(step, head, fact, value, size, author, limits)
         facts.append(fact)
+        written[place] = _head_after(step, head, fact, value, size, author, limits)
     return tuple(facts), written
 
 
 def _value_after(step: Step, head: EntityState, limits: Limits, work: patch.Work) -> tuple[Value | Missing, int]:
-    if step.kind == "set":
-        return step.payload, step.size
+    """The value that a patch, a checkpoint or a delete leaves, and its size; each needs one that is there."""
     value = head.value
     if value is Missing.ABSENT:
         raise NotFound(id=step.id, branch=step.branch)
@@ -53,20 +56,24 @@ def _value_after(step: Step, head: EntityState, limits: Limits, work: patch.Work
 
 
 def _fact(step: Step, parent: Hash, version: Version, index: int, salts: Iterator[bytes]) -> Fact:
-    body = step.body
-    salt = None if body is None else next(salts)
-    digest = NO_BODY if body is None or salt is None else digest_of(salt, body)
-    hash_ = hash_fact(step.kind, step.id, parent, digest)
+    kind, id_, body = step.kind, step.id, step.body
+    if body is None:
+        salt, digest = None, NO_BODY
+    else:
+        salt = next(salts)
+        digest = digest_of(salt, body)
+    hash_ = hash_fact(kind, id_, parent, digest)
     # In the order of the fields: passing ten names costs as much as half a hash.
-    return Fact(version, index, step.branch, step.id, step.kind, parent, digest, hash_, salt, body)
+    return Fact(version, index, step.branch, id_, kind, parent, digest, hash_, salt, body)
 
 
 def _head_after(
     step: Step, head: EntityState, fact: Fact, value: Value | Missing, size: int, author: Did, limits: Limits
 ) -> EntityState:
     version = fact.version
+    changes, seen_after = head.changes, head.seen_after
     if step.kind == "checkpoint":  # changes nothing and overlaps nothing: only the chain goes on (FACT-1)
-        return EntityState(head.id, head.version, fact.hash, value, size, head.changes, head.seen_after, version)
+        return EntityState(head.id, head.version, fact.hash, value, size, changes, seen_after, version)
     change = of_paths(version, author, step.writes)
-    changes, seen_after = push(head.changes, head.seen_after, change, limits.scan_facts_max)
+    changes, seen_after = push(changes, seen_after, change, limits.scan_facts_max)
     return EntityState(head.id, version, fact.hash, value, size, changes, seen_after, version)

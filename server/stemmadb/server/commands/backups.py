@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from stemmadb.protocol.model.ids import Did
-from stemmadb.server.commands.shared import Shell, data_option, now, reading, shown, space_option, telling
+from stemmadb.server.commands.report import Report
+from stemmadb.server.commands.shared import Shell, data_option, now, reading, shown, space_option, telling, told
 from stemmadb.server.keeping.backing_up import back_up
 from stemmadb.server.keeping.restoring import restore as bring_back
 
@@ -23,21 +25,30 @@ def backup(shell: Shell, target: Path, data: Path, space: Did | None) -> dict[st
     """Copy the spaces of a directory, which may be in use, to TARGET.
 
     TARGET is new, empty, or an older backup: then only what has changed is copied. A backup is laid out as a data
-    directory, so that 'stemmadb verify --data TARGET' can verify it.
+    directory, so that 'stemmadb verify --data TARGET' can verify it. Each copy is verified before it takes the place
+    of an older one; a space that cannot be copied is told, its older copy stays, and the others go on.
 
     Example: stemmadb backup --data ./data /backups/today
     """
-    with telling(shell) as tell, reading(data):
-        done = back_up(data, target, now=now, spaces=None if space is None else [space], tell=tell)
+    report = Report(shell, looks=False)
+
+    def failed(space: Did, error: Exception) -> None:
+        report.take(space, partial(_raised, error, target))
+
+    with telling(shell, target) as tell, reading(data):
+        wanted = None if space is None else [space]
+        done = back_up(data, target, now=now, spaces=wanted, tell=tell, failed=failed)
     for one in done:
         shell.say(f"{one.space}: {'copied' if one.is_new else 'unchanged'}, version {one.version}, {shown(one.hash)}")
-    return {
-        "target": str(target),
-        "spaces": [
+        report.spaces.append(
             {"space": one.space, "version": one.version, "hash": shown(one.hash), "copied": one.is_new}
-            for one in done
-        ],
-    }
+        )
+    return report.answer(target=str(target))
+
+
+def _raised(error: Exception, target: Path) -> dict[str, object]:
+    with told(target):
+        raise error
 
 
 @click.command()
@@ -52,7 +63,7 @@ def restore(shell: Shell, source: Path, data: Path, space: Did | None) -> dict[s
 
     Example: stemmadb restore --data ./data /backups/today
     """
-    with telling(shell) as tell:
+    with telling(shell, data) as tell:
         done = bring_back(source, data, spaces=None if space is None else [space], tell=tell)
     for one in done:
         shell.say(f"{one.space}: restored and verified, version {one.version}, {shown(one.hash)}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from stemmadb.protocol.model.ids import Did
+from stemmadb.server.commands.report import Report
 from stemmadb.server.commands.shared import Shell, data_option, reading, shown, telling
 from stemmadb.server.storage.directory import is_held
 from stemmadb.server.storage.port import Storage
@@ -21,13 +23,15 @@ def spaces(shell: Shell, data: Path) -> dict[str, object]:
 
     Example: stemmadb spaces --data ./data
     """
+    report = Report(shell, looks=True)
     with telling(shell), reading(data) as storage:
-        found = [_told(storage, space) for space in storage.spaces()]
-    for one in found:
+        for space in storage.spaces():
+            report.take(space, partial(_told, storage, space))
+    for one in report.good:
         shell.say(f"{one['space']}  version {one['version']}")
-    if not found:
+    if not report.spaces:
         shell.say(f"There are no spaces in {data}.")
-    return {"spaces": found}
+    return report.answer()
 
 
 @click.command()
@@ -38,14 +42,16 @@ def status(shell: Shell, data: Path) -> dict[str, object]:
 
     Example: stemmadb status --data ./data
     """
+    report = Report(shell, looks=True)
     with telling(shell), reading(data) as storage:
-        found = [_told(storage, space) | _sizes(data, space) for space in storage.spaces()]
+        for space in storage.spaces():
+            report.take(space, partial(_measured, storage, data, space))
     held = is_held(data)
     shell.say(f"data      {data}{' (in use)' if held else ''}")
     shell.say(f"sqlite    {sqlite_version()}")
-    for one in found:
+    for one in report.good:
         shell.say(f"{one['space']}  version {one['version']}, {one['bytes']} bytes, {one['blob_bytes']} in blobs")
-    return {"data": str(data), "held": held, "sqlite": sqlite_version(), "spaces": found}
+    return report.answer(data=str(data), held=held, sqlite=sqlite_version())
 
 
 def _told(storage: Storage, space: Did) -> dict[str, object]:
@@ -56,6 +62,10 @@ def _told(storage: Storage, space: Did) -> dict[str, object]:
             return {"space": space, "version": tip.version, "hash": shown(tip.hash), "time": tip.time}
     finally:
         log.close()
+
+
+def _measured(storage: Storage, data: Path, space: Did) -> dict[str, object]:
+    return _told(storage, space) | _sizes(data, space)
 
 
 def _sizes(data: Path, space: Did) -> dict[str, object]:

@@ -6,9 +6,9 @@ import asyncio
 import errno
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -16,7 +16,6 @@ from stemmadb.protocol.errors import InvalidValue
 from stemmadb.protocol.model import reference, values
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import OperationIdentity
-from stemmadb.protocol.model.facts import SALT_BYTES
 from stemmadb.protocol.model.ids import (
     MAIN,
     RANDOM_ID_BYTES,
@@ -35,11 +34,11 @@ from stemmadb.server.engine.api import Asked, SpaceApi
 from stemmadb.server.engine.compacting import compact as compact_space
 from stemmadb.server.engine.erasing import erase as erase_entity
 from stemmadb.server.engine.moments import Moment
-from stemmadb.server.engine.store import Store
 from stemmadb.server.keeping.progress import Progress
-from stemmadb.server.storage.directory import hold
+from stemmadb.server.opening import open_store
 from stemmadb.server.storage.port import LogReader
-from stemmadb.server.storage.sqlite import SqliteStorage
+
+INTERRUPTED: Final = "It may be done, in part or not at all: the log holds it, or does not. Run it again to be sure."
 
 as_option = click.option(
     "--as",
@@ -145,29 +144,18 @@ def _run(
 ) -> dict[str, object]:
     """Opens the space, alone, and does the work."""
 
-    async def alone(storage: SqliteStorage) -> dict[str, object]:
-        store = Store(storage, now=now, salts=_salts())
-        try:
-            async with store.lease(space) as opened:
-                return await work(opened)
-        finally:
-            await store.close()
+    async def alone() -> dict[str, object]:
+        async with open_store(data) as store, store.lease(space) as opened:
+            return await work(opened)
 
-    with telling(shell) as tell, _writing(data) as storage:
-        tell(Progress(stage, 0))
-        return asyncio.run(alone(storage))
-
-
-@contextmanager
-def _writing(data: Path) -> Iterator[SqliteStorage]:
     if not data.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(data))
-    with hold(data):
-        storage = SqliteStorage(data)
+    with telling(shell, data) as tell:
+        tell(Progress(stage, 0))
         try:
-            yield storage
-        finally:
-            storage.close()
+            return asyncio.run(alone())
+        except KeyboardInterrupt:
+            raise click.Abort(INTERRUPTED) from None
 
 
 async def _asked(space: SpaceApi, principal: Did | None, content: object) -> Asked:
@@ -184,8 +172,3 @@ def _first_owner(reader: LogReader, space: Did) -> Did:
     roles = found.value if found is not None else None
     owners = sorted(did for did, role in roles.items() if role == "own") if isinstance(roles, dict) else []
     return Did(owners[0]) if owners else space
-
-
-def _salts() -> Iterator[bytes]:
-    while True:
-        yield os.urandom(SALT_BYTES)

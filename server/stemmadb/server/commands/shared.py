@@ -17,6 +17,7 @@ from stemmadb.protocol.model.ids import Did, TimeMs
 from stemmadb.server.keeping.progress import Progress, Tell
 from stemmadb.server.storage.port import StorageFailed, StorageFull
 from stemmadb.server.storage.sqlite import SqliteStorage
+from stemmadb.server.storage.sqlite.connection import is_no_room
 
 
 class Shell(Protocol):
@@ -24,6 +25,10 @@ class Shell(Protocol):
 
     def say(self, text: str) -> None:
         """A line for a person."""
+        ...
+
+    def ended(self, error: errors.StemmaError) -> None:
+        """A part of the work was not done, and this is why: the first error decides how the command exits."""
         ...
 
     def progress(self) -> AbstractContextManager[Callable[[str, int, int | None], None]]:
@@ -50,9 +55,12 @@ one_space_option = click.option("--space", callback=read_did, metavar="DID", req
 
 
 @contextmanager
-def telling(shell: Shell) -> Iterator[Tell]:
-    """Where long work tells how far it is; errors of the storage become errors that a person can be told."""
-    with shell.progress() as show, told():
+def telling(shell: Shell, target: Path | None = None) -> Iterator[Tell]:
+    """Where long work tells how far it is; errors of the storage become errors that a person can be told.
+
+    `target` is the directory that is written, if there is one.
+    """
+    with shell.progress() as show, told(target):
 
         def tell(progress: Progress) -> None:
             show(progress.stage, progress.done, progress.total)
@@ -61,14 +69,23 @@ def telling(shell: Shell) -> Iterator[Tell]:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def told(target: Path | None = None) -> Iterator[None]:
     try:
         yield
     except StorageFull as full:
-        raise errors.StorageFull("The disk is full, and nothing was written. Make room and try again.") from full
+        raise _full(target) from full
     except StorageFailed as failed:
         why = "Run 'stemmadb verify' to see whether it is damaged."
         raise errors.Unavailable(f"The files of the space cannot be used ({failed}). {why}") from failed
+    except OSError as failed:
+        if not is_no_room(failed.errno):
+            raise
+        raise _full(target) from failed
+
+
+def _full(target: Path | None) -> errors.StorageFull:
+    where = "" if target is None else f" of {target}"
+    return errors.StorageFull(f"The disk{where} is full, and what was begun is not there. Make room and try again.")
 
 
 @contextmanager
@@ -89,7 +106,3 @@ def now() -> TimeMs:
 
 def shown(hash_: bytes) -> str:
     return reference.write(hash_)
-
-
-def error_of(error: errors.StemmaError) -> dict[str, str]:
-    return {"code": error.code, "message": error.message}

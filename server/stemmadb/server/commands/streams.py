@@ -38,7 +38,8 @@ def export(shell: Shell, file: str, data: Path, space: Did | None) -> dict[str, 
 
     Example: stemmadb export --data ./data spaces.jsonl
     """
-    with telling(shell) as tell, reading(data) as storage:
+    target = None if file == STANDARD else Path(file).absolute().parent
+    with telling(shell, target) as tell, reading(data) as storage:
         wanted = known_spaces(storage, None if space is None else [space])
         with _written(file) as write:
             done = [_exported(storage, one, write, tell) for one in wanted]
@@ -109,7 +110,7 @@ def import_(shell: Shell, file: str, data: Path, space: Did | None) -> dict[str,
 
     Example: stemmadb import --data ./data spaces.jsonl
     """
-    with telling(shell) as tell, _read(file) as source:
+    with telling(shell, data) as tell, _read(file) as source:
         done = import_spaces(source, data, space=space, tell=tell)
     for one in done:
         shell.say(f"{one.space}: imported and verified, version {one.version}, {one.facts} facts, {one.blobs} blobs")

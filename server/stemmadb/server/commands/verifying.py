@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
-from stemmadb.protocol.errors import BrokenChain
 from stemmadb.protocol.model.ids import Did
-from stemmadb.server.commands.shared import Shell, data_option, error_of, reading, shown, space_option, telling
+from stemmadb.server.commands.report import Report
+from stemmadb.server.commands.shared import Shell, data_option, reading, shown, space_option, telling
 from stemmadb.server.keeping.backing_up import known_spaces
 from stemmadb.server.keeping.progress import Tell
 from stemmadb.server.keeping.verifying import verify_space
@@ -22,30 +23,22 @@ from stemmadb.server.storage.port import Storage
 def verify(shell: Shell, data: Path, space: Did | None) -> dict[str, object]:
     """Verify the whole history of each space: hashes, bodies, snapshots, blobs and files.
 
-    Reads a directory that may be in use, a backup too. Exits with 1 and names the first place that does not hold.
+    Reads a directory that may be in use, a backup too. Names the first place of each space that does not hold, and
+    exits with 1 then; with 3 if a space merely cannot be read now.
 
     Example: stemmadb verify --data ./data
     """
+    report = Report(shell, looks=True)
     with telling(shell) as tell, reading(data) as storage:
-        wanted = known_spaces(storage, None if space is None else [space])
-        found = [_verified(shell, storage, one, tell) for one in wanted]
-    if not found:
+        for one in known_spaces(storage, None if space is None else [space]):
+            report.take(one, partial(_verified, shell, storage, one, tell))
+    if not report.spaces:
         shell.say(f"There are no spaces in {data}.")
-    answer: dict[str, object] = {"spaces": found, "verified": all("error" not in one for one in found)}
-    if broken := [one["error"] for one in found if "error" in one]:
-        answer["error"] = broken[0]
-    return answer
+    return report.answer(verified=len(report.good) == len(report.spaces))
 
 
 def _verified(shell: Shell, storage: Storage, space: Did, tell: Tell) -> dict[str, object]:
-    try:
-        done = verify_space(storage, space, tell=tell)
-    except BrokenChain as broken:
-        shell.say(f"{space}: BROKEN. {broken.message}")
-        return {
-            "space": space,
-            "error": error_of(broken) | {"version": broken.facts["version"], "place": broken.facts["place"]},
-        }
+    done = verify_space(storage, space, tell=tell)
     shell.say(
         f"{space}: verified, version {done.version}, {done.facts} facts, {done.blobs} blobs, {shown(done.hash)}"
     )

@@ -38,7 +38,8 @@ class SpaceApi(Protocol):
         """Decides it in order with all others; returns once everything it was decided on is durable (COMMIT-10).
 
         `Unavailable` or `StorageFull` if there is no verdict. What is destroyed goes in the same transaction, and is
-        scrubbed from the files before this returns (ERASE-1).
+        scrubbed from the files before this returns (ERASE-1): while that cannot be done there is no verdict, and
+        asking again tries it again.
         """
         ...
 

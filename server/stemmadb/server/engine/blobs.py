@@ -28,6 +28,8 @@ from stemmadb.server.storage.port import LogReader, SpaceLog, StoredBlob
 INLINE_BYTES_MAX: Final = 64 * 1024
 UPLOADS_MAX: Final = 256
 UPLOAD_KEEP_MS: Final = 24 * 60 * 60 * 1000
+RENEW_AFTER_MS: Final = 60 * 60 * 1000
+"""A blob that is sent again within this time of its upload is safe for long enough as it is."""
 CONTENT_TYPE_MAX: Final = 255
 ANY_CONTENT: Final = "application/octet-stream"
 _SWEPT_IN_TURN_MAX: Final = 100  # so that a sweep does not keep commits waiting
@@ -87,11 +89,13 @@ class Blobs:
     async def begin(self, hash_: Hash, *, size: int, content_type: str = ANY_CONTENT) -> Offset:
         """Begins an upload or says where it goes on; a blob that is there need not be sent again.
 
-        A blob whose stored bytes are damaged counts as not there, so that sending it again repairs it.
+        `BlobMismatch` if bytes of it are here already that somebody announced with another size.
+        A blob whose stored bytes are damaged counts as not there, so that sending it again repairs it. One that is
+        there is as safe from a compaction as one that is sent now (BLOB-2).
         """
         self._check(hash_, size, content_type)
         stored = await self._stored(hash_)
-        if stored is None:
+        if stored is None or not await self._renewed(stored):
             return await self._work_on(hash_, partial(self._begin, hash_, size, content_type, self._now()))
         if stored.size != size:
             raise BlobMismatch(blob=reference.write(hash_), why=f"it has {stored.size} bytes and not {size}")
@@ -130,6 +134,8 @@ class Blobs:
 
     async def read(self, hash_: Hash, *, offset: int = 0, length: int | None = None) -> Part:
         """At most `length` bytes, and at most a chunk; `BlobMismatch` if what is stored is not the blob (BLOB-1)."""
+        _check_count("/offset", offset)
+        _check_count("/length", length or 0)
         length_max = self._space.limits.blob_chunk_bytes_max
         wanted = length_max if length is None else min(length, length_max)
         stored, data = await self._space.read(lambda reader: _look_up(reader, hash_))
@@ -160,6 +166,7 @@ class Blobs:
 
     def _check(self, hash_: Hash, size: int, content_type: str) -> None:
         assert len(hash_) == HASH_BYTES, "a blob is named by 32 bytes"
+        _check_count("/size", size)
         if size > (maximum := self._space.limits.blob_bytes_max):
             raise LimitExceeded(bound="blob_bytes_max", maximum=maximum, actual=size)
         if len(content_type) > CONTENT_TYPE_MAX or not content_type.isprintable():
@@ -173,6 +180,13 @@ class Blobs:
                 await self._workers.run(lambda: self._of_files().check(hash_, stored.size))
             return stored
         return None
+
+    async def _renewed(self, stored: StoredBlob) -> bool:
+        """Whether it is still there, now safe for as long as a new one."""
+        now = self._now()
+        if now - stored.created < RENEW_AFTER_MS:
+            return True
+        return await self._space.in_turn(lambda log: log.renew_blob(stored.hash, now))
 
     async def _work_on(self, hash_: Hash, work: Callable[[], int | None]) -> Offset:
         """Work on an upload; where there is none, the blob may have been kept meanwhile."""
@@ -249,6 +263,11 @@ class Blobs:
         with log.reader() as reader:
             gone = [hash_ for hash_ in hashes if reader.blob(hash_) is None]
         return self._files.remove(gone)
+
+
+def _check_count(path: str, count: int) -> None:
+    if count < 0:
+        raise Malformed(path=path, why="a number of bytes is never negative")
 
 
 def _look_up(reader: LogReader, hash_: Hash) -> tuple[StoredBlob, bytes | None]:

@@ -69,8 +69,11 @@ class HeadCache:
         before = self._heads.pop((owner, key), None)
         if before is not None:
             self.bytes -= footprint(before)
+        size = footprint(head)
+        if size > self._bytes_max:
+            return
         self._heads[owner, key] = head
-        self.bytes += footprint(head)
+        self.bytes += size
         while self.bytes > self._bytes_max:
             _, oldest = self._heads.popitem(last=False)
             self.bytes -= footprint(oldest)

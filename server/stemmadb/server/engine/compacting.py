@@ -23,7 +23,7 @@ from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.model.request import Read
 from stemmadb.protocol.model.state import Missing
-from stemmadb.server.engine import compacting_blobs, compacting_plan, states
+from stemmadb.server.engine import compacting_blobs, compacting_plan, settling, states
 from stemmadb.server.engine.api import Asked, SpaceApi
 from stemmadb.server.engine.carrying_out import ATTEMPTS_MAX, Done, accepted_before
 from stemmadb.server.engine.compacting_plan import Plan
@@ -62,6 +62,8 @@ async def compact(
     for _ in range(ATTEMPTS_MAX):
         found, cut = await _confirmed(space, wanted, plan)
         if isinstance(found, Commit):
+            # Blobs that it dropped may be what the last scrub failed for, and nothing is marked for those.
+            await space.in_turn(settling.scrub)
             return await space.read(partial(_told, record=found))
         outcome = await space.decide(wanted.proposal(found, cut), _destroyed(found))
         if isinstance(outcome, Accepted):

@@ -10,7 +10,7 @@ from typing import Final
 from stemmadb.protocol.model import reference
 from stemmadb.protocol.model.ids import Hash, TimeMs, Version
 from stemmadb.server.engine.api import SpaceApi
-from stemmadb.server.engine.erasing import remove_files
+from stemmadb.server.engine.settling import remove_files, scrub
 from stemmadb.server.storage.port import LogFilter, LogReader, SpaceLog, StoredBlob
 
 UPLOAD_SAFE_MS: Final = 24 * 60 * 60 * 1000
@@ -57,6 +57,8 @@ def _drop(log: SpaceLog, *, hashes: AbstractSet[Hash], after: Version, now: Time
     gone = [blob.hash for blob in found]
     log.drop_blobs(gone)
     remove_files(log, gone)
+    if not all(blob.in_file for blob in found):
+        scrub(log)  # the compaction has scrubbed before these went
     return len(gone), sum(blob.size for blob in found)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stemmadb.protocol.model import admission
 from stemmadb.protocol.model.admission import Accepted, Outcome
 from stemmadb.protocol.model.ids import Did, Version
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.model.state import NotGathered
+from stemmadb.protocol.model.writing import Written
 from stemmadb.server.engine.cache import Share
 from stemmadb.server.engine.flights import Flights
 from stemmadb.server.engine.fold import Fold
@@ -20,12 +21,16 @@ from stemmadb.server.engine.needs import Needs
 from stemmadb.server.engine.opened import OpenLog
 from stemmadb.server.engine.snapshots import Due
 from stemmadb.server.engine.view import BatchView
+from stemmadb.server.engine.weighing import first_fitting
+
+_NO_HEADS: Final[Written] = {}
 
 
 class Decision(NamedTuple):
     """Outcomes for the first of a batch, or for all; it has no effect before it is durable (COMMIT-10)."""
 
     outcomes: Sequence[Outcome]
+    """Without the heads after them: whoever keeps a verdict must not keep a value of each commit in memory."""
     accepted: Sequence[Accepted]
     expected: Version
     """The version that what was accepted comes right after."""
@@ -54,14 +59,16 @@ class Decider:
         needs, inputs = Needs(batch, self._space), self._inputs
         while True:
             view = await self._gather(needs, moved)
+            fitting = first_fitting(batch, view.heads, inputs.settings.batch_bytes_max)
             try:
-                outcomes = admission.decide(batch, view, now=inputs.now(), salts=inputs.salts, limits=inputs.limits)
+                outcomes = admission.decide(fitting, view, now=inputs.now(), salts=inputs.salts, limits=inputs.limits)
             except NotGathered as lacking:
                 needs.widen(lacking)
             else:
                 assert outcomes, "a decision answers for one at least, or says what it lacks"
                 accepted = [one for one in outcomes if isinstance(one, Accepted)]
-                return Decision(outcomes, accepted, view.version, self._fold.take(view, accepted))
+                due = self._fold.take(view, accepted)
+                return Decision([_told(one) for one in outcomes], accepted, view.version, due)
 
     async def _gather(self, needs: Needs, moved: Callable[[Version], None]) -> BatchView:
         """Reads what memory lacks, in one hop; at most the batch decided last is not durable meanwhile."""
@@ -84,3 +91,7 @@ class Decider:
             if wanted.tip:
                 moved(gathered.tip.version)
         return view
+
+
+def _told(outcome: Outcome) -> Outcome:
+    return Accepted(outcome.commit, outcome.facts, _NO_HEADS) if isinstance(outcome, Accepted) else outcome

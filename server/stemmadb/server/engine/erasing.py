@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -30,12 +31,10 @@ from stemmadb.protocol.model.origins import Written
 from stemmadb.protocol.model.proposal import Proposal, Step, set_step, step_of
 from stemmadb.protocol.model.request import Operation, Read
 from stemmadb.protocol.model.state import Missing
-from stemmadb.server.engine import moments, states
+from stemmadb.server.engine import moments, settling, states
 from stemmadb.server.engine.api import Asked, SpaceApi
-from stemmadb.server.engine.blob_files import BlobFiles
 from stemmadb.server.engine.carrying_out import ATTEMPTS_MAX, Done, accepted_before, check_bulk
 from stemmadb.server.engine.moments import Moment
-from stemmadb.server.engine.uploads import Uploads
 from stemmadb.server.storage.port import Destroyed, LogReader, Place, SpaceLog
 
 FACTS_PAGE: Final = 64
@@ -68,9 +67,12 @@ async def erase(
 
     The notes of all versions that the record lists go too, and the named blobs. Where the head of a branch is left
     without a value it is set to its survivor, or deleted; a survivor for another branch is `Malformed`. A branch that
-    was deleted cannot be written, and may stay erased. Returns once no file holds any of it.
+    was deleted cannot be written, and may stay erased. Returns once no file holds any of it; until that is done it is
+    `Unavailable` or `StorageFull`, and asking again goes on. A blob that only a file is left of can be named too.
     """
-    wanted = _Wanted(space.did, asked, id_, frozenset(versions), survivors, frozenset(blobs), space.limits)
+    named = frozenset(blobs)
+    in_files = await space.in_turn(partial(settling.held_in_files, hashes=named)) if named else named
+    wanted = _Wanted(space.did, asked, id_, frozenset(versions), survivors, named, in_files, space.limits)
     for _ in range(ATTEMPTS_MAX):
         ready = await space.read(wanted.look)
         if isinstance(ready, Commit):
@@ -93,6 +95,7 @@ class _Wanted(msgspec.Struct, frozen=True):
     versions: frozenset[Version]
     survivors: Mapping[BranchName, bytes | None]
     blobs: frozenset[Hash]
+    in_files: frozenset[Hash]
     limits: Limits
 
     def look(self, reader: LogReader) -> _Ready | Commit:
@@ -103,7 +106,7 @@ class _Wanted(msgspec.Struct, frozen=True):
         check_owns(reader, self.space, self.asked.identity.principal)
         if self.id == EntityId(self.space):
             raise Forbidden(action="erase the access list", needs="nobody")
-        for hash_ in self.blobs:
+        for hash_ in self.blobs - self.in_files:
             if reader.blob(hash_) is None:
                 raise UnknownBlob(blob=reference.write(hash_))
         return self._plan(reader)
@@ -161,10 +164,14 @@ class _Wanted(msgspec.Struct, frozen=True):
 
 
 async def _finish(space: SpaceApi, record: Commit, blobs: Collection[Hash]) -> ErasureDone:
-    """Also when it is asked again: the first time may have ended before the files were removed."""
-    if blobs:
-        await space.in_turn(lambda log: remove_files(log, blobs))
+    """Also when it is asked again: the first time may have ended before the files were removed or scrubbed."""
+    await space.in_turn(partial(_settle, blobs=blobs))
     return await space.read(lambda reader: _told(reader, record))
+
+
+def _settle(log: SpaceLog, *, blobs: Collection[Hash]) -> None:
+    settling.remove_files(log, blobs)
+    settling.settle(log)
 
 
 def check_owns(reader: LogReader, space: Did, principal: Did) -> None:
@@ -176,16 +183,6 @@ def check_owns(reader: LogReader, space: Did, principal: Did) -> None:
     found = states.load(reader, moments.resolve(reader, Moment(MAIN)).spans, [list_id]).get(list_id)
     if not access.by_list(found and found.value, principal, space).has("own"):
         raise Forbidden(action="write", needs="own")
-
-
-def remove_files(log: SpaceLog, hashes: Collection[Hash]) -> None:
-    """Removes what files hold of blobs whose rows are gone, half uploads included."""
-    if log.directory is None:
-        return
-    with log.reader() as reader:
-        gone = [hash_ for hash_ in hashes if reader.blob(hash_) is None]
-    BlobFiles(log.directory).remove(gone)
-    Uploads(log.directory, uploads_max=len(gone)).drop(gone)
 
 
 def _facts(reader: LogReader, id_: EntityId) -> Iterator[Written]:

@@ -106,10 +106,7 @@ class Fold:
         for prefix, limit in needs.prefixes.items():
             wanted.prefixes[prefix] = limit
             # Of what is fresh the older changes cannot be read beneath it.
-            wanted.needs_durable |= any(
-                key[0] == prefix.branch and key[1].startswith(prefix.prefix) and head.state.seen_after > prefix.after
-                for key, head in fresh.items()
-            )
+            wanted.needs_durable |= view.fresh.seen_after(prefix.branch, prefix.prefix) > prefix.after
 
     def _find_names(self, needs: Needs, view: BatchView, wanted: Wanted) -> None:
         for name in needs.branches:

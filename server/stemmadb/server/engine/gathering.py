@@ -6,7 +6,7 @@ Runs in a worker thread and touches nothing but its arguments.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -20,9 +20,12 @@ from stemmadb.server.engine import states
 from stemmadb.server.engine.cache import Head, Key
 from stemmadb.server.engine.moments import Branches
 from stemmadb.server.engine.needs import UNREAD, Prefix
-from stemmadb.server.storage.port import LogReader, Recorded, Replay, SpaceLog, Tip
+from stemmadb.server.storage.port import LogReader, Place, Recorded, Replay, SpaceLog, Tip
 
 Session: TypeAlias = tuple[Did, bytes]
+
+PAGE_FACTS: Final = 16
+"""Facts of one entity that are in memory together while they are only counted."""
 
 
 class Wanted(msgspec.Struct):
@@ -151,9 +154,17 @@ class _Gathering:
             for span in self._spans(name)
             if span.upto > version
         ]
-        limit = self._scan_facts_max + 1
-        facts = self._reader.facts_of(id_, spans, order="newest", limit=limit)
-        return version if len(facts) < limit else facts[-1].version
+        left, last = self._scan_facts_max + 1, None
+        while left > 0:
+            # Few at a time: they come with their bodies, of which nothing is wanted.
+            asked = min(left, PAGE_FACTS)
+            facts = self._reader.facts_of(id_, spans, order="newest", after=last, limit=asked)
+            if len(facts) < asked:
+                return version
+            last = Place(facts[-1].version, facts[-1].index)
+            left -= asked
+        assert last is not None, "more than none are scanned"
+        return last.version
 
 
 def head_of(replayed: Replay, after: Version, authors: Mapping[Version, Did], keep: int) -> Head:

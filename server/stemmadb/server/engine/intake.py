@@ -14,6 +14,8 @@ from stemmadb.server.storage.port import Destroyed, SpaceLog
 
 PART_BYTES: Final = 256
 """What a step or a read counts for: a batch is decided in one go, and the loop waits for it."""
+NAME_BYTES: Final = 64
+"""What a commit that a read was made through counts for."""
 
 
 class Ticket:
@@ -23,6 +25,7 @@ class Ticket:
 
     def __init__(
         self,
+        loop: asyncio.AbstractEventLoop,
         proposal: Proposal | None,
         *,
         destroyed: Destroyed | None = None,
@@ -32,7 +35,7 @@ class Ticket:
         self.destroyed = destroyed
         self.work = work
         self.size = 0 if proposal is None else _size(proposal)
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[Any] = loop.create_future()
 
     @property
     def goes_alone(self) -> bool:
@@ -49,30 +52,26 @@ class Ticket:
 
 
 class Intake:
-    """First come, first served, also among those who wait for room."""
+    """First come, first served.
+
+    It takes what comes at once and in order: were somebody to wait outside, what comes later could be decided before
+    it (COMMIT-5). Whoever brings work from a socket stops reading while there is no room (`has_room`).
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._room = asyncio.Semaphore(settings.queue_max)
         self._again: deque[Ticket] = deque()
         self._queue: deque[Ticket] = deque()
-        self._clearings = 0
 
     def __len__(self) -> int:
         return len(self._again) + len(self._queue)
 
-    async def put(self, ticket: Ticket) -> bool:
-        """Waits for room; False, and it was not put, if everything before it was cleared away meanwhile.
+    @property
+    def has_room(self) -> bool:
+        return len(self._queue) < self._settings.queue_max
 
-        What failed is sent again, and nothing that came later may be decided before it (COMMIT-5).
-        """
-        clearings = self._clearings
-        await self._room.acquire()
-        if clearings != self._clearings:
-            self._room.release()
-            return False
+    def put(self, ticket: Ticket) -> None:
         self._queue.append(ticket)
-        return True
 
     def take(self) -> list[Ticket]:
         """The next batch: within the bounds, or a single one that is beyond them or goes alone."""
@@ -95,23 +94,18 @@ class Intake:
         self._again.extendleft(reversed(tickets))
 
     def clear(self) -> list[Ticket]:
-        """Takes everything away at once; those who wait for room are turned away as well."""
-        self._clearings += 1
+        """Takes everything away at once."""
         cleared = [*self._again, *self._queue]
-        for _ in self._queue:
-            self._room.release()
         self._again.clear()
         self._queue.clear()
         return cleared
 
     def _next(self) -> Ticket:
-        if self._again:
-            return self._again.popleft()
-        self._room.release()
-        return self._queue.popleft()
+        return (self._again or self._queue).popleft()
 
 
 def _size(proposal: Proposal) -> int:
     """What it adds to a batch: the bodies, and the work of deciding each step and each read."""
     bodies = sum([len(step.body) for step in proposal.steps if step.body is not None])
-    return bodies + PART_BYTES * (len(proposal.steps) + len(proposal.reads))
+    names = sum([len(read.locals) for read in proposal.reads])
+    return bodies + PART_BYTES * (len(proposal.steps) + len(proposal.reads)) + NAME_BYTES * names

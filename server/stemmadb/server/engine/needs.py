@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from stemmadb.protocol.model.commit import (
@@ -46,8 +47,8 @@ class Needs:
         self.branches: set[str] = {MAIN}
         self.tags: set[str] = set()
         self.identities: list[Identity] = []
-        self.named: list[LocalIdentity] = []
-        """Commits that reads were made through (COMMIT-4)."""
+        self.named: dict[LocalIdentity, None] = {}
+        """Commits that reads were made through (COMMIT-4), each once, in order."""
         for proposal in batch:
             self.identities.append(proposal.identity)
             if proposal.refusal is None:
@@ -71,6 +72,9 @@ class Needs:
             self.branches.update(step.branch for step in proposal.steps)
         for read in proposal.reads:
             self._add_read(read, proposal)
+        # Reads of one commit name much the same ones: each becomes an identity only once.
+        names = dict.fromkeys(chain.from_iterable([read.locals for read in proposal.reads if read.locals]))
+        self.named.update(dict.fromkeys(_named(names, proposal.identity)))
         if proposal.details is not None:
             self._add_structure(proposal.details)
 
@@ -86,8 +90,6 @@ class Needs:
             key = (branch, read.id)
             if read.version < self.heads.get(key, UNREAD):
                 self.heads[key] = read.version
-        if read.locals:
-            self.named.extend(_named(read.locals, proposal.identity))
 
     def _add_structure(self, details: Arguments) -> None:
         if isinstance(details, BranchCreate):
@@ -101,7 +103,7 @@ class Needs:
             self.tags.add(details.name)
 
 
-def _named(names: Sequence[PendingName], identity: Identity) -> Iterator[LocalIdentity]:
+def _named(names: Iterable[PendingName], identity: Identity) -> Iterator[LocalIdentity]:
     for name in names:
         if isinstance(name, tuple):
             yield LocalIdentity(identity.principal, name[0], name[1])

@@ -3,20 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from threading import Lock
 from typing import TypeVar
 
 from stemmadb.protocol.model.ids import Did, Version
 from stemmadb.server.engine.lanes import Workers
-from stemmadb.server.storage.port import SpaceLog, Storage, StorageFailed
+from stemmadb.server.storage.port import LogReader, SpaceLog, Storage, StorageFailed
 
 T = TypeVar("T")
 
 
+class _Ended(Exception):
+    """The log was closed before a cut of it was opened."""
+
+
+class _Cuts:
+    """The cuts of one opening of the log. Those that are open outlive it; none is opened once it has ended."""
+
+    def __init__(self, log: SpaceLog) -> None:
+        self._log = log
+        self._lock = Lock()
+        self._has_ended = False
+
+    @contextmanager
+    def cut(self) -> Iterator[LogReader]:
+        with ExitStack() as stack:
+            with self._lock:
+                if self._has_ended:
+                    raise _Ended
+                reader = stack.enter_context(self._log.reader())
+            yield reader
+
+    def end(self) -> None:
+        with self._lock:
+            self._has_ended = True
+
+
 class OpenLog:
     """Runs work on the log in worker threads. After a `StorageFailed` the log is closed and opened again, when nobody
-    uses it any more and before anybody else does; if that fails, every try of anybody tries again.
+    works on it any more and before anybody else does; if that fails, every try of anybody tries again. Reads are not
+    waited for: they go on on the cut they have.
     """
 
     def __init__(self, storage: Storage, space: Did, opening: Workers, opened: Callable[[Version], None]) -> None:
@@ -26,6 +55,7 @@ class OpenLog:
         self._opened = opened
         """Called with the version the log is at whenever it was opened."""
         self._log: SpaceLog | None = None
+        self._cuts: _Cuts | None = None
         self._is_closed = False
         self._is_broken = False
         self._users = 0
@@ -47,7 +77,7 @@ class OpenLog:
                 await self._unused.wait()
                 await self._close_log()
                 log, version = await self._opening.run(lambda: _open(self._storage, self._space, create))
-                self._log, self._is_broken, self.is_alone = log, False, log.is_alone
+                self._log, self._cuts, self._is_broken, self.is_alone = log, _Cuts(log), False, log.is_alone
                 self.generation += 1
                 self._opened(version)
             return self._log
@@ -67,6 +97,30 @@ class OpenLog:
             if not self._users:
                 self._unused.set()
 
+    async def read(self, workers: Workers, ask: Callable[[LogReader], T]) -> T:
+        """Asks on a cut of the log, on a later one if the log was closed before; a `StorageFailed` breaks the log."""
+        while True:
+            await self.ready()
+            cuts = self._cuts
+            assert cuts is not None, "a log that is ready has cuts"
+            try:
+                return await workers.run(partial(_ask, cuts, ask))
+            except _Ended:
+                continue
+            except StorageFailed:
+                self._is_broken = self._is_broken or cuts is self._cuts
+                raise
+
+    @property
+    def owes_scrub(self) -> bool:
+        """Whether the log as it is open now says so."""
+        return self._log is not None and not self._is_broken and self._log.owes_scrub
+
+    @property
+    def has_files(self) -> bool:
+        """Whether there may be files beside the database."""
+        return self._log is not None and self._log.directory is not None
+
     def broke(self) -> None:
         """Work met a failure of the storage and went on."""
         self._is_broken = True
@@ -80,18 +134,29 @@ class OpenLog:
 
     async def _close_log(self) -> None:
         """A log that failed may fail to close as well, and there is nothing left to do about it."""
-        log, self._log = self._log, None
-        if log is not None:
+        log, cuts = self._log, self._cuts
+        self._log = self._cuts = None
+        if log is not None and cuts is not None:
             with suppress(StorageFailed):
-                await self._opening.run(log.close)
+                await self._opening.run(lambda: _close(log, cuts))
+
+
+def _ask(cuts: _Cuts, ask: Callable[[LogReader], T]) -> T:
+    """In a worker thread."""
+    with cuts.cut() as reader:
+        return ask(reader)
+
+
+def _close(log: SpaceLog, cuts: _Cuts) -> None:
+    """In a worker thread."""
+    cuts.end()
+    log.close()
 
 
 def _open(storage: Storage, space: Did, create: bool) -> tuple[SpaceLog, Version]:
-    """In a worker thread. What is owed to an erasure is done before anything else (ERASE-1)."""
+    """In a worker thread. What is owed to an erasure is done by the writer: reads do not wait for it (ERASE-1)."""
     log = storage.open(space, create=create)
     try:
-        if log.owes_scrub:
-            log.scrub()
         with log.reader() as reader:
             return log, reader.tip().version
     except BaseException:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, TypeVar
 
 from stemmadb.protocol import errors
@@ -13,7 +14,7 @@ from stemmadb.server.engine.answers import answer as answered
 from stemmadb.server.engine.lanes import Workers
 from stemmadb.server.engine.opened import OpenLog
 from stemmadb.server.engine.settings import Settings
-from stemmadb.server.storage.port import LogReader, SpaceLog, StorageFailed
+from stemmadb.server.storage.port import LogReader, StorageFailed
 
 T = TypeVar("T")
 
@@ -81,18 +82,13 @@ class Readers:
         asks = [question.ask for question in questions]
         told: Sequence[Answer[Any]]
         try:
-            told = await self._log.run(self._workers, lambda log: _answers(log, asks))
+            told = await self._log.read(self._workers, lambda reader: [answered(ask, reader) for ask in asks])
         except Exception as failure:
-            told = [Answer(None, failure) for _ in questions]
+            # Each its own: who catches one adds to its traceback.
+            told = [Answer(None, copy(failure)) for _ in questions]
         for question, one in zip(questions, told, strict=True):
             if isinstance(one.error, StorageFailed):
                 self._log.broke()
                 one.error = errors.Unavailable()
             if not question.future.done():
                 question.future.set_result(one)
-
-
-def _answers(log: SpaceLog, asks: Sequence[Callable[[LogReader], Any]]) -> list[Answer[Any]]:
-    """In a worker thread."""
-    with log.reader() as reader:
-        return [answered(ask, reader) for ask in asks]

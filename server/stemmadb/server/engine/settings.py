@@ -13,9 +13,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     batch_commits_max: int = 256
     """Proposals decided and written together, with one sync."""
     batch_bytes_max: int = 8 * MEBIBYTE
-    """Bodies written together; one proposal may be larger by itself."""
+    """Bodies written together, and values patched together; one proposal may be larger by itself."""
     queue_max: int = 4_096
-    """Proposals that wait in a space; who brings more waits for room."""
+    """Proposals that wait in a space; beyond it there is no room (`Space.has_room`)."""
     cache_bytes_max: int = 64 * MEBIBYTE
     """Heads kept in memory, of all spaces of a store together."""
     sessions_max: int = 8_192

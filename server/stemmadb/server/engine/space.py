@@ -64,7 +64,16 @@ class Space:
 
     async def decide(self, proposal: Proposal, destroyed: Destroyed | None = None) -> Outcome:
         """See `SpaceApi.decide`. A caller who gives up waiting changes nothing: it is decided all the same."""
-        return await self._writer.decide(proposal, destroyed)
+        return await self._writer.submit(proposal, destroyed)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether fewer wait than `queue_max`; who takes proposals from outside stops while there is no room."""
+        return self._writer.has_room
+
+    def submit(self, proposal: Proposal) -> asyncio.Future[Outcome]:
+        """As `decide`, for callers with many at once: proposals are decided in the order of the calls."""
+        return self._writer.submit(proposal)
 
     async def read(self, ask: Callable[[LogReader], T]) -> T:
         """See `SpaceApi.read`. `Unavailable` if the storage fails; what the question raises, it raises here."""

@@ -97,5 +97,6 @@ class Store:
         return task
 
     def _end(self, did: Did, task: asyncio.Task[None]) -> None:
-        del self._changing[did]
+        if self._changing.get(did) is task:  # it may have been opened, and be closing again already
+            del self._changing[did]
         _ = task.cancelled() or task.exception()  # whoever began it is told, if still there

@@ -126,12 +126,20 @@ class Upload:
         self.is_closed = False
         self.whole: Whole | None = None
         """Set while the bytes are as they were when they gave the name."""
-        self._size = 0
+        self._size: int | None = None
+        """As it was announced; nobody knows of an upload from before a restart."""
         self._content_type = ""
 
     def begin(self, size: int, content_type: str, now: TimeMs) -> int:
-        """Where to go on. More bytes than the blob has cannot be its own: then it begins anew."""
-        if self.held.size() > size:
+        """Where to go on; `BlobMismatch` if bytes are here that were announced as part of another size.
+
+        Of an upload from before a restart, more bytes than the blob has cannot be its own: then it begins anew.
+        """
+        at = self.held.size()
+        if at and self._size not in (None, size):
+            why = f"an upload of {self._size} bytes is under way, and this one has {size}"
+            raise BlobMismatch(blob=reference.write(self.hash), why=why)
+        if at > size:
             self.held.clear()
         if self._size != size:
             self.whole = None
@@ -141,12 +149,12 @@ class Upload:
 
     def append(self, offset: int, data: bytes, now: TimeMs) -> int:
         """Takes bytes where the last ones ended; says where the next ones belong."""
-        at = self.held.size()
+        at, size = self.held.size(), self._announced()
         if offset != at:
             why = f"the upload is at byte {at} and this chunk begins at {offset}"
             raise Malformed(path="/offset", why=why, offset=at)
-        if at + len(data) > self._size:
-            why = f"{at + len(data)} bytes were sent and {self._size} announced"
+        if at + len(data) > size:
+            why = f"{at + len(data)} bytes were sent and {size} announced"
             raise BlobMismatch(blob=reference.write(self.hash), why=why)
         self.held.append(data, now)
         return at + len(data)
@@ -155,9 +163,9 @@ class Upload:
         """The whole, if the bytes give the name; synced if they are to be a file. If they do not they are dropped."""
         if self.whole is not None:
             return self.whole
-        at = self.held.size()
-        if at != self._size:
-            raise Malformed(path="/blob", why=f"{at} of {self._size} bytes were sent", offset=at)
+        at, size = self.held.size(), self._announced()
+        if at != size:
+            raise Malformed(path="/blob", why=f"{at} of {size} bytes were sent", offset=at)
         data = None if goes_to_file(at) else b"".join(self.held.blocks())
         if hash_of(self.held.blocks() if data is None else (data,)) != self.hash:
             self.close()
@@ -166,6 +174,10 @@ class Upload:
             self._sync()
         self.whole = Whole(self.hash, at, self._content_type, data)
         return self.whole
+
+    def _announced(self) -> int:
+        """Nothing, before it was begun again after a restart."""
+        return 0 if self._size is None else self._size
 
     def _sync(self) -> None:
         """After a sync that failed nobody knows what of the file is on the disk: it is not tried again."""
@@ -223,7 +235,7 @@ class Uploads:
 
     def drop(self, hashes: Iterable[Hash]) -> None:
         """Ends these uploads, also those left from before a restart."""
-        left = set(self._names())
+        left = set(self.names())
         for hash_ in left.intersection(hashes):
             with self.beginning(hash_) as upload:
                 if upload is not None:
@@ -232,7 +244,7 @@ class Uploads:
     def sweep(self, untouched_since: TimeMs) -> int:
         """Ends the uploads that nobody went on with since a time; how many."""
         swept = 0
-        for hash_ in self._names():
+        for hash_ in self.names():
             with self.beginning(hash_) as upload:
                 if upload is not None and upload.held.touched() < untouched_since:
                     upload.close()
@@ -247,7 +259,7 @@ class Uploads:
 
     def _make(self, hash_: Hash) -> Held:
         """What is there from before a restart stays as it is, its time too."""
-        names = self._names()
+        names = self.names()
         if hash_ not in names and len(names) >= self._uploads_max:
             raise LimitExceeded(bound="uploads_max", maximum=self._uploads_max, actual=len(names) + 1)
         if self._folder is None:
@@ -257,6 +269,7 @@ class Uploads:
             self.path(hash_).touch(mode=0o600)
         return HeldInFile(self.path(hash_))
 
-    def _names(self) -> list[Hash]:
+    def names(self) -> list[Hash]:
+        """The blobs that uploads are under way for."""
         with told():
             return list(self._open) if self._folder is None else named_in(self._folder)

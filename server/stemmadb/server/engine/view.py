@@ -14,6 +14,7 @@ from stemmadb.protocol.model.state import BranchState, EntityState, Known, NotGa
 from stemmadb.server.engine.cache import Head, Key
 from stemmadb.server.engine.gathering import Listed, Session
 from stemmadb.server.engine.needs import UNREAD, Prefix
+from stemmadb.server.engine.prefixed import Prefixed
 from stemmadb.server.storage.port import Tip
 
 _NEVER = Local(UNREAD)
@@ -35,7 +36,7 @@ class BatchView:
         self.tags: dict[str, Version | None] = {}
         self.highest: dict[Session, Local] = {}
         self.known: dict[Identity, Known | None] = {}
-        self._fresh = fresh
+        self.fresh = Prefixed(fresh)
         self._scan_facts_max = scan_facts_max
         self._rights: dict[Did, Rights] = {}
 
@@ -72,12 +73,12 @@ class BatchView:
         if wanted not in self.listed:
             raise NotGathered(wanted)
         listed = self.listed[wanted]
-        for (name, id_), head in self._fresh.items():
-            if name == branch and id_.startswith(prefix) and head.state.version > after:
+        for head in self.fresh.under(branch, prefix):
+            if head.state.version > after:
                 yield head.state
         for id_ in listed.ids:
             state = self.heads[branch, id_].state
-            if (branch, id_) not in self._fresh and state.version > after:
+            if (branch, id_) not in self.fresh and state.version > after:
                 yield state
         if not listed.is_whole:
             if len(listed.ids) < self._scan_facts_max:

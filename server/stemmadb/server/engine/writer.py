@@ -4,6 +4,10 @@ One task does it all, batch by batch. While a batch is in flight (being appended
 is taken, gathered and decided on the state that includes it; it is written once that is durable. A verdict, also a
 rejection, is told only then. If a write fails, everything decided on it is void: where another writer was first it is
 decided again, after an error of the storage everybody who waits is told that there is no verdict.
+
+What a write destroyed is scrubbed from the files before its verdict is told (ERASE-1). Where that cannot be done now
+the one who asked has no verdict yet, everybody else goes on, and it is tried again: before the next answer to a write
+that destroys, when nothing waits, and when the space is opened.
 """
 
 from __future__ import annotations
@@ -11,13 +15,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from stemmadb.protocol import errors
 from stemmadb.protocol.model.admission import Accepted, Outcome
-from stemmadb.protocol.model.ids import Did, Version
+from stemmadb.protocol.model.ids import Did, TimeMs, Version
 from stemmadb.protocol.model.proposal import Proposal
-from stemmadb.server.engine import snapshots
+from stemmadb.server.engine import settling, snapshots
 from stemmadb.server.engine.answers import Answer, answer
 from stemmadb.server.engine.cache import Share
 from stemmadb.server.engine.deciding import Decider, Decision
@@ -26,10 +30,14 @@ from stemmadb.server.engine.inputs import Inputs
 from stemmadb.server.engine.intake import Intake, Ticket
 from stemmadb.server.engine.lanes import Workers
 from stemmadb.server.engine.opened import OpenLog
+from stemmadb.server.engine.settling import Unscrubbed
 from stemmadb.server.engine.snapshots import Backlog, Due
 from stemmadb.server.storage.port import Destroyed, Entry, LogMoved, SpaceLog, StorageFailed, StorageFull
 
 T = TypeVar("T")
+
+SCRUB_AGAIN_MS: Final = 60_000
+"""How long a scrub that failed is not tried again of our own accord: a try may keep commits waiting for seconds."""
 
 
 class Writer:
@@ -46,6 +54,7 @@ class Writer:
     ) -> None:
         settings = inputs.settings
         self._log = log
+        self._loop = asyncio.get_running_loop()
         self._durable = durable
         """Told in order the version the log is known to have reached, and what this writer added to reach it."""
         self._wake = asyncio.Event()
@@ -53,12 +62,22 @@ class Writer:
         self._decider = Decider(space, log, workers, heads, self._flights, inputs)
         self._intake = Intake(settings)
         self._backlog = Backlog(count_max=settings.snapshots_max, bytes_max=settings.snapshot_bytes_max)
+        self._now = inputs.now
+        self._scrub_failed: TimeMs | None = None
+        """When the last scrub failed."""
         self._moves_max = settings.moves_max
         self._moves = 0
         self._taken: Sequence[Ticket] = ()
         """Taken from the intake, and not in flight yet."""
         self._is_stopping = False
+        self._refusal: type[errors.Unready] | None = None
+        """Why nothing is taken at the moment."""
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether less waits than `queue_max`: who takes work from outside stops while there is no room."""
+        return self._intake.has_room
 
     @property
     def is_busy(self) -> bool:
@@ -69,35 +88,41 @@ class Writer:
 
     async def stop(self) -> None:
         """Finishes what has come so far and refuses what comes now."""
-        self._is_stopping = True
+        self._is_stopping, self._refusal = True, errors.Unavailable
         self._wake.set()
         assert self._task is not None, "it was started"
         await asyncio.wait([self._task])
 
     # ------------------------------------------------------------ what others ask for
 
-    async def decide(self, proposal: Proposal, destroyed: Destroyed | None = None) -> Outcome:
-        outcome: Outcome = await self._put(Ticket(proposal, destroyed=destroyed))
-        return outcome
+    def submit(self, proposal: Proposal, destroyed: Destroyed | None = None) -> asyncio.Future[Outcome]:
+        """Without a task of its own: a commit costs the loop little more than its decision."""
+        return self._put(Ticket(self._loop, proposal, destroyed=destroyed))
 
     async def in_turn(self, work: Callable[[SpaceLog], T]) -> T:
-        done: Answer[T] = await self._put(Ticket(None, work=work))
+        done: Answer[T] = await self._put(Ticket(self._loop, None, work=work))
         return done.given()
 
-    async def _put(self, ticket: Ticket) -> Any:
-        if self._is_stopping or not await self._intake.put(ticket):
-            raise errors.Unavailable
-        self._wake.set()
-        return await ticket.future
+    def _put(self, ticket: Ticket) -> asyncio.Future[Any]:
+        if self._refusal is not None:
+            ticket.fail(self._refusal())
+        else:
+            self._intake.put(ticket)
+            self._wake.set()
+        return ticket.future
 
     # ------------------------------------------------------------ the task
 
     async def _run(self) -> None:
+        if self._log.has_files or self._log.owes_scrub:
+            self._flights.launch((), settling.settle, lambda _: None)
         while not self._is_stopping or self.is_busy or self._owes_snapshots:
             try:
                 await (self._turn() if len(self._intake) else self._rest())
             except LogMoved:
                 await self._decide_again()
+            except Unscrubbed as failure:
+                await self._still_owe(failure)
             except StorageFailed as failure:
                 await self._give_up(failure)
             except Exception as mistake:
@@ -105,9 +130,11 @@ class Writer:
                 await self._give_up(StorageFailed())
 
     async def _rest(self) -> None:
-        """Nothing waits: keeps what snapshots are due, and sleeps until something comes or what is in flight ends."""
+        """Nothing waits: does what is owed, and sleeps until something comes or what is in flight ends."""
         if self._flights.has_ended:
             await self._flights.landed()
+        elif self._may_scrub and not self._flights.is_under_way:
+            self._flights.launch((), settling.scrub_owed, lambda _: None)
         elif self._owes_snapshots and not self._flights.is_under_way:
             due = self._backlog.take()
             self._flights.launch((), lambda log: log.keep(snapshots.encoded(due)), lambda _: None)
@@ -119,6 +146,13 @@ class Writer:
     def _owes_snapshots(self) -> bool:
         """Where others write too, snapshots wait for an append: that fails if an erasure came before it."""
         return self._log.is_alone and len(self._backlog) > 0
+
+    @property
+    def _may_scrub(self) -> bool:
+        """Whether a scrub is owed, and did not fail just now."""
+        if self._is_stopping or not self._log.owes_scrub:
+            return False
+        return self._scrub_failed is None or abs(self._now() - self._scrub_failed) >= SCRUB_AGAIN_MS
 
     async def _turn(self) -> None:
         """Takes a batch as far as its flight; what could not be decided with it is the next one."""
@@ -140,6 +174,11 @@ class Writer:
             self._taken = ()
             self._flights.launch([ticket], partial(_do, ticket.work), ticket.answer)
             return
+        # Also before it is said that the same write was accepted before: its own scrub may be what is owed.
+        self._taken = ()
+        self._flights.launch([ticket], settling.scrub_owed, lambda _: None)
+        await self._flights.landed()
+        self._taken = [ticket]
         decision = await self._decide([ticket])
         self._backlog.clear()  # nothing of what is destroyed may be written again as a snapshot
         self._write(decision, ticket.destroyed)
@@ -190,14 +229,36 @@ class Writer:
         failed, the write before it may still end well.
         """
         told = errors.StorageFull if isinstance(failure, StorageFull) else errors.Unavailable
-        for ticket in [*await self._forget(), *self._intake.clear()]:
+        untold = await self._forget()
+        # Those who are told know it one turn later; what comes until then may be later commits of the same sessions.
+        self._refusal = told
+        self._loop.call_soon(self._take_again)
+        for ticket in [*untold, *self._intake.clear()]:
             ticket.fail(told())
+        await self._open_again()
+
+    async def _still_owe(self, failure: Unscrubbed) -> None:
+        """Tells the one whose answer waits for the scrub that there is none yet; all others go on (ERASE-1).
+
+        Also if it has been written: what was decided since is decided again, on a log that was opened again.
+        """
+        self._scrub_failed = self._now()
+        for ticket in await self._flights.forget():
+            ticket.fail(failure.told())
+        self._intake.put_back(await self._forget())
+        await self._open_again()
+
+    async def _open_again(self) -> None:
         try:
             await self._log.ready()
         except StorageFailed:
             return  # the next one who needs it tries again
         except Exception as mistake:
             _report("a space cannot be opened again", mistake)
+
+    def _take_again(self) -> None:
+        if not self._is_stopping:
+            self._refusal = None
 
     async def _forget(self) -> list[Ticket]:
         """Drops memory; gives what was taken and not told, in order."""
@@ -212,7 +273,7 @@ def _append(log: SpaceLog, *, expected: Version, entries: Sequence[Entry], due: 
     """In a worker: one append, one sync; what was destroyed is scrubbed before anybody is told (ERASE-1)."""
     log.append(expected, entries, snapshots.encoded(due))
     if any(entry.destroyed is not None for entry in entries):
-        log.scrub()
+        settling.scrub_owed(log)
 
 
 def _do(work: Callable[[SpaceLog], T], log: SpaceLog) -> Answer[T]:

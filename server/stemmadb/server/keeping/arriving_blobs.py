@@ -13,7 +13,7 @@ from stemmadb.protocol.model import reference
 from stemmadb.protocol.model.ids import Hash, TimeMs
 from stemmadb.protocol.model.values import INT_MAX
 from stemmadb.server.engine.blob_files import BlobFiles
-from stemmadb.server.engine.blobs import INLINE_BYTES_MAX
+from stemmadb.server.engine.blobs import CONTENT_TYPE_MAX, INLINE_BYTES_MAX
 from stemmadb.server.keeping.stream import BlobLine, ChunkLine, LineReader
 from stemmadb.server.storage.port import SpaceLog, StoredBlob
 
@@ -48,6 +48,8 @@ class ArrivingBlobs:
             self._lines.fail(wrong.message)
         if not (0 <= line.size <= INT_MAX and 0 <= line.created <= INT_MAX):
             self._lines.fail("a size and a time are 0 or more and fit in 64 bits")
+        if len(line.content_type) > CONTENT_TYPE_MAX or not line.content_type.isprintable():
+            self._lines.fail(f"a content type is printable text of at most {CONTENT_TYPE_MAX} characters")
         in_file = self._log.directory is not None and line.size > INLINE_BYTES_MAX
         return StoredBlob(hash_, line.size, line.content_type, TimeMs(line.created), in_file)
 

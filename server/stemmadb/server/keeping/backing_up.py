@@ -9,23 +9,25 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-from stemmadb.protocol.errors import BrokenChain, NotEmpty, Unavailable, UnknownSpace
+from stemmadb.protocol.errors import BrokenChain, NotEmpty, StemmaError, Unavailable, UnknownSpace
 from stemmadb.protocol.model import reference
-from stemmadb.protocol.model.ids import Did, Hash, TimeMs, Version
+from stemmadb.protocol.model.commit import genesis
+from stemmadb.protocol.model.ids import EMPTY_SPACE, Did, Hash, TimeMs, Version
 from stemmadb.server.engine.blob_files import BlobFiles, blob_path, blocks, hash_of, sync_directory
 from stemmadb.server.keeping import manifest as manifests
 from stemmadb.server.keeping.incoming import PREFIX, SPACES, incoming
 from stemmadb.server.keeping.manifest import Kept
 from stemmadb.server.keeping.progress import Counter, Tell, quiet
 from stemmadb.server.keeping.sqlite_copy import copy_database
+from stemmadb.server.keeping.verifying import verify_space
 from stemmadb.server.storage.directory import LOCK, hold
-from stemmadb.server.storage.port import Storage
+from stemmadb.server.storage.port import Storage, StorageFailed
 from stemmadb.server.storage.sqlite import SqliteStorage
 from stemmadb.server.storage.sqlite.storage import FILE
 
@@ -43,6 +45,14 @@ class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
     is_new: bool
 
 
+Failed: TypeAlias = Callable[[Did, Exception], None]
+"""Is told of a space that could not be copied, and why; unless it raises, the others go on."""
+
+
+def give_up(space: Did, error: Exception) -> None:  # noqa: ARG001
+    raise error
+
+
 def back_up(
     source: Path,
     target: Path,
@@ -50,11 +60,15 @@ def back_up(
     now: Callable[[], TimeMs],
     spaces: Sequence[Did] | None = None,
     tell: Tell = quiet,
+    failed: Failed = give_up,
 ) -> list[BackedUp]:
     """Copies all spaces, or those named, into a new backup or into an older one of the same directory.
 
     A space that has not moved and blob files that are there are not copied again. Spaces of an older backup that are
     not copied now stay in it. `NotEmpty` if the target has something else in it, `DirectoryHeld` if it is in use.
+
+    An older copy of a space stays if the new one does not verify (`BrokenChain`), or does not continue the history
+    that the manifest names (`NotEmpty`).
     """
     storage = SqliteStorage(source, read_only=True)
     try:
@@ -63,9 +77,17 @@ def back_up(
             _check_target(target)
             with incoming(target) as place:
                 backup = _Backup(storage, source, target, place, now, tell)
-                return [backup.take(space) for space in wanted]
+                return list(_taken(backup, wanted, failed))
     finally:
         storage.close()
+
+
+def _taken(backup: _Backup, spaces: Sequence[Did], failed: Failed) -> Iterator[BackedUp]:
+    for space in spaces:
+        try:
+            yield backup.take(space)
+        except (StemmaError, StorageFailed, OSError) as error:
+            failed(space, error)
 
 
 def known_spaces(storage: Storage, spaces: Sequence[Did] | None) -> list[Did]:
@@ -105,6 +127,7 @@ class _Backup:
         is_new = known is None or _is_moved(known, now.kept) or not self._file(space).exists()
         if is_new:
             now = self._copy(space)
+            self._check(space, known)
             self._place_copy(space)
             manifests.save(self._target, manifest.with_(now.kept))
         else:
@@ -129,6 +152,20 @@ class _Backup:
             if self._copy_blobs(space, look.in_files):
                 return look
         raise Unavailable(f"blobs of {space} went away again and again while they were copied. Try again later.")
+
+    def _check(self, space: Did, known: Kept | None) -> None:
+        """Raises unless the copy continues the one that it replaces, and verifies."""
+        copy = SqliteStorage(self._place, read_only=True)
+        try:
+            verify_space(copy, space, tell=self._tell, blobs_in=self._target / SPACES / space)
+            if known is not None and _hash_at(copy, space, Version(known.version)) != known.hash:
+                raise NotEmpty(
+                    f"The backup holds version {known.version} of {space}, which is not in the history of the space "
+                    "now. The backup stays as it is. Back up to another directory.",
+                    directory=str(self._file(space).parent),
+                )
+        finally:
+            copy.close()
 
     def _copy_blobs(self, space: Did, blobs: Collection[Hash]) -> bool:
         """Copies the files that are missing; false if one of them is not there any more."""
@@ -204,6 +241,19 @@ class _Look(msgspec.Struct, frozen=True):
 
     kept: Kept
     in_files: list[Hash]
+
+
+def _hash_at(storage: Storage, space: Did, version: Version) -> str | None:
+    """The hash of the commit at a version; None if the space does not go so far."""
+    if version == EMPTY_SPACE:
+        return reference.write(genesis(space))
+    log = storage.open(space)
+    try:
+        with log.reader() as reader:
+            found = reader.commits([version]).get(version)
+            return None if found is None else reference.write(found.hash)
+    finally:
+        log.close()
 
 
 def _is_moved(old: Kept, new: Kept) -> bool:

@@ -5,8 +5,8 @@ It goes entity by entity and not version by version, so that it holds the states
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NoReturn
 
 import msgspec
@@ -14,11 +14,14 @@ from blake3 import blake3
 
 from stemmadb.protocol.errors import BrokenChain, StemmaError
 from stemmadb.protocol.model import body, replay
+from stemmadb.protocol.model.ancestry import Point
 from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Version
 from stemmadb.protocol.model.state import BranchState, Missing
 from stemmadb.protocol.model.values import Value, equal
 from stemmadb.server.keeping.progress import Counter, Tell
+from stemmadb.server.keeping.readable import Lasting, Readable, is_any, pins
+from stemmadb.server.keeping.structure import Structure
 from stemmadb.server.storage.port import LogReader, Place
 
 IDS_PAGE: Final = 1_000
@@ -28,21 +31,23 @@ FINGERPRINT_BYTES: Final = 16
 _sorted = msgspec.msgpack.Encoder(order="sorted")
 
 
-def check(reader: LogReader, branches: Mapping[BranchName, BranchState], facts: int, tell: Tell) -> int:
+def check(reader: LogReader, made: Structure, facts: int, tell: Tell) -> int:
     """How many snapshots were compared; `BrokenChain` where a body, a patch or a snapshot does not hold.
 
-    `facts` is how many the log has: each must belong to an entity that is listed.
+    `made` is the structure that the chain leads to, and `facts` how many the log has: each must belong to an entity
+    that is listed.
     """
     snapshots = _fingerprints(reader)
     found = len(snapshots)
-    forks = _forks(branches)
+    forks, readable = _forks(made.branches), _readable(made)
     counter = Counter(tell, "reading the facts of each entity", facts)
     for id_ in _ids(reader):
-        states = _States(branches, forks)
+        states = _States(made.branches, forks, readable, made.erased.get(id_, ()))
         for fact in _facts_of(reader, id_):
             counter.add()
             states.take(fact)
             _compare(snapshots.pop(Place(fact.version, fact.index), None), fact, states.current(fact.branch))
+        states.finish()
     counter.finish()
     if counter.done != facts:
         why = f"{counter.done} facts are found under an id, and {facts} are in the log"
@@ -53,43 +58,86 @@ def check(reader: LogReader, branches: Mapping[BranchName, BranchState], facts: 
     return found
 
 
-class _States:
-    """The states of one entity: on each branch the newest, and those that a branch was forked from."""
+class _State(msgspec.Struct, frozen=True, gc=False):
+    """A state of the entity from a version on; `lost` is the fact that took its value, if no erasure did."""
 
-    def __init__(self, branches: Mapping[BranchName, BranchState], forks: Mapping[BranchName, list[Version]]) -> None:
+    since: Version
+    value: Value | Missing
+    lost: Fact | None = None
+
+
+_NOTHING: Final = _State(EMPTY_SPACE, Missing.ABSENT)
+
+
+class _States:
+    """The states of one entity: on each branch the newest, and those that a branch looks through to at its fork."""
+
+    def __init__(
+        self,
+        branches: Mapping[BranchName, BranchState],
+        forks: Mapping[BranchName, list[Version]],
+        readable: Readable,
+        erased: Collection[Version],
+    ) -> None:
         self._branches = branches
         self._forks = forks
-        self._kept: dict[BranchName, list[tuple[Version, Value | Missing]]] = {}
+        self._readable = readable
+        self._erased = erased
+        self._kept: dict[BranchName, list[_State]] = {}
+        self._first: dict[BranchName, Version] = {}
+        self._lost: list[tuple[Lasting, Fact]] = []
 
     def current(self, branch: BranchName) -> Value | Missing:
-        """The state on a branch after the facts taken so far."""
-        kept = self._kept.get(branch)
-        if kept:
-            return kept[-1][1]
-        state = self._branches[branch]
-        return Missing.ABSENT if state.parent is None else self._at(state.parent, state.fork)
+        """The value on a branch after the facts taken so far."""
+        return self._newest(branch).value
 
     def take(self, fact: Fact) -> None:
-        before = self.current(fact.branch)
-        after = _after(before, fact)
+        before = self._newest(fact.branch)
+        value = _after(before.value, fact)
         kept = self._kept.setdefault(fact.branch, [])
-        if kept and not self._is_forked(fact.branch, kept[-1][0], fact.version):
-            kept.pop()
-        kept.append((fact.version, after))
+        if kept:
+            self._end(fact.branch, kept[-1], fact.version)
+            if not is_any(self._forks.get(fact.branch, ()), kept[-1].since, fact.version):
+                kept.pop()
+        self._first.setdefault(fact.branch, fact.version)
+        kept.append(_State(fact.version, value, self._taken(before, fact) if value is Missing.ERASED else None))
 
-    def _at(self, branch: BranchName, upto: Version) -> Value | Missing:
-        kept = self._kept.get(branch, [])
-        at = bisect_right(kept, upto, key=lambda pair: pair[0])
-        if at:
-            return kept[at - 1][1]
+    def finish(self) -> None:
+        """All facts were taken: what is lost may not be what can be read."""
+        for branch, kept in self._kept.items():
+            self._end(branch, kept[-1], None)
+        for state, fact in self._lost:
+            if self._readable.keeps(state, self._first):
+                _broken(fact, "its body is gone, no erasure took it, and a version that is kept needs it")
+
+    def _end(self, branch: BranchName, state: _State, before: Version | None) -> None:
+        ended = Lasting(branch, state.since, before)
+        if state.lost is not None and self._readable.may_keep(ended):
+            self._lost.append((ended, state.lost))
+
+    def _taken(self, before: _State, fact: Fact) -> Fact | None:
+        """Who took the value of a state that is gone; what an erasure lists explains all that follows from it."""
+        if fact.body is not None:
+            return before.lost
+        is_followed = before.value is Missing.ERASED and fact.kind != "set"
+        if fact.version in self._erased or (is_followed and before.lost is None):
+            return None
+        return before.lost if is_followed else fact
+
+    def _newest(self, branch: BranchName) -> _State:
+        kept = self._kept.get(branch)
+        if kept:
+            return kept[-1]
         state = self._branches[branch]
-        return Missing.ABSENT if state.parent is None else self._at(state.parent, min(upto, state.fork))
+        return _NOTHING if state.parent is None else self._at(state.parent, state.fork)
 
-    def _is_forked(self, branch: BranchName, since: Version, before: Version) -> bool:
-        """Whether a branch begins at a version from `since` on and before the other."""
-        forks = self._forks.get(branch, [])
-        at = bisect_left(forks, since)
-        return at < len(forks) and forks[at] < before
+    def _at(self, branch: BranchName, upto: Version) -> _State:
+        kept = self._kept.get(branch, [])
+        at = bisect_right(kept, upto, key=lambda one: one.since)
+        if at:
+            return kept[at - 1]
+        state = self._branches[branch]
+        return _NOTHING if state.parent is None else self._at(state.parent, min(upto, state.fork))
 
 
 def _after(before: Value | Missing, fact: Fact) -> Value | Missing:
@@ -129,12 +177,14 @@ def _fingerprint(branch: BranchName, id_: EntityId, value: Value) -> bytes:
 
 
 def _forks(branches: Mapping[BranchName, BranchState]) -> dict[BranchName, list[Version]]:
-    """For each branch, at which versions others leave it."""
-    forks: dict[BranchName, list[Version]] = {}
-    for state in branches.values():
-        if state.parent is not None:
-            insort(forks.setdefault(state.parent, []), state.fork)
-    return forks
+    """For each branch, at which versions others leave it: their parent may see it through forks of its own."""
+    begins = (Point(state.parent, state.fork) for state in branches.values() if state.parent is not None)
+    return pins(branches, begins)
+
+
+def _readable(made: Structure) -> Readable:
+    tags = [Point(tag.branch, tag.version) for tag in made.tags.values()]
+    return Readable(made.branches, tags, made.floor)
 
 
 def _ids(reader: LogReader) -> Iterator[EntityId]:

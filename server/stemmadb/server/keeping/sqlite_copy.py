@@ -35,6 +35,7 @@ def copy_database(file: Path, target: Path, tell: Tell) -> None:
             connection.execute("VACUUM INTO ?", (str(target),))
     finally:
         connection.close()
+    target.chmod(0o600)
     sync_file(target)
     tell(Progress("copying the log", total, total))
 

@@ -17,14 +17,15 @@ class BlobGone(Exception):
     """There is a row for it, and no bytes."""
 
 
-def check(log: SpaceLog, reader: LogReader, tell: Tell) -> int:
+def check(log: SpaceLog, reader: LogReader, tell: Tell, directory: Path | None) -> int:
     """How many there are; `BrokenChain` if the bytes of one do not give its name, its size or its row's seal.
 
-    One that is removed while this looks, by a server that goes on, is not missing.
+    Those in files are in the directory given. One that is removed while this looks, by a server that goes on, is not
+    missing.
     """
     counter = Counter(tell, "reading blobs", every=100)
     for blob in reader.blobs():
-        why = _offence(reader, log.directory, blob)
+        why = _offence(reader, directory, blob)
         if why is not None and is_there(log, blob.hash):
             place = f"blob {reference.write(blob.hash)}"
             raise BrokenChain(version=reader.tip().version, place=place, why=why)

@@ -1,4 +1,4 @@
-"""The structure of a space folded from its commits: branches, tags, the floor, the last write of each branch.
+"""The structure of a space folded from its commits: branches, tags, the floor, erasures, last writes.
 
 It is what a backend keeps beside the log, so that the two can be compared, and it refuses records that admission
 would never have made.
@@ -26,7 +26,7 @@ from stemmadb.protocol.model.commit import (
     TagDelete,
 )
 from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import MAIN, BranchName, Version
+from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
 from stemmadb.protocol.model.state import BranchState
 from stemmadb.server.storage.port import LogReader, Tag
 
@@ -42,6 +42,8 @@ class Structure:
         self.tags: dict[str, Tag] = {}
         self.floor = Version(0)
         self.written: dict[BranchName, Version] = {}
+        self.erased: dict[EntityId, set[Version]] = {}
+        """The versions at which erasures took the bodies of an entity, copies included (ERASE-1)."""
 
     def take(self, commit: Commit, facts: Sequence[Fact]) -> None:
         details = commit.details
@@ -82,6 +84,8 @@ class Structure:
                 del self.tags[name]
             case Compact(floor=floor):
                 self.floor = max(self.floor, floor)
+            case Erase(id=id_, versions=versions):
+                self.erased.setdefault(id_, set()).update(versions)
             case _:
                 pass
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain as joined
+from pathlib import Path
+from typing import Final
 
+import apsw
 import msgspec
 
-from stemmadb.protocol.errors import BrokenChain, StemmaError
+from stemmadb.protocol.errors import BrokenChain, StemmaError, Unavailable
 from stemmadb.protocol.model import chain
 from stemmadb.protocol.model.commit import Commit, genesis
 from stemmadb.protocol.model.facts import Fact
@@ -17,9 +20,12 @@ from stemmadb.server.keeping import contents, sqlite_rows, stored_blobs, structu
 from stemmadb.server.keeping.heads import HEADS_MAX, LogHeads, in_log
 from stemmadb.server.keeping.progress import Counter, Progress, Tell, quiet
 from stemmadb.server.keeping.structure import Structure
-from stemmadb.server.storage.port import LogReader, SpaceLog, Storage
+from stemmadb.server.storage.port import LogReader, SpaceLog, Storage, StorageFailed
 from stemmadb.server.storage.sqlite import SqliteLog
+from stemmadb.server.storage.sqlite.connection import Damaged
 from stemmadb.server.storage.sqlite.storage import FILE
+
+HINT: Final = "Check the permissions, the disk and who else uses it, and try again."
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,32 +39,35 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     blobs: int
 
 
-def verify_space(storage: Storage, space: Did, *, tell: Tell = quiet) -> Verified:
-    """Opens the log of a space and verifies it; a log that cannot be opened is broken too."""
-    with _as_broken():
+def verify_space(storage: Storage, space: Did, *, tell: Tell = quiet, blobs_in: Path | None = None) -> Verified:
+    """Opens the log of a space and verifies it; one that is damaged may be found by opening it."""
+    with _as_broken(space):
         log = storage.open(space)
     try:
-        return verify(log, tell=tell)
+        return verify(log, tell=tell, blobs_in=blobs_in)
     finally:
         log.close()
 
 
-def verify(log: SpaceLog, *, tell: Tell = quiet, heads_max: int = HEADS_MAX) -> Verified:
+def verify(
+    log: SpaceLog, *, tell: Tell = quiet, heads_max: int = HEADS_MAX, blobs_in: Path | None = None
+) -> Verified:
     """Returns if all of it holds as of now; `BrokenChain` names the first place that does not (FACT-3).
 
     The chain of commits and facts; the structure, the last writes and the snapshots that are folds of it; that each
     body can be read and each patch applies; the bytes of the blobs; and what the backend says of its files. Memory is
-    bounded whatever the length of the log.
+    bounded whatever the length of the log. `Unavailable` if the files cannot be read now, which says nothing of them.
+    `blobs_in` is where the blob files are, if that is not beside the log.
     """
-    with _as_broken():
+    with _as_broken(log.space):
         _check_files(log, tell)
         with log.reader() as reader:
             made = Structure()
             last = _walk(log.space, reader, made, tell, heads_max)
             _check_tip(reader, last)
             structure.compare(made, reader)
-            snapshots = contents.check(reader, made.branches, last.facts, tell)
-            blobs = stored_blobs.check(log, reader, tell)
+            snapshots = contents.check(reader, made, last.facts, tell)
+            blobs = stored_blobs.check(log, reader, tell, blobs_in or log.directory)
     return Verified(
         space=log.space,
         version=last.version,
@@ -70,15 +79,30 @@ def verify(log: SpaceLog, *, tell: Tell = quiet, heads_max: int = HEADS_MAX) -> 
 
 
 @contextmanager
-def _as_broken() -> Iterator[None]:
-    """Damaged rows can make a backend fail in any way; all of them say that the files are not what was written."""
+def _as_broken(space: Did) -> Iterator[None]:
+    """Damaged rows can make decoding fail in any way: all of them say that the files are not what was written.
+
+    Files that cannot be opened or read now say nothing of what is in them: that is `Unavailable`.
+    """
     try:
         yield
     except StemmaError:
         raise
+    except (StorageFailed, OSError, MemoryError) as failed:
+        if not _is_damage(failed):
+            raise Unavailable(f"The files of {space} cannot be read now ({_said(failed)}). {HINT}") from failed
+        raise BrokenChain(version=0, place="file", why=f"it cannot be read ({_said(failed)})") from failed
     except Exception as failed:
-        why = str(failed) or type(failed).__name__
-        raise BrokenChain(version=0, place="file", why=f"it cannot be read ({why})") from failed
+        raise BrokenChain(version=0, place="file", why=f"it cannot be read ({_said(failed)})") from failed
+
+
+def _is_damage(failed: Exception) -> bool:
+    """A table or a column that is not there is damage too."""
+    return isinstance(failed, Damaged) or isinstance(failed.__cause__, apsw.SQLError)
+
+
+def _said(failed: Exception) -> str:
+    return str(failed) or type(failed).__name__
 
 
 def _check_files(log: SpaceLog, tell: Tell) -> None:

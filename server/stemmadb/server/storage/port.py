@@ -11,7 +11,7 @@ What every backend promises, and the conformance suite holds it to:
 - A `LogReader` is one cut: all its answers are as of one version, however the log moves on meanwhile. It sees only
   what is durable, and everything that was when it was opened.
 - Calls block, and are made from worker threads. One thread at a time uses the writing side of a log (`append`,
-  `keep`, `drop_snapshots`, `put_blob`, `drop_blobs`, `scrub`, `close`); any number read at the same time.
+  `keep`, `drop_snapshots`, `put_blob`, `renew_blob`, `drop_blobs`, `scrub`, `close`); any number read meanwhile.
 - Failures are `StorageFailed` or `StorageFull`, and nothing else that is not a `StemmaError`. After one the log must
   be closed and opened again; whether the batch was written is for the reopened log to say (COMMIT-10).
 """
@@ -107,8 +107,8 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
 class Replay(msgspec.Struct, frozen=True):
     """What an entity is replayed from: facts of a lineage, oldest first, none missing between the first and the last.
 
-    The last is the newest fact of the lineage. The first needs none before it (`replay.begins_here`), or a snapshot
-    was taken right after one of them, or they are all facts there are. One of them at least is not a checkpoint.
+    The last is the newest fact of the lineage. One of them needs none before it (`replay.begins_here`), or a snapshot
+    was taken right after it, or they are all facts there are. One of them at least is not a checkpoint.
     """
 
     snapshot: Snapshot | None
@@ -200,7 +200,8 @@ class LogReader(Protocol):
         The spans are a lineage, newest first (`branch.lineage`). No more than about one snapshot and the facts from
         it on are read, however long the history is (HISTORY-3): the facts begin with the last that `begins_here`, or
         with the one after which the last snapshot was taken, whichever is later. An entity in `since` gets in
-        addition every fact later than that version, so that its recent changes are known.
+        addition every fact later than that version, so that its recent changes are known; those before the beginning
+        may lack their body unless they are patches, since they change the whole whatever they say (COMMIT-2).
         """
         ...
 
@@ -296,6 +297,10 @@ class SpaceLog(Protocol):
 
     def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
         """Keeps a blob, with its data unless that is in a file; a blob that is there already stays as it is."""
+        ...
+
+    def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:
+        """The blob was uploaded again, and is safe from then on (BLOB-2); False if it is not there."""
         ...
 
     def drop_blobs(self, hashes: Collection[Hash]) -> None: ...

@@ -1,6 +1,6 @@
 """Applying a patch: the eight operations, all or nothing (PATCH-1, PATCH-2).
 
-The same code with and without the measuring of sizes: `apply_sized` gives the draft a meter.
+The same code with and without the measuring of sizes: `apply_sized`, in quick.py, gives the draft a meter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Final
 from stemmadb.protocol.model import values
 from stemmadb.protocol.model.patch import operation as op
 from stemmadb.protocol.model.patch.draft import Draft
-from stemmadb.protocol.model.patch.meter import Meter, Work
 from stemmadb.protocol.model.patch.operation import Fault, Operation
 from stemmadb.protocol.model.values import INT_MAX, INT_MIN, Value
 
@@ -26,26 +25,6 @@ def apply(value: Value, operations: Sequence[Operation]) -> Value:
     draft = Draft(value)
     op.run(HANDLERS, draft, operations)
     return draft.root
-
-
-def apply_sized(
-    value: Value,
-    size: int,
-    operations: Sequence[Operation],
-    *,
-    size_max: int,
-    depth_max: int,
-    work: Work | None = None,
-) -> tuple[Value, int]:
-    """Like `apply`, and the length of the result's minimal msgpack encoding, given that of the value.
-
-    Raises `LimitExceeded` as soon as an operation makes the value larger than `size_max` or deeper than `depth_max`,
-    before it is made. `work` is shared by the patches that are bounded together.
-    """
-    meter = Meter(size, size_max, depth_max, work or Work(size_max))
-    draft = Draft(value, meter)
-    op.run(HANDLERS, draft, operations)
-    return draft.root, meter.size
 
 
 def increased(number: Value, by: int | float) -> int | float:

@@ -16,6 +16,8 @@ from stemmadb.protocol.model.values import Value
 
 _BEHIND: Final = "-"  # the place behind an array's last element (RFC 6901)
 Container: TypeAlias = list[Value] | dict[str, Value]
+Owned: TypeAlias = dict[int, Container]
+"""Containers by identity; holding one keeps its id from being reused."""
 
 
 class Draft:
@@ -23,10 +25,10 @@ class Draft:
 
     __slots__ = ("_meter", "_owned", "root")
 
-    def __init__(self, root: Value, meter: Meter | None = None) -> None:
+    def __init__(self, root: Value, meter: Meter | None = None, owned: Owned | None = None) -> None:
         self.root = root
         self._meter = meter
-        self._owned: dict[int, Container] = {}  # by identity; holding the container keeps its id from being reused
+        self._owned: Owned = {} if owned is None else owned
 
     # ------------------------------------------------------------ looking
 

@@ -10,12 +10,13 @@ from typing import Final
 
 import msgspec
 
+from stemmadb.protocol.errors import InvalidPointer
 from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.patch import operation as op
 from stemmadb.protocol.model.patch.operation import Operation
 
 
-class Footprint(msgspec.Struct, frozen=True):
+class Footprint(msgspec.Struct, frozen=True, gc=False):
     """Canonical pointer texts, each once, in the order of first use.
 
     `increments` are those of `writes` that nothing but `increment` writes; such writes commute with each other.
@@ -28,10 +29,30 @@ class Footprint(msgspec.Struct, frozen=True):
 
 def footprint(operations: Sequence[Operation]) -> Footprint:
     """What the patch touches, never less (PATCH-4); `PatchFailed` for an operation that no value could make valid."""
-    trace = _Trace()
-    op.run(_HANDLERS, trace, operations)
-    increments = tuple(path for path, only in trace.writes.items() if only)
-    return Footprint(tuple(trace.writes), tuple(trace.reads), increments)
+    writes: dict[str, bool] = {}
+    done = _note_replacements(writes, operations) if type(operations) is list else 0
+    if done and done == len(operations):
+        return Footprint(tuple(writes), (), ())
+    trace = _Trace(writes)
+    op.run(_HANDLERS, trace, operations, done)
+    increments = tuple(path for path, only in writes.items() if only)
+    return Footprint(tuple(writes), tuple(trace.reads), increments)
+
+
+def _note_replacements(writes: dict[str, bool], operations: Sequence[Operation]) -> int:
+    """Notes those at the beginning and says how many; most patches are nothing else, and no call is made for each."""
+    done = 0
+    try:
+        for operation in operations:
+            path = operation["path"]
+            if operation["op"] != "replace" or "value" not in operation or type(path) is not str:
+                break
+            pointer.parse_short(path) if len(path) <= pointer.SHORT else pointer.parse(path)
+            writes[path] = False
+            done += 1
+    except (LookupError, TypeError, InvalidPointer):
+        pass  # its handler says what is wrong with it
+    return done
 
 
 class _Trace:
@@ -39,17 +60,14 @@ class _Trace:
 
     __slots__ = ("reads", "writes")
 
-    def __init__(self) -> None:
-        self.writes: dict[str, bool] = {}
+    def __init__(self, writes: dict[str, bool]) -> None:
+        self.writes = writes
         self.reads: dict[str, None] = {}
-
-    def write(self, path: str) -> None:
-        self.writes[path] = False
 
     def write_or_shift(self, path: str) -> None:
         """Something may come or go here; in an array that moves all that is behind it."""
         last = pointer.last(path)
-        self.write(pointer.parent(path) if last == "-" or (last.isascii() and last.isdigit()) else path)
+        self.writes[pointer.parent(path) if last == "-" or (last.isascii() and last.isdigit()) else path] = False
 
     def read(self, path: str) -> None:
         self.reads[path] = None
@@ -65,7 +83,7 @@ def _add(trace: _Trace, operation: Operation) -> None:
 
 def _replace(trace: _Trace, operation: Operation) -> None:
     op.value(operation)
-    trace.write(op.path(operation))
+    trace.writes[op.path(operation)] = False
 
 
 def _remove(trace: _Trace, operation: Operation) -> None:

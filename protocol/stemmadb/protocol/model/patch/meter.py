@@ -16,9 +16,9 @@ from stemmadb.protocol.errors import LimitExceeded
 from stemmadb.protocol.model.limits import MEBIBYTE
 from stemmadb.protocol.model.values import Value
 
-_encode: Final = msgspec.msgpack.Encoder().encode
+encode: Final = msgspec.msgpack.Encoder().encode
 WORK_FACTOR_MAX: Final = 4
-_DEPTH_COSTS: Final = 4  # walking a value takes several times as long as encoding it
+DEPTH_EXTRA: Final = 3  # walking a value takes several times as long as encoding it, which was counted before
 
 
 class Work:
@@ -44,38 +44,38 @@ class Meter:
     walked for its depth counts more, and what is copied or shifts counts by its items.
     """
 
-    __slots__ = ("_depth_max", "_size_max", "_work", "size")
+    __slots__ = ("_depth_max", "_size_max", "_spend", "size")
 
     def __init__(self, size: int, size_max: int, depth_max: int, work: Work) -> None:
         self.size = size
         self._size_max = size_max
         self._depth_max = depth_max
-        self._work = work
+        self._spend = work.spend
 
     def grow(self, count: int, key: str, value: Value, level: int) -> None:
         """A key and its value come into an object of `count`; `level` containers will hold the value."""
-        came = len(_encode((key, value))) - 1
-        self._change(_head(count + 1) - _head(count) + came, came)
+        came = len(encode((key, value))) - 1
+        self._change(head(count + 1) - head(count) + came, came)
         if level + came > self._depth_max:
             self._check_depth((value,), level, came)
 
     def shrink(self, count: int, key: str, value: Value) -> None:
         """A key and its value go from an object of `count`."""
-        went = len(_encode((key, value))) - 1
-        self._change(_head(count - 1) - _head(count) - went, went)
+        went = len(encode((key, value))) - 1
+        self._change(head(count - 1) - head(count) - went, went)
 
     def swap(self, old: Value, new: Value, level: int) -> None:
         """One value takes another's place."""
-        came, went = len(_encode(new)), len(_encode(old))
+        came, went = len(encode(new)), len(encode(old))
         self._change(came - went, came + went)
         if level + came > self._depth_max:
             self._check_depth((new,), level, came)
 
     def cut(self, count: int, index: int, removed: list[Value], added: list[Value], level: int) -> None:
         """Elements go from an array of `count` at `index` and others come; those behind them shift."""
-        self._work.spend(count - index)
-        came, went = len(_encode(added)) - _head(len(added)), len(_encode(removed)) - _head(len(removed))
-        heads = _head(count - len(removed) + len(added)) - _head(count)
+        self._spend(count - index)
+        came, went = len(encode(added)) - head(len(added)), len(encode(removed)) - head(len(removed))
+        heads = head(count - len(removed) + len(added)) - head(count)
         self._change(heads + came - went, came + went)
         if level + came > self._depth_max:
             self._check_depth(added, level, came)
@@ -85,21 +85,21 @@ class Meter:
         self.size += by
         if by > 0 and self.size > self._size_max:
             raise LimitExceeded(bound="value_bytes_max", maximum=self._size_max, actual=self.size)
-        self._work.spend(measured)
+        self._spend(measured)
 
     def copied(self, items: int) -> None:
         """A container of so many items is copied before it is changed."""
-        self._work.spend(items)
+        self._spend(items)
 
     def _check_depth(self, items: Iterable[Value], level: int, size: int) -> None:
         """Asked only of what is long: each nested container takes a byte, so what is short cannot be too deep."""
-        self._work.spend((_DEPTH_COSTS - 1) * size)
+        self._spend(DEPTH_EXTRA * size)
         deepest = level + _depth(items)
         if deepest > self._depth_max:
             raise LimitExceeded(bound="depth_max", maximum=self._depth_max, actual=deepest)
 
 
-def _head(count: int) -> int:
+def head(count: int) -> int:
     """The bytes msgpack writes before the items of an array or a map."""
     return 1 if count < 16 else 3 if count < 65536 else 5
 

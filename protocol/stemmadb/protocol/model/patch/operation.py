@@ -24,22 +24,28 @@ class Fault(Exception):
 
 
 def run(
-    handlers: Mapping[str, Callable[[Subject, Operation], Result]], subject: Subject, operations: Sequence[Operation]
+    handlers: Mapping[str, Callable[[Subject, Operation], Result]],
+    subject: Subject,
+    operations: Sequence[Operation],
+    done: int = 0,
 ) -> list[Result]:
-    """What each operation's handler gave, in order; `PatchFailed` with the index of the first that faults."""
+    """What each operation's handler gave, in order; `PatchFailed` with the index of the first that faults.
+
+    The first `done` of them are done already and are left out.
+    """
     # Text and maps can be walked too, so that it is a list has to be asked.
     if type(operations) is not list and type(operations) is not tuple:
         raise PatchFailed(index=0, why="a patch is a list of operations", path="")
     results: list[Result] = []
     try:
-        for operation in operations:
+        for operation in operations[done:] if done else operations:
             try:
                 handler = handlers[operation["op"]]
             except (KeyError, TypeError):
                 raise _unknown(operation) from None
             results.append(handler(subject, operation))
     except Fault as fault:
-        index = len(results)
+        index = done + len(results)
         raise PatchFailed(index=index, why=str(fault), path=_shown_path(operations[index])) from None
     return results
 
@@ -60,9 +66,13 @@ def _unknown(operation: object) -> Fault:
 
 def path(operation: Operation, member: str = "path") -> str:
     """The place an operation names, as its canonical text, which is the text as written once that can be read."""
-    tokens(operation, member)
-    text = operation[member]
-    assert isinstance(text, str)
+    text = operation.get(member)
+    if type(text) is not str:
+        raise Fault(f"{member!r} must be a string")
+    try:
+        pointer.parse(text)
+    except InvalidPointer as bad:
+        raise Fault(f"{member!r} is not a JSON Pointer: {bad.facts['why']}") from None
     return text
 
 
@@ -72,7 +82,8 @@ def tokens(operation: Operation, member: str = "path") -> Tokens:
     if type(text) is not str:
         raise Fault(f"{member!r} must be a string")
     try:
-        return pointer.parse(text)
+        # As `pointer.parse` does, without the call: this is asked for every operation.
+        return pointer.parse_short(text) if len(text) <= pointer.SHORT else pointer.parse(text)
     except InvalidPointer as bad:
         raise Fault(f"{member!r} is not a JSON Pointer: {bad.facts['why']}") from None
 

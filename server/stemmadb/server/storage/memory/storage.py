@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TypeAlias
 
+import msgspec
+
 from stemmadb.protocol.errors import UnknownSpace
-from stemmadb.protocol.model.ids import Did, Hash, Version
+from stemmadb.protocol.model.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage.memory.contents import Contents
 from stemmadb.server.storage.memory.reader import MemoryReader
 from stemmadb.server.storage.port import Entry, LogMoved, Snapshot, StorageFailed, StoredBlob
@@ -70,6 +72,13 @@ class MemoryLog:
         assert blob.in_file is (data is None), "a blob's data is in a file or it is given"
         with self._changing("put_blob") as contents:
             contents.blobs.setdefault(blob.hash, (blob, data))
+
+    def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:
+        with self._changing("renew_blob") as contents:
+            kept = contents.blobs.get(hash_)
+            if kept is not None:
+                contents.blobs[hash_] = (msgspec.structs.replace(kept[0], created=created), kept[1])
+            return kept is not None
 
     def drop_blobs(self, hashes: Collection[Hash]) -> None:
         with self._changing("drop_blobs") as contents:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 import apsw
+import msgspec
 from blake3 import blake3
 
 from stemmadb.protocol.errors import BrokenChain
@@ -13,7 +14,7 @@ from stemmadb.protocol.model import reference
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.ids import Hash, TimeMs, Version
 from stemmadb.server.storage.port import StoredBlob
-from stemmadb.server.storage.sqlite.connection import Row
+from stemmadb.server.storage.sqlite.connection import Row, query
 from stemmadb.server.storage.sqlite.cut import Cut
 
 TAG_BLOB_ROW: Final = "stemma.v1 blob row"
@@ -26,6 +27,15 @@ def put(connection: apsw.Connection, blob: StoredBlob, data: bytes | None) -> No
         "INSERT OR IGNORE INTO blob (hash, size, content_type, created, data, seal) VALUES (?, ?, ?, ?, ?, ?)",
         (blob.hash, blob.size, blob.content_type, blob.created, data, seal(blob)),
     )
+
+
+def renew(connection: apsw.Connection, hash_: Hash, created: TimeMs) -> bool:
+    rows = query(connection, f"{_BLOB} WHERE hash = ?", (hash_,))
+    if not rows:
+        return False
+    blob = msgspec.structs.replace(_stored(rows[0]), created=created)
+    connection.execute("UPDATE blob SET created = ?, seal = ? WHERE hash = ?", (created, seal(blob), hash_))
+    return True
 
 
 def seal(blob: StoredBlob) -> bytes:

@@ -21,6 +21,8 @@ WRITER_CACHE_KIB: Final = 8 * 1024
 READER_CACHE_KIB: Final = 2 * 1024
 WAL_PAGES_MAX: Final = 4_000
 """The write-ahead log is moved into the database when it has this many pages: 16 MB."""
+WAL_BYTES_MAX: Final = WAL_PAGES_MAX * 4_096
+"""The file of the log is cut to this when it begins anew."""
 BUSY_MS: Final = 5_000
 STATEMENTS_MAX: Final = 128
 REWRITTEN_BYTES: Final = 1024 * 1024
@@ -75,6 +77,7 @@ def begin_writing(connection: apsw.Connection) -> None:
         mode = connection.pragma("journal_mode", "WAL")
         assert mode == "wal", f"the file system cannot keep a write-ahead log: {mode}"
         connection.pragma("wal_autocheckpoint", WAL_PAGES_MAX)
+        connection.pragma("journal_size_limit", WAL_BYTES_MAX)
     with suppress(StorageFull):
         checkpoint(connection, "PASSIVE")
 

@@ -10,7 +10,7 @@ from typing import Final
 import apsw
 
 from stemmadb.protocol.errors import UnknownSpace
-from stemmadb.protocol.model.ids import Did, Hash, Version
+from stemmadb.protocol.model.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage.port import Entry, LogMoved, Snapshot, StorageFailed, StoredBlob
 from stemmadb.server.storage.sqlite import appending, blobs, destroying, schema
 from stemmadb.server.storage.sqlite.appending import Appender
@@ -26,6 +26,7 @@ from stemmadb.server.storage.sqlite.connection import (
 from stemmadb.server.storage.sqlite.cut import Cut
 from stemmadb.server.storage.sqlite.pool import Pool
 from stemmadb.server.storage.sqlite.reader import SqliteReader
+from stemmadb.server.storage.sqlite.shortening import LONG_BYTES, SHORTEN_WAIT_MS, Shortening
 
 SCRUB_WAIT_MS: Final = 10_000
 """How long a scrub waits for readers that hold an older cut."""
@@ -69,6 +70,7 @@ class SqliteLog:
                 self._owes_scrub = destroying.owes_scrub(writer)
                 with failures(writer):
                     self._appender = Appender(writer)
+                self._shortening = Shortening(writer, long_bytes=LONG_BYTES, wait_ms=SHORTEN_WAIT_MS)
         except BaseException:
             self.close()
             raise
@@ -87,22 +89,27 @@ class SqliteLog:
                 assert versions == list(range(expected + 1, expected + 1 + len(batch))), "a batch follows the log"
                 self._appender.write(batch)
                 appending.keep_snapshots(connection, snapshots)
+            self._shorten()
             self._owes_scrub = self._owes_scrub or any(entry.destroyed is not None for entry in batch)
 
     def keep(self, snapshots: Sequence[Snapshot]) -> None:
-        with self._writing() as connection, transaction(connection):
+        with self._changing() as connection:
             appending.keep_snapshots(connection, snapshots)
 
     def drop_snapshots(self) -> None:
-        with self._writing() as connection, transaction(connection):
+        with self._changing() as connection:
             connection.execute("DELETE FROM snapshot")
 
     def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
-        with self._writing() as connection, transaction(connection):
+        with self._changing() as connection:
             blobs.put(connection, blob, data)
 
+    def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:
+        with self._changing() as connection:
+            return blobs.renew(connection, hash_, created)
+
     def drop_blobs(self, hashes: Collection[Hash]) -> None:
-        with self._writing() as connection, transaction(connection):
+        with self._changing() as connection:
             destroying.drop_blobs(connection, hashes)
 
     def scrub(self) -> None:
@@ -130,6 +137,20 @@ class SqliteLog:
         except BaseException:
             self._is_broken = True
             raise
+
+    @contextmanager
+    def _changing(self) -> Iterator[apsw.Connection]:
+        with self._writing() as connection:
+            with transaction(connection):
+                yield connection
+            self._shorten()
+
+    def _shorten(self) -> None:
+        """What was written is durable, so that nothing here fails it; an error fails the next write instead."""
+        try:
+            self._shortening.shorten()
+        except (StorageFailed, OSError):
+            self._is_broken = True
 
     def _check_tip(self, connection: apsw.Connection, expected: Version) -> None:
         tip = appending.tip_version(connection)

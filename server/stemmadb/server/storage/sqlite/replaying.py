@@ -4,6 +4,9 @@ One statement serves all entities for a span of the lineage. For each it finds, 
 facts down from the end of the span: the newest snapshot, the newest fact at or after it that needs none before, and
 the newest fact that is not a checkpoint. It never looks further back than the snapshot, however long the history is.
 Entities for which a span did not suffice are asked for again in the next older one.
+
+Facts before that beginning, which are wanted for the changes they made, come with a body only if they are patches:
+all others change the whole, whatever they say (COMMIT-2).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from stemmadb.server.storage.sqlite.structure import Structure
 _IN_SPAN = "entity = {} AND branch = :branch AND place BETWEEN {} AND :high"
 _BEGINS = "(kind = 1 OR kind = 3 OR kind = 4 AND body IS NOT NULL)"  # as `replay.begins_here`
 _NEWEST = "ORDER BY place DESC LIMIT 1"
+_START = "coalesce(max(l.snapshot, l.beginning), l.snapshot, l.beginning, :low)"  # what the state is folded from
 
 # Each item asked for: [id, the least place that is wanted in any case or null, a beginning is known, a change is].
 _REPLAYS = f"""
@@ -38,12 +42,13 @@ WITH asked AS MATERIALIZED (
       WHERE {_IN_SPAN.format("asked.entity", ":low")} AND kind <> 4 {_NEWEST}) END AS change
   FROM asked
 )
-SELECT l.key, l.snapshot, l.beginning, l.change, f.place, f.kind, f.hash, f.body,
+SELECT l.key, l.snapshot, l.beginning, l.change, f.place, f.kind, f.hash,
+  CASE WHEN f.kind = 2 OR NOT l.begun AND f.place >= {_START} THEN f.body END,
   CASE WHEN NOT l.begun AND f.place = l.snapshot AND l.snapshot > ifnull(l.beginning, 0)
     THEN (SELECT body FROM snapshot WHERE place = l.snapshot) END
 FROM located AS l CROSS JOIN fact AS f INDEXED BY fact_entity
   ON f.entity = l.entity AND f.branch = :branch AND f.place <= :high AND f.place >= max(:low, min(
-    CASE WHEN l.begun THEN :high ELSE coalesce(max(l.snapshot, l.beginning), l.snapshot, l.beginning, :low) END,
+    CASE WHEN l.begun THEN :high ELSE {_START} END,
     CASE WHEN l.changed THEN :high ELSE ifnull(l.change, :low) END,
     ifnull(l.since, :high)))
 """  # noqa: S608  # our own text

@@ -76,8 +76,8 @@ CREATE VIEW head AS
   JOIN fact AS f ON f.place = newest.place
   JOIN branch AS b ON b.branch = newest.branch JOIN entity AS e ON e.entity = newest.entity;
 CREATE VIEW history AS
-  SELECT c.version AS version, datetime(c.time / 1000.0, 'unixepoch', 'subsec') AS time, p.did AS author,
-    b.name AS branch, e.id AS id, {_KIND_NAME} AS kind, length(f.body) AS bytes
+  SELECT c.version AS version, strftime('%Y-%m-%d %H:%M:%f', c.time / 1000.0, 'unixepoch') AS time,
+    p.did AS author, b.name AS branch, e.id AS id, {_KIND_NAME} AS kind, length(f.body) AS bytes
   FROM "commit" AS c
   JOIN session AS s ON s.session = c.session JOIN principal AS p ON p.principal = s.principal
   LEFT JOIN fact AS f ON f.place BETWEEN c.version << 20 AND c.version << 20 | 1048575

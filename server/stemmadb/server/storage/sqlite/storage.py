@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from stemmadb.protocol import identity
-from stemmadb.protocol.errors import InvalidDid, UnknownSpace
+from stemmadb.protocol.errors import InvalidDid, StemmaError, UnknownSpace
 from stemmadb.protocol.model.ids import Did
 from stemmadb.server.storage.port import StorageFailed, StorageFull
-from stemmadb.server.storage.sqlite.connection import is_no_room
+from stemmadb.server.storage.sqlite import schema
+from stemmadb.server.storage.sqlite.connection import close, is_no_room, open_reader
 from stemmadb.server.storage.sqlite.log import SCRUB_WAIT_MS, SqliteLog
 
 SPACES: Final = "spaces"
 FILE: Final = "space.db"
+EMPTY_BYTES_MAX: Final = 4_096
+"""A file without tables is no larger: SQLite writes one page before them."""
 
 
 class SqliteStorage:
     """Implements `port.Storage`.
 
     Whoever writes holds the directory (`directory.hold`), so that no second process does. A read-only storage needs
-    no hold and can be used beside a writer: it changes no file's content.
+    no hold and can be used beside a writer: it changes no file's content. Any thread may use it.
     """
 
     def __init__(
@@ -36,22 +40,50 @@ class SqliteStorage:
         self._vfs = vfs
         self._read_only = read_only
         self._scrub_wait_ms = scrub_wait_ms
+        self._lock = Lock()
         self._logs: list[SqliteLog] = []
+        self._opening: set[Did] = set()
 
     def spaces(self) -> list[Did]:
-        """The spaces there are files of, by name."""
+        """The spaces there are files of, by name; a file that nobody came to make tables in is none."""
         found = (self._directory / SPACES).glob(f"*/{FILE}")
-        return sorted(Did(file.parent.name) for file in found if _is_did(file.parent.name))
+        return sorted(Did(file.parent.name) for file in found if _is_did(file.parent.name) and self._is_made(file))
+
+    def _is_made(self, file: Path) -> bool:
+        size = file.stat().st_size
+        if not 0 < size <= EMPTY_BYTES_MAX:
+            return size > 0
+        try:
+            connection = open_reader(file, self._vfs)  # the tables may be in the write-ahead log
+            try:
+                return schema.version_of(connection, file) > 0
+            finally:
+                close(connection)
+        except (StorageFailed, StemmaError):
+            return True  # whoever opens it is told what is wrong
 
     def open(self, space: Did, *, create: bool = False) -> SqliteLog:
         """The log of a space; `UnknownSpace` if there is none and it is not to be made."""
         identity.public_key(space)  # a DID is safe as a name of a directory, and anything else is refused
-        self._forget_closed()
-        is_writing = not self._read_only
-        assert not (is_writing and any(log.space == space for log in self._logs)), f"{space} is open already"
         file = self._directory / SPACES / space / FILE
-        if not file.exists():
-            if not (create and is_writing):
+        with self._lock:
+            self._logs = [log for log in self._logs if not log.is_closed]
+            is_open = space in self._opening or any(log.space == space for log in self._logs)
+            assert self._read_only or not is_open, f"{space} is open already"
+            self._opening.add(space)
+        try:
+            log = self._opened(file, space, create=create)
+        finally:
+            with self._lock:
+                self._opening.discard(space)
+        with self._lock:
+            self._logs.append(log)
+        return log
+
+    def _opened(self, file: Path, space: Did, *, create: bool) -> SqliteLog:
+        is_new = not file.exists()
+        if is_new:
+            if not create or self._read_only:
                 raise UnknownSpace(space=space)
             _make_directory(file.parent)
         log = SqliteLog(
@@ -62,16 +94,15 @@ class SqliteStorage:
             create=create,
             scrub_wait_ms=self._scrub_wait_ms,
         )
-        self._logs.append(log)
+        if is_new:
+            _make_private(file)
         return log
 
-    def _forget_closed(self) -> None:
-        self._logs = [log for log in self._logs if not log.is_closed]
-
     def close(self) -> None:
-        for log in self._logs:
+        with self._lock:
+            logs, self._logs = self._logs, []
+        for log in logs:
             log.close()
-        self._logs.clear()
 
 
 def _is_did(name: str) -> bool:
@@ -91,6 +122,12 @@ def _make_directory(directory: Path) -> None:
     except OSError as error:
         failed = StorageFull if is_no_room(error.errno) else StorageFailed
         raise failed(str(error)) from error
+
+
+def _make_private(file: Path) -> None:
+    """Leaves the file to its owner, as its directory is; SQLite makes files beside it like it from then on."""
+    for one in file.parent.glob(f"{file.name}*"):
+        one.chmod(0o600)
 
 
 def _sync(directory: Path) -> None:

@@ -1,0 +1,49 @@
+"""Opening a data directory: a store on its spaces with a real clock, real salts and real threads."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from stemmadb.protocol.model import limits as bounds
+from stemmadb.protocol.model.facts import SALT_BYTES
+from stemmadb.protocol.model.ids import TimeMs
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.server.engine import settings as sizes
+from stemmadb.server.engine.settings import Settings
+from stemmadb.server.engine.store import Store
+from stemmadb.server.storage.directory import hold
+from stemmadb.server.storage.sqlite import SqliteStorage
+
+_SALTS_AT_ONCE: Final = 256
+
+
+@asynccontextmanager
+async def open_store(
+    directory: Path, *, limits: Limits = bounds.DEFAULTS, settings: Settings = sizes.DEFAULTS
+) -> AsyncIterator[Store]:
+    """The spaces of a directory, which nobody else may write meanwhile (STORE-4); closed at the end of the block."""
+    with hold(directory):
+        storage = SqliteStorage(directory)
+        store = Store(storage, now=now, salts=salts(), limits=limits, settings=settings)
+        try:
+            yield store
+        finally:
+            await store.close()
+            storage.close()
+
+
+def now() -> TimeMs:
+    return TimeMs(time.time_ns() // 1_000_000)
+
+
+def salts() -> Iterator[bytes]:
+    """Random bytes for one body after the other, fetched many at a time: asking costs more than the bytes."""
+    while True:
+        block = os.urandom(SALT_BYTES * _SALTS_AT_ONCE)
+        for start in range(0, len(block), SALT_BYTES):
+            yield block[start : start + SALT_BYTES]
