@@ -59,20 +59,23 @@ class HeadCache:
         return Share(self, next(self._owners))
 
     def get(self, owner: int, key: Key) -> Head | None:
-        head = self._heads.get((owner, key))
+        place = (owner, key)
+        head = self._heads.get(place)
         if head is not None:
-            self._heads.move_to_end((owner, key))
+            self._heads.move_to_end(place)
         return head
 
     def put(self, owner: int, key: Key, head: Head) -> None:
         """Keeps the head as the newest; a head too large for the whole cache is not kept at all."""
-        before = self._heads.pop((owner, key), None)
+        place = (owner, key)
+        heads = self._heads
+        before = heads.pop(place, None)
         if before is not None:
             self.bytes -= footprint(before)
         size = footprint(head)
         if size > self._bytes_max:
             return
-        self._heads[owner, key] = head
+        heads[place] = head
         self.bytes += size
         while self.bytes > self._bytes_max:
             _, oldest = self._heads.popitem(last=False)

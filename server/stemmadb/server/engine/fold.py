@@ -217,23 +217,22 @@ def _is_new(identity: LocalIdentity, view: BatchView) -> bool:
 
 def _take_heads(one: Accepted, view: BatchView, heads: dict[Key, Head], due: list[Due]) -> None:
     """The heads after one commit, with the cost of replaying them counted on (SNAP-1)."""
-    costs: dict[Key, tuple[int, int, int]] = {}
+    written = one.written
+    patched: dict[Key, int] = {}
     for fact in one.facts:
         key = (fact.branch, fact.id)
         if fact.kind != "patch":
-            costs[key] = (0, 0, fact.index)
+            patched.pop(key, None)
+            heads[key] = Head(written[key])
             continue
         assert fact.body is not None, "a new fact has its body"
-        if key in costs:
-            patches, patch_bytes, _ = costs[key]
-        else:
-            before = heads.get(key) or view.heads[key]
-            patches, patch_bytes = before.patches, before.patch_bytes
-        costs[key] = (patches + 1, patch_bytes + len(fact.body), fact.index)
-    for key, (patches, patch_bytes, index) in costs.items():
-        state = one.written[key]
-        heads[key] = Head(state, patches, patch_bytes)
-        if patches and replay.snapshot_due(patches=patches, patch_bytes=patch_bytes, value_bytes=state.size):
+        before = heads.get(key) or view.heads[key]
+        heads[key] = Head(written[key], before.patches + 1, before.patch_bytes + len(fact.body))
+        patched[key] = fact.index
+    for key, index in patched.items():
+        head = heads[key]
+        state = head.state
+        if replay.snapshot_due(patches=head.patches, patch_bytes=head.patch_bytes, value_bytes=state.size):
             assert not isinstance(state.value, Missing), "a patch leaves a value"
             due.append(Due(key, Place(one.commit.version, index), state.value, state.size))
             heads[key] = Head(state)

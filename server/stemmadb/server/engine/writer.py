@@ -166,6 +166,7 @@ class Writer:
         self._taken = tickets[:decided]
         await self._flights.landed()
         self._write(decision)
+        await asyncio.sleep(0)  # it takes off before the next batch is decided, which keeps the loop busy
 
     async def _go_alone(self, ticket: Ticket) -> None:
         """Work, or a write that destroys something, with nothing else in flight."""
