@@ -136,8 +136,10 @@ class Writer:
         elif self._may_scrub and not self._flights.is_under_way:
             self._flights.launch((), settling.scrub_owed, lambda _: None)
         elif self._owes_snapshots and not self._flights.is_under_way:
-            due = self._backlog.take()
-            self._flights.launch((), lambda log: log.keep(snapshots.encoded(due)), lambda _: None)
+            await asyncio.sleep(0)  # those who were told just now may bring more, and snapshots go along with it
+            if not len(self._intake):
+                due = self._backlog.take()
+                self._flights.launch((), lambda log: log.keep(snapshots.encoded(due)), lambda _: None)
         else:
             self._wake.clear()
             await self._wake.wait()
