@@ -296,6 +296,7 @@ def test_pins_do_not_cover_others_for_which_less_is_known_to_all() -> None:
     assert not known(3).covers(Pins(Version(4), {}, {}))
 
 
+@pytest.mark.rule("COMPACT-1", "SNAP-1")
 def test_a_chain_is_counted_from_the_last_whole_value() -> None:
     world = World()
     world.write("set")
@@ -313,6 +314,7 @@ def test_a_chain_is_counted_from_the_last_whole_value() -> None:
     assert entity.branches == {MAIN, draft}
 
 
+@pytest.mark.rule("COMPACT-1")
 def test_a_chain_begins_at_a_checkpoint_that_has_its_body() -> None:
     world = World()
     world.write("set")
@@ -325,6 +327,7 @@ def test_a_chain_begins_at_a_checkpoint_that_has_its_body() -> None:
     assert Entity(world.facts, world.branches).chain(MAIN, world.version) == Chain(Version(5), 1, 5)
 
 
+@pytest.mark.rule("COMPACT-1")
 def test_an_entity_written_several_times_in_one_commit_keeps_the_last_of_them() -> None:
     facts = [Outline(Version(1), index, MAIN, "set", 10) for index in range(3)]
     entity = Entity(facts, {MAIN: BranchState(name=MAIN)})
