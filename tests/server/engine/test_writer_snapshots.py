@@ -132,3 +132,19 @@ async def test_a_read_replays_no_more_than_the_facts_since_a_snapshot() -> None:
         before = [await it.value(X, version=version) for version in range(2, 5 * EVERY, 7)]
         await it.space.in_turn(lambda log: log.drop_snapshots())
         assert [await it.value(X, version=version) for version in range(2, 5 * EVERY, 7)] == before
+
+
+@pytest.mark.rule("HISTORY-3", "SNAP-1")
+async def test_many_patches_in_one_batch_leave_no_version_far_from_a_snapshot() -> None:
+    async with engine(LonelyStorage()) as it:
+        await it.must(set_(X, {"n": 0}, blind=True))
+        await asyncio.gather(*[it.must(patch_(X, INCREMENT)) for _ in range(6 * EVERY)])
+        await turns()
+
+        def most_facts(reader: LogReader) -> int:
+            spans = [
+                moments.resolve(reader, Moment(version=Version(at))).spans for at in range(2, it.space.version + 1)
+            ]
+            return max(len(reader.replays(one, [EntityId(X)])[EntityId(X)].facts) for one in spans)
+
+        assert await it.space.read(most_facts) <= EVERY + 1

@@ -22,12 +22,15 @@ class Due(msgspec.Struct, frozen=True):
 
 
 class Backlog:
-    """The newest that is due for each head, bounded; what does not fit is dropped and falls due again later."""
+    """All that are due, bounded; what does not fit is dropped, and the head falls due again later.
+
+    Several of one head as well: many patches of it may come in one batch, and each version can be read (HISTORY-3).
+    """
 
     def __init__(self, *, count_max: int, bytes_max: int) -> None:
         self._count_max = count_max
         self._bytes_max = bytes_max
-        self._due: dict[Key, Due] = {}
+        self._due: list[Due] = []
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -35,20 +38,18 @@ class Backlog:
 
     def add(self, due: Iterable[Due]) -> None:
         for one in due:
-            replaced = self._due.pop(one.key, None)
-            self._bytes -= 0 if replaced is None else replaced.size
             if len(self._due) < self._count_max and self._bytes + one.size <= self._bytes_max:
-                self._due[one.key] = one
+                self._due.append(one)
                 self._bytes += one.size
 
     def take(self) -> list[Due]:
         """All of them, which are then somebody else's to write."""
-        due = list(self._due.values())
+        due = self._due
         self.clear()
         return due
 
     def clear(self) -> None:
-        self._due.clear()
+        self._due = []
         self._bytes = 0
 
 
