@@ -154,8 +154,8 @@ def test_the_backlog_of_snapshots_is_bounded_by_count_and_by_bytes() -> None:
     assert [one.place.version for one in backlog.take()] == [2]
 
 
-@pytest.mark.rule("SNAP-1")
-def test_the_newest_snapshot_of_a_head_takes_the_place_of_an_older_one() -> None:
-    backlog = Backlog(count_max=2, bytes_max=10)
-    backlog.add([due(1, 1, 9), due(1, 2, 8), due(2, 3, 2)])
-    assert [one.place.version for one in backlog.take()] == [2, 3]
+@pytest.mark.rule("SNAP-1", "HISTORY-3")
+def test_every_snapshot_of_a_head_is_kept_as_far_as_there_is_room() -> None:
+    backlog = Backlog(count_max=3, bytes_max=10)
+    backlog.add([due(1, 1, 4), due(1, 2, 4), due(1, 3, 4), due(2, 4, 2), due(2, 5, 0)])
+    assert [one.place.version for one in backlog.take()] == [1, 2, 4]
