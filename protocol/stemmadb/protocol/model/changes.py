@@ -7,12 +7,12 @@ a long history costs what it costs on a new one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from stemmadb.protocol.model import body, patch, pointer
-from stemmadb.protocol.model.facts import Fact
+from stemmadb.protocol.model.facts import Foldable
 from stemmadb.protocol.model.ids import Did, Version
 
 PATHS_MAX: Final = 64
@@ -38,7 +38,14 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
             yield self.shared[index]
 
 
-def of_fact(fact: Fact, author: Did) -> Change | None:
+class Changing(Foldable, Protocol):
+    """A fact as far as overlap is concerned."""
+
+    @property
+    def version(self) -> Version: ...
+
+
+def of_fact(fact: Changing, author: Did) -> Change | None:
     """The change a stored fact makes: nothing for a checkpoint, everything where the body is gone (COMMIT-2)."""
     if fact.kind == "checkpoint":
         return None

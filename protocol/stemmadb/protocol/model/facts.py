@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 import msgspec
 from blake3 import blake3
@@ -16,6 +16,17 @@ FactKind = Literal["set", "patch", "delete", "checkpoint"]
 SALT_BYTES: Final = 16
 TAG_EMPTY: Final = "stemma.v1 empty"
 TAG_FACT: Final = "stemma.v1 fact"
+
+
+class Foldable(Protocol):
+    """A fact as far as its state is concerned."""
+
+    @property
+    def id(self) -> EntityId: ...
+    @property
+    def kind(self) -> FactKind: ...
+    @property
+    def body(self) -> bytes | None: ...
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from stemmadb.protocol.model import body, patch
-from stemmadb.protocol.model.facts import FactKind
-from stemmadb.protocol.model.ids import EntityId
+from stemmadb.protocol.model.facts import Foldable
 from stemmadb.protocol.model.state import Missing
 from stemmadb.protocol.model.values import Value
 
@@ -16,17 +15,6 @@ SNAPSHOT_PATCH_BYTES = 1024
 """What replaying a patch costs beside its bytes: about as much as reading so many bytes of a value."""
 SNAPSHOT_BYTES_MIN = 16 * SNAPSHOT_PATCH_BYTES
 SNAPSHOT_COUNT_MAX = 1024
-
-
-class Foldable(Protocol):
-    """A fact as far as its state is concerned."""
-
-    @property
-    def id(self) -> EntityId: ...
-    @property
-    def kind(self) -> FactKind: ...
-    @property
-    def body(self) -> bytes | None: ...
 
 
 def fold(

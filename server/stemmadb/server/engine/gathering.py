@@ -184,7 +184,7 @@ def _changes(
     recent: Changes | None = None
     for fact in facts:
         # It looks at version, kind and body, and those a recorded fact has.
-        change = changes.of_fact(fact, authors[fact.version])  # type: ignore[arg-type]
+        change = changes.of_fact(fact, authors[fact.version])
         if change is not None:
             recent, seen_after = changes.push(recent, seen_after, change, keep)
     return recent, seen_after

@@ -15,10 +15,11 @@ from blake3 import blake3
 from stemmadb.protocol.errors import BrokenChain, StemmaError
 from stemmadb.protocol.model import body, replay
 from stemmadb.protocol.model.ancestry import Point
+from stemmadb.protocol.model.difference import same
 from stemmadb.protocol.model.facts import Fact
 from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Version
 from stemmadb.protocol.model.state import BranchState, Missing
-from stemmadb.protocol.model.values import Value, equal
+from stemmadb.protocol.model.values import Value
 from stemmadb.server.keeping.progress import Counter, Tell
 from stemmadb.server.keeping.readable import Lasting, Readable, is_any, pins
 from stemmadb.server.keeping.structure import Structure
@@ -145,7 +146,7 @@ def _after(before: Value | Missing, fact: Fact) -> Value | Missing:
         after = replay.fold(before, [fact])
     except StemmaError as wrong:
         _broken(fact, f"it cannot be replayed: {wrong.message}")
-    if fact.kind == "checkpoint" and not isinstance(before, Missing) and not equal(before, after):  # type: ignore[arg-type]
+    if fact.kind == "checkpoint" and not isinstance(before, Missing) and not same(before, after):
         _broken(fact, "a checkpoint states another value than the facts before it")
     return after
 
