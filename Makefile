@@ -24,9 +24,8 @@ tests: env          ## pytest
 coverage: env       ## the tests again, with line and branch coverage of the pure core
 	@$(VENV)/python -m pytest -q --cov --cov-report=term-missing $(ARGS)
 
-serve: env          ## start the server (not built yet)
-	@echo "make serve: the server is not built yet; this version holds the pure core only (see README.md, Status)." >&2
-	@exit 1
+serve: env          ## start the server on 127.0.0.1:8420 with its data in ./data; ARGS="--port 9000" and the like
+	@$(VENV)/stemmadb serve $(ARGS)
 
 bench bench-quick: env   ## measure the pure core; prints a table
 	@$(VENV)/python -m benchmarks $(if $(SCENARIO),--only $(SCENARIO),) $(if $(filter bench-quick,$@),--quick,)

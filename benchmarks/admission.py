@@ -44,6 +44,9 @@ class WarmView:
     def tag(self, name: str) -> Version | None:  # noqa: ARG002
         return None
 
+    def revoked(self, name: Hash) -> bool:  # noqa: ARG002
+        return False
+
     def rights(self, principal: Did) -> Rights:  # noqa: ARG002
         return OWNER
 

@@ -41,7 +41,7 @@ from stemmadb.server.storage.sqlite import SqliteStorage
 T = TypeVar("T")
 IDS = ["urn:a:1", "urn:a:2", "urn:b:1"]
 PATHS = ["", "/p", "/p/q", "/r", "/list"]
-SMALL = Settings(cache_bytes_max=20_000, batch_commits_max=3, snapshots_max=4)
+SMALL = Settings(cache_bytes_max=20_000, batch_commits_max=3, snapshots_max=4, ahead_min=1)
 """So that heads are evicted and loaded again all the time."""
 
 chances = st.integers(0, 2**32).map(random.Random)

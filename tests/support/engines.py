@@ -23,7 +23,7 @@ from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.proposal import Proposal, prepare_or_refuse
 from stemmadb.protocol.model.request import Content, Operation, Read, digest_request
 from stemmadb.protocol.model.state import Missing
-from stemmadb.server.engine import lanes, moments, settings, states
+from stemmadb.server.engine import lanes, moments, states
 from stemmadb.server.engine.lanes import Lanes
 from stemmadb.server.engine.moments import Moment
 from stemmadb.server.engine.settings import Settings
@@ -34,6 +34,10 @@ from stemmadb.server.storage.port import Destroyed, LogReader, Storage
 
 T = TypeVar("T")
 ACCESS = {SPACE: "own", ALICE: "own", BOB: "write"}
+
+
+AHEAD = Settings(ahead_min=1)
+"""Every batch is decided while the one before it is in flight, however small."""
 
 
 class Clock:
@@ -191,7 +195,7 @@ async def engine(
     *,
     did: Did = SPACE,
     access: dict[Did, str] | None = ACCESS,
-    sizes: Settings = settings.DEFAULTS,
+    sizes: Settings = AHEAD,
     limits: Limits = DEFAULTS,
     workers: Lanes | None = None,
     clock: Clock | None = None,

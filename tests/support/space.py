@@ -20,6 +20,7 @@ from stemmadb.protocol.model.commit import (
     LocalIdentity,
     Merge,
     OperationIdentity,
+    Revoke,
     TagCreate,
     TagDelete,
 )
@@ -102,6 +103,9 @@ class MemorySpace:
 
     def rights(self, principal: Did) -> Rights:
         return self.grants.get(principal, OWNER)
+
+    def revoked(self, name: Hash) -> bool:
+        return any(record.details == Revoke(delegation=name) for record, _ in self.history)
 
     def entity(self, branch: BranchName, id_: EntityId) -> EntityState:
         return self.entity_at(branch, id_, self.version)

@@ -10,7 +10,7 @@ import pytest
 from space import ALICE, BOB, MemorySpace, delete_, patch_, read_, session_of, set_, structural
 from stemmadb.protocol import errors
 from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.access import Rights
+from stemmadb.protocol.model.access import FOUNDER, UNFOUNDED, Rights
 from stemmadb.protocol.model.admission import Repeated
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import (
@@ -99,6 +99,58 @@ def test_rights_for_some_ids_are_no_rights_for_the_structure(space: MemorySpace)
     assert code(space.structure(create, author=BOB)) == "forbidden"
     merge = Merge(source=MAIN, source_version=Version(0), target_version=Version(0))
     assert code(space.structure(merge, author=BOB, branch=MAIN)) == "accepted"
+
+
+@pytest.mark.rule("ACL-3")
+@pytest.mark.parametrize(
+    ("operations", "verdict"),
+    [
+        ([set_(ACL, {ALICE: "own"})], "accepted"),
+        ([set_(ACL, {ALICE: "own"}, blind=True)], "accepted"),
+        ([set_(ACL, {ALICE: "own"}), set_(X, 1)], "malformed"),
+        ([set_(ACL, {ALICE: "write"})], "invalid_value"),
+        ([delete_(ACL)], "malformed"),
+        ([set_(X, 1)], "forbidden"),
+        ([set_(ACL + ":x", {ALICE: "own"})], "forbidden"),
+    ],
+)
+def test_the_first_write_is_the_access_list_and_nothing_else(
+    space: MemorySpace, operations: Any, verdict: str
+) -> None:
+    space.grants[space.space] = FOUNDER
+    reads = [read_(operation.id, 0) for operation in operations]
+    assert code(space.commit(*operations, reads=reads, author=space.space)) == verdict
+
+
+@pytest.mark.rule("ACL-3")
+@pytest.mark.parametrize(
+    "details",
+    [
+        BranchCreate(name=BranchName("b"), parent=MAIN, fork=Version(0)),
+        TagCreate(name="t", branch=MAIN, version=Version(0)),
+        Merge(source=MAIN, source_version=Version(0), target_version=Version(0)),
+        Revert(versions=()),
+        Compact(floor=Version(0)),
+        Revoke(delegation=Hash(bytes(32))),
+    ],
+)
+def test_before_the_access_list_nothing_is_made_or_destroyed(space: MemorySpace, details: Any) -> None:
+    space.grants[space.space] = FOUNDER
+    branch = MAIN if isinstance(details, Merge | Revert) else None
+    error = refusal(space.structure(details, author=space.space, branch=branch))
+    assert (error.code, space.version) == ("forbidden", 0)
+    assert "no access list yet" in error.message
+
+
+@pytest.mark.rule("ACL-3")
+def test_others_are_told_what_is_to_be_done_before_anything_else(space: MemorySpace) -> None:
+    space.grants[BOB] = UNFOUNDED
+    for operation in (set_(X, 1, blind=True), set_(ACL, {BOB: "own"}, blind=True)):
+        error = refusal(space.commit(operation, author=BOB))
+        assert (error.code, error.facts) == ("forbidden", {"action": "write", "needs": "own"})
+        assert "set the entity named by the space's DID" in error.message
+    space.grants[BOB] = Rights("none")
+    assert "no access list" not in refusal(space.commit(set_(X, 1, blind=True), author=BOB)).message
 
 
 @pytest.mark.rule("COMMIT-5")

@@ -36,11 +36,11 @@ def test_the_head_that_was_not_used_for_longest_goes_first() -> None:
     cache = HeadCache(3 * HEAD_BYTES)
     share = cache.share()
     for number in (1, 2, 3):
-        share.put(key(number), head(number))
-    assert share.get(key(1)) is not None
-    share.put(key(4), head(4))
-    assert share.get(key(2)) is None
-    assert all(share.get(key(number)) is not None for number in (1, 3, 4))
+        share.put({key(number): head(number)})
+    assert share.find([key(1)])[0] is not None
+    share.put({key(4): head(4)})
+    assert share.find([key(2)])[0] is None
+    assert all(share.find([key(number)])[0] is not None for number in (1, 3, 4))
 
 
 def test_the_bytes_never_pass_the_bound_and_are_counted_exactly() -> None:
@@ -50,9 +50,9 @@ def test_the_bytes_never_pass_the_bound_and_are_counted_exactly() -> None:
     for step in range(500):
         number = step * 7 % 23
         held[number] = head(number, size=step * 13 % 400)
-        share.put(key(number), held[number])
+        share.put({key(number): held[number]})
         assert cache.bytes <= 10 * HEAD_BYTES
-        there = [one for number, one in held.items() if share.get(key(number)) is one]
+        there = [one for number, one in held.items() if share.find([key(number)])[0] is one]
         assert cache.bytes == sum(map(footprint, there))
         assert len(cache) == len(there) >= 1
 
@@ -60,36 +60,36 @@ def test_the_bytes_never_pass_the_bound_and_are_counted_exactly() -> None:
 def test_a_head_larger_than_the_cache_is_not_kept_and_costs_no_other_its_place() -> None:
     cache = HeadCache(2 * HEAD_BYTES)
     share = cache.share()
-    share.put(key(1), head(1))
-    share.put(key(2), head(2))
-    share.put(key(2), head(2, size=HEAD_BYTES))
-    assert share.get(key(2)) is None
-    assert share.get(key(1)) is not None
+    share.put({key(1): head(1)})
+    share.put({key(2): head(2)})
+    share.put({key(2): head(2, size=HEAD_BYTES)})
+    assert share.find([key(2)])[0] is None
+    assert share.find([key(1)])[0] is not None
     assert cache.bytes == HEAD_BYTES
 
 
 def test_a_head_put_again_replaces_the_one_before() -> None:
     cache = HeadCache(4 * HEAD_BYTES)
     share = cache.share()
-    share.put(key(1), head(1, size=100))
-    share.put(key(1), newer := head(1, size=10))
-    assert share.get(key(1)) is newer
+    share.put({key(1): head(1, size=100)})
+    share.put({key(1): (newer := head(1, size=10))})
+    assert share.find([key(1)])[0] is newer
     assert cache.bytes == footprint(newer)
 
 
 def test_spaces_share_one_bound_and_drop_only_their_own() -> None:
     cache = HeadCache(3 * HEAD_BYTES)
     one, other = cache.share(), cache.share()
-    one.put(key(1), head(1))
-    other.put(key(1), theirs := head(1))
-    assert one.get(key(1)) is not theirs
+    one.put({key(1): head(1)})
+    other.put({key(1): (theirs := head(1))})
+    assert one.find([key(1)])[0] is not theirs
     one.drop()
-    assert one.get(key(1)) is None
-    assert other.get(key(1)) is theirs
+    assert one.find([key(1)])[0] is None
+    assert other.find([key(1)])[0] is theirs
     assert cache.bytes == HEAD_BYTES
     for number in (2, 3, 4):
-        one.put(key(number), head(number))
-    assert other.get(key(1)) is None
+        one.put({key(number): head(number)})
+    assert other.find([key(1)])[0] is None
 
 
 DOCUMENT = {
@@ -114,7 +114,7 @@ def test_what_a_typical_document_takes_is_not_estimated_too_low() -> None:
         hash_ = Hash(b"%032d" % number)
         version = Version(number + 100_000)
         state = EntityState(id_, version, hash_, read_stored(body), len(body), changes, Version(number), version)
-        share.put((MAIN, id_), Head(state))
+        share.put({(MAIN, id_): Head(state)})
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert 0.7 * cache.bytes < taken < 1.1 * cache.bytes

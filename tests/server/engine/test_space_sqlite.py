@@ -32,7 +32,9 @@ async def test_schedules_on_files_and_threads_give_the_verdicts_of_the_oracle(tm
         middle = len(script.lines) // 2
         for piece in (script.lines[:middle], script.lines[middle:]):
             workers = lanes.threads(writers=2, readers=2)
-            async with engine(storage, access=None, workers=workers, sizes=Settings(cache_bytes_max=cache)) as it:
+            async with engine(
+                storage, access=None, workers=workers, sizes=Settings(ahead_min=1, cache_bytes_max=cache)
+            ) as it:
                 outcomes = await asyncio.gather(*[it.space.decide(proposal) for proposal, _ in piece])
                 for (_, expected), actual in zip(piece, outcomes, strict=True):
                     assert same(actual, expected)

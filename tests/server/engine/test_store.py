@@ -44,7 +44,7 @@ class CountingStorage(LonelyStorage):
 
 def store_on(storage: LonelyStorage, workers: Lanes | None = None, **sizes: int) -> Store:
     both = workers or lanes.inline()
-    return Store(storage, now=Clock(), salts=counting_salts(), workers=both, settings=Settings(**sizes))
+    return Store(storage, now=Clock(), salts=counting_salts(), workers=both, settings=Settings(ahead_min=1, **sizes))
 
 
 async def test_a_space_is_made_only_if_that_was_asked_for() -> None:

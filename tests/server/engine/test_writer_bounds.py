@@ -57,7 +57,7 @@ async def test_small_patches_of_small_values_are_decided_together() -> None:
 
 
 async def test_one_patch_of_a_value_beyond_the_bound_is_decided_by_itself() -> None:
-    async with engine(LonelyStorage(), sizes=Settings(batch_bytes_max=1_000)) as it:
+    async with engine(LonelyStorage(), sizes=Settings(ahead_min=1, batch_bytes_max=1_000)) as it:
         await it.must(set_(X, LARGE, blind=True))
         assert await batches(it, patches(it, X, 3)) == [1, 1, 1]
 

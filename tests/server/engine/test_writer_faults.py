@@ -106,7 +106,7 @@ async def test_what_was_decided_on_a_batch_that_fails_is_never_told(faults: Faul
 @pytest.mark.rule("COMMIT-10")
 async def test_those_who_wait_for_room_fail_with_those_in_the_queue(faults: Faults) -> None:
     writing = Held()
-    sizes = Settings(queue_max=1, batch_commits_max=1)
+    sizes = Settings(ahead_min=1, queue_max=1, batch_commits_max=1)
     async with engine(LonelyStorage(faults), workers=Lanes(writing, lanes.Inline()), sizes=sizes) as it:
         writing.is_held = True
         commits = [later(it, set_(X, number, blind=True)) for number in range(5)]
@@ -530,7 +530,9 @@ async def test_whatever_fails_each_commit_is_accepted_exactly_once(storage_kind:
 
         storage = storage_kind(fail)
         workers = Lanes(Wandering(seed), Wandering(seed + 1))
-        sizes = Settings(cache_bytes_max=chance.choice([0, 100_000]), batch_commits_max=chance.choice([1, 3, 100]))
+        sizes = Settings(
+            ahead_min=1, cache_bytes_max=chance.choice([0, 100_000]), batch_commits_max=chance.choice([1, 3, 100])
+        )
         async with engine(storage, workers=workers, sizes=sizes) as it:
             await it.must(set_(X, {"n": 0}, blind=True))
             rate = 0.2

@@ -78,7 +78,7 @@ async def test_a_node_that_is_never_first_gives_up_and_works_again_later() -> No
             moves -= 1
             raise LogMoved
 
-    async with engine(storage, sizes=Settings(moves_max=3)) as it:
+    async with engine(storage, sizes=Settings(ahead_min=1, moves_max=3)) as it:
         storage.fail = moved
         for _ in range(3):
             moves = 3  # as often as it may, and each time anew
@@ -121,7 +121,9 @@ async def test_nodes_that_write_at_the_same_time_lose_nothing_and_double_nothing
     for seed in range(12):
         chance = random.Random(seed)
         storage = MemoryStorage()
-        sizes = Settings(cache_bytes_max=chance.choice([0, 100_000]), moves_max=chance.choice([0, 2, 50]))
+        sizes = Settings(
+            ahead_min=1, cache_bytes_max=chance.choice([0, 100_000]), moves_max=chance.choice([0, 2, 50])
+        )
         one_lane, other_lane = Wandering(seed), Wandering(-seed - 1)
         async with (
             engine(storage, workers=Lanes(one_lane, one_lane), sizes=sizes) as one,

@@ -39,9 +39,9 @@ async def play(script: Script, storage: MemoryStorage, sizes: Settings, seed: in
 
 SIZES = {
     "as it comes": Settings(),
-    "one by one": Settings(batch_commits_max=1),
-    "no memory": Settings(cache_bytes_max=0, sessions_max=1, names_max=1, batch_commits_max=3),
-    "small batches, short queue": Settings(batch_commits_max=2, queue_max=3, cache_bytes_max=3_000),
+    "one by one": Settings(ahead_min=1, batch_commits_max=1),
+    "no memory": Settings(ahead_min=1, cache_bytes_max=0, sessions_max=1, names_max=1, batch_commits_max=3),
+    "small batches, short queue": Settings(ahead_min=1, batch_commits_max=2, queue_max=3, cache_bytes_max=3_000),
 }
 
 

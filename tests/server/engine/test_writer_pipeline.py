@@ -34,7 +34,7 @@ async def held(storage: MemoryStorage | None = None, **sizes: int) -> AsyncItera
     """An engine with a warm head of X, whose writing is held from now on."""
     writing = Held()
     workers = Lanes(writing, lanes.Inline())
-    async with engine(storage or LonelyStorage(), workers=workers, sizes=Settings(**sizes)) as it:
+    async with engine(storage or LonelyStorage(), workers=workers, sizes=Settings(ahead_min=1, **sizes)) as it:
         await it.must(set_(X, {"a": 1, "b": 1}, blind=True))
         writing.is_held = True
         try:
@@ -225,11 +225,13 @@ async def test_a_change_of_rights_holds_from_the_very_next_proposal_on() -> None
         ]
 
 
-@pytest.mark.rule("ACL-1")
-async def test_before_there_is_an_access_list_only_the_space_itself_may_write() -> None:
+@pytest.mark.rule("ACL-3")
+async def test_before_there_is_an_access_list_only_the_space_itself_may_write_it() -> None:
     async with engine(access=None) as it:
-        assert code(await it.commit(set_(X, 1, blind=True))) == "forbidden"
-        assert code(await it.commit(set_(X, 1, blind=True), author=SPACE)) == "accepted"
+        assert code(await it.commit(set_(SPACE, {ALICE: "own"}, blind=True))) == "forbidden"
+        assert code(await it.commit(set_(X, 1, blind=True), author=SPACE)) == "forbidden"
+        assert code(await it.commit(set_(SPACE, {ALICE: "own"}, blind=True), author=SPACE)) == "accepted"
+        assert code(await it.commit(set_(X, 1, blind=True))) == "accepted"
 
 
 @pytest.mark.rule("BRANCH-1", "BRANCH-2")

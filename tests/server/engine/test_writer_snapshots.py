@@ -86,7 +86,7 @@ async def test_the_cost_is_known_again_after_a_restart() -> None:
     async with engine(storage) as it:
         await it.must(set_(X, {"n": 0}, blind=True))
         await patched(it, EVERY - 1)
-    async with engine(storage, sizes=Settings(cache_bytes_max=0)) as it:
+    async with engine(storage, sizes=Settings(ahead_min=1, cache_bytes_max=0)) as it:
         await it.must(patch_(X, INCREMENT), session="after")
         assert [place.version for place, _ in await kept(it)] == [18]
 

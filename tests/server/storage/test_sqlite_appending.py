@@ -11,13 +11,13 @@ import pytest
 
 from logs import LogMaker
 from random_logs import RandomLog
-from space import SPACE, delete_, patch_, set_
+from space import ALICE, BOB, SPACE, delete_, patch_, set_
 from stemmadb.protocol.model import chain
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.facts import Fact
 from stemmadb.protocol.model.ids import Hash, TimeMs, Version
 from stemmadb.server.storage.port import Entry, Place, Snapshot, StorageFailed, StoredBlob
-from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, appending, inserting, interning
+from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, inserting, interning, storage
 
 X = "urn:x"
 
@@ -108,8 +108,8 @@ def test_a_log_is_the_same_however_little_is_remembered(
     backend: SqliteStorage, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     for module, bound in (
-        (appending, "HEADS_MAX"),
-        (appending, "ENTITIES_MAX"),
+        (storage, "ENTITIES_MAX"),
+        (storage, "ENTITIES_MIN"),
         (interning, "PRINCIPALS_MAX"),
         (interning, "SESSIONS_MAX"),
         (interning, "BRANCHES_MAX"),
@@ -124,12 +124,28 @@ def test_a_log_is_the_same_however_little_is_remembered(
 
 
 def test_a_memo_forgets_what_was_put_in_first() -> None:
-    memo: interning.Memo[str, int] = interning.Memo(2)
+    memo: interning.Memo[str, int] = interning.Memo(lambda: 2)
     memo.update(a=1, b=2, c=3, d=4)
     memo.trim()
     assert list(memo) == ["c", "d"]
     memo.trim()
     assert len(memo) == 2
+
+
+def test_the_more_logs_are_open_the_fewer_entities_each_keeps_in_memory(
+    backend: SqliteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "ENTITIES_MAX", 8)
+    monkeypatch.setattr(storage, "ENTITIES_MIN", 3)
+    maker, log = LogMaker(), backend.open(SPACE, create=True)
+    kept: list[tuple[int, int]] = []
+    for others in ((), (ALICE,), (BOB,)):
+        for other in others:
+            backend.open(other, create=True)
+        writes = [set_(f"urn:x:{len(kept)}:{number}", 1, blind=True) for number in range(10)]
+        log.append(Version(len(kept)), [maker.commit(*writes)])
+        kept.append((len(log._appender._entities._memo), len(log._appender._heads)))
+    assert kept == [(8, 8), (4, 4), (3, 3)]
 
 
 @pytest.mark.parametrize("rows", [1, 7, 8, 63, 64, 65, 137, 200])

@@ -233,7 +233,7 @@ def test_a_log_that_cannot_be_taken_up_leaves_no_connection_open(
     backend.open(SPACE, create=True).close()
     opened: list[apsw.Connection] = []
 
-    def fail(writer: apsw.Connection) -> None:
+    def fail(writer: apsw.Connection, _room: object) -> None:
         opened.append(writer)
         raise apsw.IOError("no")
 

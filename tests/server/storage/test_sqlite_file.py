@@ -53,7 +53,7 @@ def test_a_file_says_what_it_is_and_how_it_is_written(tmp_path: Path) -> None:
     writer = log._writer
     assert writer is not None
     pragmas = ("application_id", "user_version", "journal_mode", "synchronous", "foreign_keys", "mmap_size")
-    assert [writer.pragma(name) for name in pragmas] == [0x53746D61, 1, "wal", 2, 0, 0]
+    assert [writer.pragma(name) for name in pragmas] == [0x53746D61, schema.SCHEMA_VERSION, "wal", 2, 0, 0]
     assert writer.pragma("wal_autocheckpoint") == connection.WAL_PAGES_MAX
     assert writer.pragma("cache_size") == -connection.WRITER_CACHE_KIB
     with log.reader() as reader:
@@ -103,7 +103,7 @@ def test_a_space_is_opened_for_writing_once_at_a_time(tmp_path: Path) -> None:
 @pytest.mark.rule("STORE-5")
 def test_a_file_of_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path, made: Path) -> None:
     newer = apsw.Connection(str(made))
-    newer.pragma("user_version", 2)
+    newer.pragma("user_version", schema.SCHEMA_VERSION + 1)
     killed = tmp_path / "killed"
     for name, held in contents(tmp_path).items():  # as a process that was killed leaves it
         (killed / name).parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,11 @@ def test_a_file_of_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path, m
         with pytest.raises(NewerStorage) as caught:
             SqliteStorage(killed, read_only=read_only).open(SPACE)
         file = killed / "spaces" / SPACE / "space.db"
-        assert caught.value.facts == {"file": str(file), "found": 2, "known": 1}
+        assert caught.value.facts == {
+            "file": str(file),
+            "found": schema.SCHEMA_VERSION + 1,
+            "known": schema.SCHEMA_VERSION,
+        }
     assert contents(killed) == before
 
 
@@ -197,25 +201,25 @@ def writer(made: Path) -> Iterator[apsw.Connection]:
 
 @pytest.mark.rule("STORE-5")
 def test_an_older_file_goes_through_the_steps_it_lacks_and_only_those(writer: apsw.Connection) -> None:
-    schema.migrate(writer, 1, SPACE, Migrating.steps)
-    assert writer.pragma("user_version") == 3
+    schema.migrate(writer, schema.SCHEMA_VERSION, SPACE, Migrating.steps)
+    assert writer.pragma("user_version") == len(Migrating.steps)
     assert writer.execute("SELECT a FROM second").fetchall() == [(7,)]
-    schema.migrate(writer, 3, SPACE, Migrating.steps)
+    schema.migrate(writer, len(Migrating.steps), SPACE, Migrating.steps)
     assert writer.execute("SELECT a FROM second").fetchall() == [(7,)]
 
 
 @pytest.mark.rule("STORE-5")
 def test_a_migration_that_fails_changes_nothing(writer: apsw.Connection) -> None:
     with pytest.raises(StorageFailed):
-        schema.migrate(writer, 1, SPACE, (*Migrating.steps, "INSERT INTO third VALUES (1)"))
-    assert writer.pragma("user_version") == 1
+        schema.migrate(writer, schema.SCHEMA_VERSION, SPACE, (*Migrating.steps, "INSERT INTO third VALUES (1)"))
+    assert writer.pragma("user_version") == schema.SCHEMA_VERSION
     assert writer.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'second'").fetchall() == [(0,)]
 
 
 def test_an_older_file_cannot_be_read_before_it_is_brought_up_to_date(
     tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", 3)
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
     with pytest.raises(StorageFailed, match="open it once to be written"):
         SqliteStorage(tmp_path, read_only=True).open(SPACE)
 

@@ -77,13 +77,15 @@ def decide(
 def _decide_one(proposal: Proposal, draft: Draft, now: TimeMs, salts: Iterator[bytes], limits: Limits) -> Outcome:
     identity = proposal.identity
     try:
-        known = draft.accepted(identity)
-        if known is not None:
-            return _same_again(proposal, known)
-        _check_order(identity, draft)
+        if not draft.is_newest(identity):
+            known = draft.accepted(identity)
+            if known is not None:
+                return _same_again(proposal, known)
+            _check_order(identity, draft)
         if proposal.refusal is not None:
             raise proposal.refusal
-        rights = draft.rights(identity.principal)
+        lent = proposal.lent
+        rights = draft.lent_rights(lent, now) if lent else draft.rights(identity.principal)
         permission.check(proposal, rights, draft.space)
         _check_branch(proposal, draft)
         if proposal.planned is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from stemmadb.protocol.errors import Conflict, Dependency, FutureVersion
+from stemmadb.protocol.model import access
 from stemmadb.protocol.model.access import Rights
 from stemmadb.protocol.model.commit import Identity, LocalIdentity
 from stemmadb.protocol.model.draft import Draft
@@ -25,10 +26,15 @@ def check(proposal: Proposal, draft: Draft, rights: Rights, limits: Limits) -> N
     for read in proposal.reads:
         id_, version = read.id, read.version
         # Nearly every read is of one id on the branch that is written, and its head alone shows that it holds.
-        if branch is not None and id_ is not None and read.branch is None and not read.locals and version <= head:
-            state = heads.get((branch, id_)) or draft.entity(branch, id_)
-            if state.version <= version:
-                continue
+        if (
+            branch is not None
+            and id_ is not None
+            and read.branch is None
+            and not read.locals
+            and version <= head
+            and heads[branch, id_].version <= version
+        ):
+            continue
         scan = scan or Scan(limits.scan_facts_max)
         found = _stale(read, proposal, draft, rights, scan)
         if found is not None:
@@ -59,12 +65,19 @@ def _changed(read: Read, branch: BranchName, draft: Draft, rights: Rights) -> It
     id_ = read.id
     if id_ is None:
         assert read.prefix is not None, "prepare() lets no read pass that names neither an id nor a prefix"
-        changed = draft.changed_under(branch, read.prefix, read.version)
-        return (state for state in changed if rights.may_read(state.id))
+        return _changed_under(read.prefix, read.version, branch, draft, rights)
     if not rights.may_read(id_):
         return ()
     state = draft.entity(branch, id_)
     return (state,) if state.version > read.version else ()
+
+
+def _changed_under(
+    prefix: str, after: Version, branch: BranchName, draft: Draft, rights: Rights
+) -> Iterator[EntityState]:
+    """Narrowed before anything is looked at: what changes elsewhere is not felt, not even as too much to scan."""
+    for narrower in access.narrowed(prefix, rights.prefixes):
+        yield from draft.changed_under(branch, narrower, after)
 
 
 def _versions_of(names: tuple[PendingName, ...], identity: Identity, draft: Draft) -> frozenset[Version]:

@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from stemmadb.protocol.errors import BranchDeleted, UnknownBranch
+from stemmadb.protocol.model import delegation
 from stemmadb.protocol.model.access import Rights
 from stemmadb.protocol.model.commit import Commit, Identity, LocalIdentity
-from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Local, Version
+from stemmadb.protocol.model.delegation import Lent
+from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Local, TimeMs, Version
 from stemmadb.protocol.model.state import BranchState, EntityState, Known, NotGathered, View
+
+
+class _Heads(dict[tuple[BranchName, EntityId], EntityState]):
+    """The heads looked at so far, of the view or of this batch: the view is asked for each only once.
+
+    It knows the branches of the draft and not the draft: a ring of the two would hold a batch until it is collected.
+    """
+
+    def __init__(self, view: View, branches: Mapping[str, BranchState]) -> None:
+        super().__init__()
+        self._view = view
+        self._branches = branches
+
+    def __missing__(self, key: tuple[BranchName, EntityId]) -> EntityState:
+        if self._branches:
+            self.must_be_older(key[0])
+        state = self[key] = self._view.entity(*key)
+        return state
+
+    def must_be_older(self, branch: BranchName) -> None:
+        """The entities of a branch made in this batch are not known to the view beneath."""
+        made_here = self._branches.get(branch)
+        if made_here is not None and made_here.parent is not None and self._view.branch(branch) is None:
+            raise NotGathered(branch)
 
 
 class Draft:
@@ -24,17 +50,25 @@ class Draft:
         self.time = view.time
         self.destroyed = view.destroyed
         self.restructured = view.restructured
-        self.heads: dict[tuple[BranchName, EntityId], EntityState] = {}
-        """The heads looked at so far, of the view or of this batch: `entity` asks the view for each only once."""
         self.branches: dict[str, BranchState] = {}
+        self.heads = _Heads(view, self.branches)
         self.tags: dict[str, Version | None] = {}
+        self._taken: list[Commit] = []
         self._accepted: dict[Identity, Known] = {}
+        """Of those taken, as many as there were when it was last asked for."""
         self._highest: dict[tuple[Did, bytes], Local] = {}
         self._listed: dict[BranchName, list[EntityId]] = {}
         self._listed_at = view.version
 
     def rights(self, principal: Did) -> Rights:
         return self._view.rights(principal)
+
+    def lent_rights(self, lent: Sequence[Lent], now: TimeMs) -> Rights:
+        """What is lent at a time, which never goes back. What changes rights ends its batch (ACL-1, ACL-4)."""
+        roles = self._view.entity(MAIN, EntityId(self.space)).value
+        return delegation.lent_rights(
+            lent, roles=roles, is_revoked=self._view.revoked, now=now if now > self.time else self.time
+        )
 
     def branch(self, name: str) -> BranchState | None:
         return self.branches.get(name) or self._view.branch(name)
@@ -43,16 +77,11 @@ class Draft:
         return self.tags[name] if name in self.tags else self._view.tag(name)
 
     def entity(self, branch: BranchName, id_: EntityId) -> EntityState:
-        state = self.heads.get((branch, id_))
-        if state is None:
-            if self.branches:
-                self._must_be_older(branch)
-            state = self.heads[branch, id_] = self._view.entity(branch, id_)
-        return state
+        return self.heads[branch, id_]
 
     def changed_under(self, branch: BranchName, prefix: str, after: Version) -> Iterable[EntityState]:
         """As the view says, with what this batch wrote in the place of what it replaced."""
-        self._must_be_older(branch)
+        self.heads.must_be_older(branch)
         written, own = self._written_on(branch), set()
         for at in range(bisect_left(written, prefix), len(written)):
             id_ = written[at]
@@ -78,7 +107,17 @@ class Draft:
         return self._listed.get(branch, [])
 
     def accepted(self, identity: Identity) -> Known | None:
-        return self._accepted.get(identity) or self._view.accepted(identity)
+        known = self._accepted
+        for commit in self._taken[len(known) :]:
+            known[commit.identity] = Known(commit.version, commit.request)
+        return known.get(identity) or self._view.accepted(identity)
+
+    def is_newest(self, identity: Identity) -> bool:
+        """Whether it comes after all of its session, so that it cannot have been accepted before (COMMIT-5)."""
+        if not isinstance(identity, LocalIdentity):
+            return False
+        session = (identity.principal, identity.session)
+        return identity.local > (self._highest.get(session) or self._view.highest_local(*session))
 
     def highest_local(self, principal: Did, session: bytes) -> Local:
         return self._highest.get((principal, session)) or self._view.highest_local(principal, session)
@@ -101,17 +140,11 @@ class Draft:
 
     def take(self, commit: Commit, written: Mapping[tuple[BranchName, EntityId], EntityState]) -> None:
         """The commit is accepted: what follows in the batch sees it."""
-        self.version = version = commit.version
+        self.version = commit.version
         self.hash = commit.hash
         self.time = commit.time
         self.heads.update(written)
+        self._taken.append(commit)
         identity = commit.identity
-        self._accepted[identity] = Known(version, commit.request)
         if isinstance(identity, LocalIdentity):
             self._highest[identity.principal, identity.session] = identity.local
-
-    def _must_be_older(self, branch: BranchName) -> None:
-        """The entities of a branch made in this batch are not known to the view beneath."""
-        made_here = self.branches.get(branch)
-        if made_here is not None and made_here.parent is not None and self._view.branch(branch) is None:
-            raise NotGathered(branch)

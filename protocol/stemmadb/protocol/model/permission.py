@@ -1,4 +1,4 @@
-"""Whether a principal may make a write: by its role, its prefixes, and the rules of the access list (ACL-1)."""
+"""Whether a principal may make a write: by its role, its prefixes and the rules of the access list (ACL-1, ACL-3)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, get_args
 
 from stemmadb.protocol.errors import Forbidden, InvalidValue, Malformed
 from stemmadb.protocol.model import pointer
-from stemmadb.protocol.model.access import EVERY_ID, Rights, Role
+from stemmadb.protocol.model.access import EVERY_ID, FOUNDER, UNFOUNDED, Rights, Role
 from stemmadb.protocol.model.commit import Erase, Merge, Revert, Revoke, kind_of
 from stemmadb.protocol.model.ids import MAIN
 from stemmadb.protocol.model.proposal import Proposal
@@ -21,9 +21,12 @@ def check(proposal: Proposal, rights: Rights, space: str) -> None:
     details = proposal.details
     needs: Role = "write" if details is None else _NEEDS.get(kind_of(details), "write")
     if not rights.has(needs):
-        raise Forbidden(action="write", needs=needs)
+        raise unfounded() if rights == UNFOUNDED else Forbidden(action="write", needs=needs)
     if rights.prefixes != EVERY_ID:
-        _check_prefixes(proposal, rights)
+        if rights == FOUNDER:
+            _check_founding(proposal, space)
+        else:
+            _check_prefixes(proposal, rights)
     if _writes_list(proposal, space):
         _check_access_list(proposal, rights)
     if details is not None and isinstance(details, Erase) and details.id == space:
@@ -48,7 +51,25 @@ def _check_prefixes(proposal: Proposal, rights: Rights) -> None:
         raise Forbidden(action="change branches and tags", needs="write, for every id")
     for step in proposal.steps:
         if not rights.may_write(step.id):
-            raise Forbidden(action=f"write {step.id!r}", needs="write")
+            # What a merge or a revert would write was not named by the one who asks for it.
+            what = repr(step.id) if proposal.details is None else "all that this would change"
+            raise Forbidden(action=f"write {what}", needs="write")
+
+
+def unfounded() -> Forbidden:
+    """Nothing may be done in a space before it has its access list (ACL-3)."""
+    return Forbidden(
+        "This space has no access list yet, and nothing else can be written before it. Open a session as the space's "
+        "own identity and set the entity named by the space's DID to the role of each principal.",
+        action="write",
+        needs="own",
+    )
+
+
+def _check_founding(proposal: Proposal, space: str) -> None:
+    """While there is no access list, the one write that may be made is the list itself."""
+    if not _writes_list(proposal, space):
+        raise unfounded()
 
 
 def _check_access_list(proposal: Proposal, rights: Rights) -> None:

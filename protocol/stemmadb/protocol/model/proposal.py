@@ -10,6 +10,7 @@ import msgspec
 from stemmadb.protocol.errors import LimitExceeded, Malformed, StemmaError, Undeclared
 from stemmadb.protocol.model import body, ids, patch, pointer
 from stemmadb.protocol.model.commit import Arguments, Identity
+from stemmadb.protocol.model.delegation import Lent
 from stemmadb.protocol.model.facts import FactKind
 from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
@@ -40,6 +41,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `planned` is the version of the cut that a plan was made on, where the declared reads do not cover all it looked
     at: what was destroyed since voids it and, if it destroys something itself, so do new branches, tags and merges.
 
+    `lent` is what a principal that shows delegations acts under, and under that alone (ACL-4).
+
     `refusal` is why it could never be accepted. It is told only if the identity was not accepted before: a commit
     that is sent again after a bound was lowered gets its first answer (COMMIT-5).
     """
@@ -53,6 +56,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     note: bytes | None = None
     merged: Version | None = None
     planned: Version | None = None
+    lent: tuple[Lent, ...] = ()
     refusal: StemmaError | None = None
 
 
@@ -60,17 +64,23 @@ _WHOLE = (pointer.ROOT,)
 _Paths: TypeAlias = dict[str, set[str]]
 
 
-def prepare_or_refuse(identity: Identity, request: Hash, content: Content, limits: Limits = DEFAULTS) -> Proposal:
+def prepare_or_refuse(
+    identity: Identity, request: Hash, content: Content, limits: Limits = DEFAULTS, lent: tuple[Lent, ...] = ()
+) -> Proposal:
     """As `prepare`, and never raises: what could never be accepted becomes a proposal that says why."""
     try:
-        return prepare(identity, request, content, limits)
+        return prepare(identity, request, content, limits, lent)
     except StemmaError as refusal:
         return Proposal(identity=identity, request=request, branch=content.branch, refusal=refusal)
 
 
-def prepare(identity: Identity, request: Hash, content: Content, limits: Limits = DEFAULTS) -> Proposal:
+def prepare(
+    identity: Identity, request: Hash, content: Content, limits: Limits = DEFAULTS, lent: tuple[Lent, ...] = ()
+) -> Proposal:
     """The proposal a client's commit makes; a typed error if it could never be accepted, whatever the state."""
     _check_counts(content, limits)
+    if lent:
+        _check_narrowed(content.reads, lent, limits)
     branch = ids.branch_name(content.branch)
     steps = []
     paths: _Paths = {}
@@ -84,7 +94,13 @@ def prepare(identity: Identity, request: Hash, content: Content, limits: Limits 
     if content.note is not None:
         _check_note(content.note, limits)
     return Proposal(
-        identity=identity, request=request, branch=branch, steps=tuple(steps), reads=reads, note=content.note
+        identity=identity,
+        request=request,
+        branch=branch,
+        steps=tuple(steps),
+        reads=reads,
+        note=content.note,
+        lent=lent,
     )
 
 
@@ -123,6 +139,14 @@ def patch_step(
         free = frozenset(footprint.increments)
         claims = tuple(path for path in writes if path not in free)
     return Step("patch", branch, id_, body_, operations, 0, writes, claims)
+
+
+def _check_narrowed(reads: Sequence[Read], lent: tuple[Lent, ...], limits: Limits) -> None:
+    """A read of a prefix becomes one for each prefix that is lent, and counts as so many."""
+    prefixes = sum(len(one.prefixes) for one in lent)
+    count = sum(prefixes for read in reads if read.prefix is not None)
+    if count > limits.reads_max:
+        raise LimitExceeded(bound="reads_max", maximum=limits.reads_max, actual=count)
 
 
 def _check_counts(content: Content, limits: Limits) -> None:

@@ -29,7 +29,7 @@ def write(
     work = patch.Work(limits.value_bytes_max)
     for index, step in enumerate(steps):
         place = (step.branch, step.id)
-        head = written.get(place) or heads.get(place) or draft.entity(step.branch, step.id)
+        head = written.get(place) or heads[place]
         if step.kind == "set":
             value, size = step.payload, step.size
         else:
@@ -70,8 +70,7 @@ def _fact(step: Step, parent: Hash, version: Version, index: int, salts: Iterato
 def _head_after(
     step: Step, head: EntityState, fact: Fact, value: Value | Missing, size: int, author: Did, limits: Limits
 ) -> EntityState:
-    version = fact.version
-    changes, seen_after = head.changes, head.seen_after
+    version, changes, seen_after = fact.version, head.changes, head.seen_after
     if step.kind == "checkpoint":  # changes nothing and overlaps nothing: only the chain goes on (FACT-1)
         return EntityState(head.id, head.version, fact.hash, value, size, changes, seen_after, version)
     change = of_paths(version, author, step.writes)

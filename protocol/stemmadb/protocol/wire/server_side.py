@@ -70,7 +70,7 @@ class ServerConnection:
         self.state = State.NEW
         self.principal: Did | None = None
         self.session: bytes | None = None
-        self._subprotocol: Subprotocol = subprotocol
+        self.subprotocol: Subprotocol = subprotocol
         self._codec = codec_for(subprotocol, limits)
         self._server = server
         self._space = space
@@ -102,7 +102,7 @@ class ServerConnection:
         if self.state is State.CLOSED:
             return []
         try:
-            check_kind(data, self._subprotocol)
+            check_kind(data, self.subprotocol)
             if self.state is State.GREETED:
                 self._check_stranger(data)
         except StemmaError as error:
@@ -227,11 +227,15 @@ class ServerConnection:
         assert self.state is State.OPEN, "nothing but hello and goodbye is sent before the session is open"
         data = self._codec.encode(message)
         if isinstance(message, Sync):
-            try:
-                self._stream.advance(message)
-            except BadInput as own:
-                raise AssertionError(own.message) from None
+            self.sent(message)
         return data
+
+    def sent(self, frame: Sync) -> None:
+        """A frame, or a part of one, whose bytes another connection of the same subprotocol has made."""
+        try:
+            self._stream.advance(frame)
+        except BadInput as own:
+            raise AssertionError(own.message) from None
 
     def close(self, error: StemmaError, *, retry_after_ms: int | None = None) -> Closed:
         """Ends the connection from our side: `farewell` is the last thing to send, then the socket is closed.

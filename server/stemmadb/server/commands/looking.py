@@ -9,7 +9,9 @@ import click
 
 from stemmadb.protocol.model.ids import Did
 from stemmadb.server.commands.report import Report
+from stemmadb.server.commands.running import ask
 from stemmadb.server.commands.shared import Shell, data_option, reading, shown, telling
+from stemmadb.server.serving import presence
 from stemmadb.server.storage.directory import is_held
 from stemmadb.server.storage.port import Storage
 from stemmadb.server.storage.sqlite import sqlite_version
@@ -38,7 +40,7 @@ def spaces(shell: Shell, data: Path) -> dict[str, object]:
 @data_option
 @click.pass_obj
 def status(shell: Shell, data: Path) -> dict[str, object]:
-    """Show the state of a data directory, which may be in use: versions, sizes, and whether somebody holds it.
+    """Show the state of a data directory, which may be in use: versions, sizes, who holds it, and how that server is.
 
     Example: stemmadb status --data ./data
     """
@@ -47,11 +49,34 @@ def status(shell: Shell, data: Path) -> dict[str, object]:
         for space in storage.spaces():
             report.take(space, partial(_measured, storage, data, space))
     held = is_held(data)
+    server = _server(data)
     shell.say(f"data      {data}{' (in use)' if held else ''}")
     shell.say(f"sqlite    {sqlite_version()}")
+    for line in _server_lines(server):
+        shell.say(line)
     for one in report.good:
         shell.say(f"{one['space']}  version {one['version']}, {one['bytes']} bytes, {one['blob_bytes']} in blobs")
-    return report.answer(data=str(data), held=held, sqlite=sqlite_version())
+    return report.answer(data=str(data), held=held, sqlite=sqlite_version(), server=server)
+
+
+def _server(data: Path) -> dict[str, object] | None:
+    """The server that runs there, if one does."""
+    found = presence.find(data)
+    return None if found is None else ask(found)
+
+
+def _server_lines(server: dict[str, object] | None) -> list[str]:
+    if server is None:
+        return []
+    health = "ready" if server["ready"] else f"not ready: {server['says']}"
+    numbers = [
+        f"{server[name]} {name}" for name in ("connections", "sessions", "watches", "commits") if name in server
+    ]
+    return [
+        f"server    process {server['pid']}, {server['host']} port {server['port']}, {health}",
+        f"identity  {server['did']}",
+        *([f"now       {', '.join(numbers)}"] if numbers else []),
+    ]
 
 
 def _told(storage: Storage, space: Did) -> dict[str, object]:

@@ -9,7 +9,8 @@ import msgspec
 
 from stemmadb.protocol.model.admission import Outcome
 from stemmadb.protocol.model.commit import OperationIdentity
-from stemmadb.protocol.model.ids import Did, Hash
+from stemmadb.protocol.model.delegation import Lent
+from stemmadb.protocol.model.ids import Did, Hash, TimeMs
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.server.storage.port import Destroyed, LogReader, SpaceLog
@@ -18,11 +19,17 @@ T = TypeVar("T")
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Who asks for a space-wide write, so that it is done exactly once (COMMIT-11), and the note with it."""
+    """Who asks for a space-wide write, so that it is done exactly once (COMMIT-11), and the note with it.
+
+    `lent` is what a principal that shows delegations acts under, and under that alone (ACL-4); `at` is the time by
+    which that is judged before anything is planned for it. The decision has its own time.
+    """
 
     identity: OperationIdentity
     request: Hash
     note: bytes | None = None
+    lent: tuple[Lent, ...] = ()
+    at: TimeMs = TimeMs(0)
 
 
 class SpaceApi(Protocol):

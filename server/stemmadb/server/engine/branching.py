@@ -114,7 +114,13 @@ async def _write_kept(
 
 async def _write(space: SpaceApi, asked: Asked, details: Arguments, planned: Version | None = None) -> Done:
     proposal = Proposal(
-        identity=asked.identity, request=asked.request, branch=None, details=details, note=asked.note, planned=planned
+        identity=asked.identity,
+        request=asked.request,
+        branch=None,
+        details=details,
+        note=asked.note,
+        planned=planned,
+        lent=asked.lent,
     )
     return await decided(space, proposal)
 

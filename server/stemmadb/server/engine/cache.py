@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -58,25 +59,35 @@ class HeadCache:
         """What one space has of it."""
         return Share(self, next(self._owners))
 
-    def get(self, owner: int, key: Key) -> Head | None:
-        place = (owner, key)
-        head = self._heads.get(place)
-        if head is not None:
-            self._heads.move_to_end(place)
-        return head
+    def find(self, owner: int, keys: Iterable[Key]) -> list[Head | None]:
+        """What there is of each, in order; one loop, because a batch asks for hundreds."""
+        found: list[Head | None] = []
+        heads, use = self._heads, self._heads.move_to_end
+        for key in keys:
+            place = (owner, key)
+            head = heads.get(place)
+            if head is not None:
+                use(place)
+            found.append(head)
+        return found
 
-    def put(self, owner: int, key: Key, head: Head) -> None:
-        """Keeps the head as the newest; a head too large for the whole cache is not kept at all."""
-        place = (owner, key)
-        heads = self._heads
-        before = heads.pop(place, None)
-        if before is not None:
-            self.bytes -= footprint(before)
-        size = footprint(head)
-        if size > self._bytes_max:
-            return
-        heads[place] = head
-        self.bytes += size
+    def put(self, owner: int, new: Mapping[Key, Head]) -> None:
+        """Keeps the heads as the newest; a head too large for the whole cache is not kept at all."""
+        heads, use, bytes_max = self._heads, self._heads.move_to_end, self._bytes_max
+        for key, head in new.items():
+            place = (owner, key)
+            before = heads.get(place)
+            heads[place] = head
+            self.bytes += footprint(head)
+            if before is not None:
+                self.bytes -= footprint(before)
+                use(place)
+            if self.bytes > bytes_max:
+                self._make_room(place)
+
+    def _make_room(self, newest: tuple[int, Key]) -> None:
+        if footprint(self._heads[newest]) > self._bytes_max:
+            self._heads.move_to_end(newest, last=False)
         while self.bytes > self._bytes_max:
             _, oldest = self._heads.popitem(last=False)
             self.bytes -= footprint(oldest)
@@ -94,11 +105,11 @@ class Share:
         self._cache = cache
         self._owner = owner
 
-    def get(self, key: Key) -> Head | None:
-        return self._cache.get(self._owner, key)
+    def find(self, keys: Iterable[Key]) -> list[Head | None]:
+        return self._cache.find(self._owner, keys)
 
-    def put(self, key: Key, head: Head) -> None:
-        self._cache.put(self._owner, key, head)
+    def put(self, new: Mapping[Key, Head]) -> None:
+        self._cache.put(self._owner, new)
 
     def drop(self) -> None:
         self._cache.drop(self._owner)

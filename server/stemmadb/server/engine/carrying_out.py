@@ -8,7 +8,8 @@ from typing import Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from stemmadb.protocol.errors import Conflict, Forbidden, IdentityClash, LimitExceeded, MergeBusy
-from stemmadb.protocol.model import access
+from stemmadb.protocol.model import access, delegation, permission
+from stemmadb.protocol.model.access import NO_ID, Rights
 from stemmadb.protocol.model.admission import Accepted, Refused, Repeated
 from stemmadb.protocol.model.commit import Commit
 from stemmadb.protocol.model.facts import Fact
@@ -81,7 +82,7 @@ async def carried_out(space: SpaceApi, asked: Asked, *, plan: Plan[R], recall: R
         before = accepted_before(reader, asked)
         if before is not None:
             return recall(reader, before), None
-        check_may_write(reader, space.did, asked.identity.principal)
+        check_may_write(reader, space.did, asked)
         return plan(reader)
 
     for _ in range(ATTEMPTS_MAX):
@@ -102,7 +103,7 @@ async def predicted(space: SpaceApi, asked: Asked, *, plan: Plan[R]) -> R:
     """What a plan would do if it were carried out now."""
 
     def ask(reader: LogReader) -> R:
-        check_may_write(reader, space.did, asked.identity.principal)
+        check_may_write(reader, space.did, asked)
         return plan(reader)[0]
 
     return await space.read(ask)
@@ -123,12 +124,29 @@ def accepted_before(reader: LogReader, asked: Asked) -> Commit | None:
     return reader.commits([known.version])[known.version]
 
 
-def check_may_write(reader: LogReader, space: Did, principal: Did) -> None:
-    """Raises `Forbidden` unless the access list lets the principal write (ACL-1); decided again with the write."""
+def check_may_write(reader: LogReader, space: Did, asked: Asked) -> None:
+    """Raises `Forbidden` unless the principal may write something (ACL-1, ACL-4); decided again with the write."""
+    rights = _rights(reader, space, asked)
+    if rights.prefixes == NO_ID:
+        raise permission.unfounded()
+    if not rights.has("write"):
+        raise Forbidden(action="write", needs="write")
+
+
+def _rights(reader: LogReader, space: Did, asked: Asked) -> Rights:
+    roles, lent = access_list(reader, space), asked.lent
+    if not lent:
+        return access.by_list(roles, asked.identity.principal, space)
+    revoked = reader.revoked({name for one in lent for name in one.names})
+    now = max(asked.at, reader.tip().time)
+    return delegation.lent_rights(lent, roles=roles, is_revoked=revoked.__contains__, now=now)
+
+
+def access_list(reader: LogReader, space: Did) -> object:
+    """The value of the access list at the end of the cut; it is no object where there is none."""
     list_id = EntityId(space)
     found = states.load(reader, moments.resolve(reader, Moment(MAIN)).spans, [list_id]).get(list_id)
-    if not access.by_list(found and found.value, principal, space).has("write"):
-        raise Forbidden(action="write", needs="write")
+    return found and found.value
 
 
 def check_bulk(count: int, limits: Limits) -> None:

@@ -96,7 +96,7 @@ class _Wanted(msgspec.Struct, frozen=True):
         before, cut = accepted_before(reader, self.asked), reader.tip().version
         if before is not None:
             return before, cut
-        check_owns(reader, self.space, self.asked.identity.principal)
+        check_owns(reader, self.space, self.asked)
         self._check_floor(cut)
         if earlier is not None and earlier.pins.covers(compacting_plan.pins_of(reader, self.floor)):
             return earlier, cut

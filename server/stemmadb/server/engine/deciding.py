@@ -68,7 +68,7 @@ class Decider:
                 assert outcomes, "a decision answers for one at least, or says what it lacks"
                 accepted = [one for one in outcomes if isinstance(one, Accepted)]
                 due = self._fold.take(view, accepted)
-                return Decision([_told(one) for one in outcomes], accepted, view.version, due)
+                return Decision(_told(outcomes), accepted, view.version, due)
 
     async def _gather(self, needs: Needs, moved: Callable[[Version], None]) -> BatchView:
         """Reads what memory lacks, in one hop; at most the batch decided last is not durable meanwhile."""
@@ -93,5 +93,5 @@ class Decider:
         return view
 
 
-def _told(outcome: Outcome) -> Outcome:
-    return Accepted(outcome.commit, outcome.facts, _NO_HEADS) if isinstance(outcome, Accepted) else outcome
+def _told(outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+    return [Accepted(one.commit, one.facts, _NO_HEADS) if isinstance(one, Accepted) else one for one in outcomes]

@@ -25,16 +25,15 @@ from stemmadb.protocol.model.branch import Branches
 from stemmadb.protocol.model.commit import Commit, Erase
 from stemmadb.protocol.model.difference import Content
 from stemmadb.protocol.model.erasure import Erasure
-from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Hash, Version
+from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.origins import Written
 from stemmadb.protocol.model.proposal import Proposal, Step, set_step, step_of
 from stemmadb.protocol.model.request import Operation, Read
 from stemmadb.protocol.model.state import Missing
-from stemmadb.server.engine import moments, settling, states
+from stemmadb.server.engine import settling, states
 from stemmadb.server.engine.api import Asked, SpaceApi
-from stemmadb.server.engine.carrying_out import ATTEMPTS_MAX, Done, accepted_before, check_bulk
-from stemmadb.server.engine.moments import Moment
+from stemmadb.server.engine.carrying_out import ATTEMPTS_MAX, Done, accepted_before, access_list, check_bulk
 from stemmadb.server.storage.port import Destroyed, LogReader, Place, SpaceLog
 
 FACTS_PAGE: Final = 64
@@ -103,7 +102,7 @@ class _Wanted(msgspec.Struct, frozen=True):
         before = accepted_before(reader, self.asked)
         if before is not None:
             return before
-        check_owns(reader, self.space, self.asked.identity.principal)
+        check_owns(reader, self.space, self.asked)
         if self.id == EntityId(self.space):
             raise Forbidden(action="erase the access list", needs="nobody")
         for hash_ in self.blobs - self.in_files:
@@ -174,14 +173,13 @@ def _settle(log: SpaceLog, *, blobs: Collection[Hash]) -> None:
     settling.settle(log)
 
 
-def check_owns(reader: LogReader, space: Did, principal: Did) -> None:
+def check_owns(reader: LogReader, space: Did, asked: Asked) -> None:
     """Raises `Forbidden` unless the access list makes the principal an owner; decided again with the write (ACL-1).
 
     Planning reads a lot and its errors tell what is there, so one who may not do it is told before anything else.
+    Owning is never lent (ACL-4).
     """
-    list_id = EntityId(space)
-    found = states.load(reader, moments.resolve(reader, Moment(MAIN)).spans, [list_id]).get(list_id)
-    if not access.by_list(found and found.value, principal, space).has("own"):
+    if asked.lent or not access.is_owner(access_list(reader, space), asked.identity.principal):
         raise Forbidden(action="write", needs="own")
 
 

@@ -8,7 +8,8 @@ gathers only after that. So a gathering never misses more than one batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from stemmadb.protocol.model import replay
 from stemmadb.protocol.model.admission import Accepted
@@ -23,11 +24,11 @@ from stemmadb.protocol.model.commit import (
     Merge,
     TagCreate,
 )
-from stemmadb.protocol.model.ids import EMPTY_SPACE, Did, Local, Version
+from stemmadb.protocol.model.ids import EMPTY_SPACE, Did, Hash, Local, Version
 from stemmadb.protocol.model.state import BranchState, Known, Missing
 from stemmadb.server.engine.cache import Head, Key, Share
 from stemmadb.server.engine.gathering import Gathered, Session, Wanted
-from stemmadb.server.engine.needs import Needs
+from stemmadb.server.engine.needs import UNREAD, Needs
 from stemmadb.server.engine.recent import Recent
 from stemmadb.server.engine.settings import Settings
 from stemmadb.server.engine.snapshots import Due
@@ -38,11 +39,16 @@ from stemmadb.server.storage.port import Place, Tip
 class Fresh:
     """What the batch decided last has written."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: Sequence[Commit] = ()) -> None:
         self.heads: dict[Key, Head] = {}
-        self.known: dict[Identity, Known] = {}
         self.highest: dict[Session, Local] = {}
         self.is_structural = False
+        self._records = records
+
+    @cached_property
+    def known(self) -> Mapping[Identity, Known]:
+        """Made when first asked for: only what is sent again, or read through, is looked up."""
+        return {record.identity: Known(record.version, record.request) for record in self._records}
 
 
 class Fold:
@@ -59,6 +65,8 @@ class Fold:
         self._highest: Recent[Session, Local] = Recent(settings.sessions_max)
         self._branches: Recent[str, BranchState | None] = Recent(settings.names_max)
         self._tags: Recent[str, Version | None] = Recent(settings.names_max)
+        self._delegations: Recent[Hash, bool] = Recent(settings.names_max)
+        """Each with whether it was revoked."""
 
     @property
     def version(self) -> Version:
@@ -72,8 +80,7 @@ class Fold:
         self._fresh = Fresh()
         self._heads.drop()
         self._highest.clear()
-        self._branches.clear()
-        self._tags.clear()
+        self._forget_names()
 
     def all_durable(self) -> None:
         """Nothing is in flight, and nobody is gathering: the log has all there is."""
@@ -84,7 +91,7 @@ class Fold:
     def view(self, needs: Needs) -> tuple[BatchView, Wanted]:
         """A view with what memory has of the needs, and what is to be read for the rest."""
         view = BatchView(self._space, self._fresh.heads, self._scan_facts_max)
-        # Branches and tags are few and change seldom: their changes are not folded but read again once durable.
+        # Branches, tags and revocations change seldom: their changes are not folded but read again once durable.
         wanted = Wanted(tip=self._tip is None, needs_durable=self._fresh.is_structural)
         if self._tip is not None:
             view.stand_on(self._tip)
@@ -95,9 +102,9 @@ class Fold:
         return view, wanted
 
     def _find_heads(self, needs: Needs, view: BatchView, wanted: Wanted) -> None:
-        fresh, cached, heads = self._fresh.heads, self._heads.get, view.heads
-        for key, since in needs.heads.items():
-            head = fresh.get(key) or cached(key)
+        fresh, heads = self._fresh.heads, view.heads
+        for (key, since), cached in zip(needs.heads.items(), self._heads.find(needs.heads), strict=True):
+            head = fresh.get(key) or cached
             if head is not None and (head.state.seen_after <= since or head.state.version <= since):
                 heads[key] = head
             else:
@@ -119,21 +126,31 @@ class Fold:
                 view.tags[name] = self._tags.get(name)
             else:
                 wanted.tags.append(name)
+        for delegation in needs.delegations:
+            is_revoked = self._delegations.get(delegation)
+            if is_revoked is None:
+                wanted.delegations.append(delegation)
+            else:
+                view.delegations[delegation] = is_revoked
 
     def _find_identities(self, needs: Needs, view: BatchView, wanted: Wanted) -> None:
+        highest = view.highest
         for identity in needs.identities:
             if isinstance(identity, LocalIdentity):
                 session = (identity.principal, identity.session)
-                if session not in view.highest:
-                    self._find_session(session, view, wanted)
+                if session not in highest:
+                    self._find_session(session, highest, wanted)
+                if identity.local > highest.get(session, UNREAD):
+                    continue  # what comes after all of its session is new
             self._find_identity(identity, view, wanted)
-        for identity in needs.named:
-            self._find_identity(identity, view, wanted)
+        for named in needs.named:
+            if named.local <= highest.get((named.principal, named.session), UNREAD):
+                self._find_identity(named, view, wanted)
 
-    def _find_session(self, session: Session, view: BatchView, wanted: Wanted) -> None:
+    def _find_session(self, session: Session, found: dict[Session, Local], wanted: Wanted) -> None:
         highest = self._fresh.highest.get(session) or self._highest.get(session)
         if highest is not None:
-            view.highest[session] = highest
+            found[session] = highest
         else:
             wanted.sessions.add(session)
 
@@ -141,7 +158,7 @@ class Fold:
         known = self._fresh.known.get(identity)
         if known is not None:
             view.known[identity] = known
-        elif not (isinstance(identity, LocalIdentity) and _is_new(identity, view)):
+        else:
             wanted.identities.append(identity)
 
     # ------------------------------------------------------------ after a gathering
@@ -161,6 +178,9 @@ class Fold:
         view.tags.update(gathered.tags)
         for name, version in gathered.tags.items():
             self._tags.put(name, version)
+        for delegation in wanted.delegations:
+            view.delegations[delegation] = delegation in gathered.revoked
+            self._delegations.put(delegation, view.delegations[delegation])
         for session, highest in gathered.highest.items():
             view.highest[session] = highest
             self._highest.put(session, highest)
@@ -176,43 +196,43 @@ class Fold:
             held = view.heads.get(key)
             if held is None or held.state.seen_after > head.state.seen_after:
                 view.heads[key] = head
-                self._heads.put(key, head)
+                self._heads.put({key: head})
 
     # ------------------------------------------------------------ after a decision
 
     def take(self, view: BatchView, accepted: Sequence[Accepted]) -> list[Due]:
         """Goes on to the state after the batch, durable or not; says which snapshots are due once it is."""
-        fresh = self._fresh = Fresh()
+        records = [one.commit for one in accepted]
+        fresh = self._fresh = Fresh(records)
         due: list[Due] = []
         for one in accepted:
             _take_heads(one, view, fresh.heads, due)
-            self._take_record(one.commit)
-        for key, head in fresh.heads.items():
-            self._heads.put(key, head)
+            self._take_record(one.commit, fresh)
+        self._heads.put(fresh.heads)
+        if records:
+            last = records[-1]
+            self._tip = Tip(last.version, last.hash, last.time)
         if fresh.is_structural:
-            self._branches.clear()
-            self._tags.clear()
+            self._forget_names()
         return due
 
-    def _take_record(self, record: Commit) -> None:
-        self._tip = Tip(record.version, record.hash, record.time)
+    def _forget_names(self) -> None:
+        self._branches.clear()
+        self._tags.clear()
+        self._delegations.clear()
+
+    def _take_record(self, record: Commit, fresh: Fresh) -> None:
         identity = record.identity
-        self._fresh.known[identity] = Known(record.version, record.request)
         if isinstance(identity, LocalIdentity):
-            session = (identity.principal, identity.session)
-            self._fresh.highest[session] = identity.local
-            self._highest.put(session, identity.local)
+            session, local = (identity.principal, identity.session), identity.local
+            fresh.highest[session] = local
+            self._highest.put(session, local)
         if record.arguments != NO_ARGUMENTS:
-            self._fresh.is_structural = True
+            fresh.is_structural = True
             if isinstance(record.details, Erase | Compact):
                 self._destroyed = record.version
             elif isinstance(record.details, BranchCreate | TagCreate | Merge):
                 self._restructured = record.version
-
-
-def _is_new(identity: LocalIdentity, view: BatchView) -> bool:
-    highest = view.highest.get((identity.principal, identity.session))
-    return highest is not None and identity.local > highest
 
 
 def _take_heads(one: Accepted, view: BatchView, heads: dict[Key, Head], due: list[Due]) -> None:
@@ -221,13 +241,14 @@ def _take_heads(one: Accepted, view: BatchView, heads: dict[Key, Head], due: lis
     patched: dict[Key, int] = {}
     for fact in one.facts:
         key = (fact.branch, fact.id)
+        state = written[key]
         if fact.kind != "patch":
             patched.pop(key, None)
-            heads[key] = Head(written[key])
+            heads[key] = Head(state)
             continue
         assert fact.body is not None, "a new fact has its body"
         before = heads.get(key) or view.heads[key]
-        heads[key] = Head(written[key], before.patches + 1, before.patch_bytes + len(fact.body))
+        heads[key] = Head(state, before.patches + 1, before.patch_bytes + len(fact.body))
         patched[key] = fact.index
     for key, index in patched.items():
         head = heads[key]

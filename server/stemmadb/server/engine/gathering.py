@@ -5,7 +5,7 @@ Runs in a worker thread and touches nothing but its arguments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -14,7 +14,7 @@ from stemmadb.protocol.model import body, branch, changes
 from stemmadb.protocol.model.branch import Span
 from stemmadb.protocol.model.changes import Changes
 from stemmadb.protocol.model.commit import Identity
-from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Local, Version
+from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Local, Version
 from stemmadb.protocol.model.state import BranchState, EntityState, Known, Missing, empty_state
 from stemmadb.server.engine import states
 from stemmadb.server.engine.cache import Head, Key
@@ -36,14 +36,15 @@ class Wanted(msgspec.Struct):
     prefixes: dict[Prefix, int] = {}
     branches: list[str] = []
     tags: list[str] = []
+    delegations: list[Hash] = []
     sessions: set[Session] = set()
     identities: list[Identity] = []
     needs_durable: bool = False
     """Whether it can be read only once nothing decided is in flight."""
 
     def __bool__(self) -> bool:
-        listed = self.heads or self.prefixes or self.branches or self.tags or self.sessions or self.identities
-        return self.tip or bool(listed)
+        named = self.branches or self.tags or self.delegations or self.sessions or self.identities
+        return self.tip or bool(self.heads or self.prefixes or named)
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -61,6 +62,7 @@ class Gathered(msgspec.Struct):
     listed: dict[Prefix, Listed]
     branches: dict[str, BranchState | None]
     tags: dict[str, Version | None]
+    revoked: Collection[Hash]
     highest: dict[Session, Local]
     accepted: dict[Identity, Known]
 
@@ -75,6 +77,7 @@ def gather(log: SpaceLog, wanted: Wanted, scan_facts_max: int) -> Gathered:
             heads=gathering.heads(_with_listed(wanted.heads, listed)),
             branches={name: reader.branch(name) for name in wanted.branches},
             tags=_tags(reader, wanted.tags),
+            revoked=reader.revoked(wanted.delegations) if wanted.delegations else (),
             highest={session: reader.highest_local(*session) for session in wanted.sessions},
             accepted=reader.accepted(wanted.identities) if wanted.identities else {},
         )

@@ -106,6 +106,12 @@ class Intake:
 
 def _size(proposal: Proposal) -> int:
     """What it adds to a batch: the bodies, and the work of deciding each step and each read."""
-    bodies = sum([len(step.body) for step in proposal.steps if step.body is not None])
-    names = sum([len(read.locals) for read in proposal.reads])
-    return bodies + PART_BYTES * (len(proposal.steps) + len(proposal.reads)) + NAME_BYTES * names
+    steps, reads = proposal.steps, proposal.reads
+    size = PART_BYTES * (len(steps) + len(reads))
+    for step in steps:
+        if step.body is not None:
+            size += len(step.body)
+    for read in reads:
+        if read.locals:
+            size += NAME_BYTES * len(read.locals)
+    return size

@@ -118,6 +118,7 @@ class _Planning(msgspec.Struct, frozen=True):
             note=self.asked.note,
             merged=state.merged,
             planned=target.version,
+            lent=self.asked.lent,
         )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Final, NamedTuple
 
+from stemmadb.protocol.model import access
 from stemmadb.protocol.model.commit import (
     Arguments,
     BranchCreate,
@@ -15,7 +15,8 @@ from stemmadb.protocol.model.commit import (
     TagCreate,
     TagDelete,
 )
-from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Version
+from stemmadb.protocol.model.delegation import Lent
+from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Hash, Version
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.model.request import PendingName, Read
 from stemmadb.protocol.model.state import NotGathered
@@ -46,6 +47,8 @@ class Needs:
         """Each with how many changed entities to look for."""
         self.branches: set[str] = {MAIN}
         self.tags: set[str] = set()
+        self.delegations: set[Hash] = set()
+        """Those that somebody acts under: whether they were revoked is to be known (ACL-4)."""
         self.identities: list[Identity] = []
         self.named: dict[LocalIdentity, None] = {}
         """Commits that reads were made through (COMMIT-4), each once, in order."""
@@ -61,35 +64,41 @@ class Needs:
         self.prefixes[prefix] *= LISTED_FACTOR
 
     def _add(self, proposal: Proposal) -> None:
-        heads = self.heads
+        heads, branch = self.heads, proposal.branch
         for step in proposal.steps:
-            key = (step.branch, step.id)
-            if key not in heads:
-                heads[key] = UNREAD
-        if proposal.branch is not None:
-            self.branches.add(proposal.branch)
+            heads.setdefault((step.branch, step.id), UNREAD)
+        if branch is not None:
+            self.branches.add(branch)
         else:
             self.branches.update(step.branch for step in proposal.steps)
-        for read in proposal.reads:
-            self._add_read(read, proposal)
         # Reads of one commit name much the same ones: each becomes an identity only once.
-        names = dict.fromkeys(chain.from_iterable([read.locals for read in proposal.reads if read.locals]))
-        self.named.update(dict.fromkeys(_named(names, proposal.identity)))
+        names: dict[PendingName, None] = {}
+        lent = proposal.lent
+        if lent:
+            self.delegations.update(name for one in lent for name in one.names)
+        for read in proposal.reads:
+            self._add_read(read, read.branch or branch, lent)
+            if read.locals:
+                names.update(dict.fromkeys(read.locals))
+        if names:
+            self.named.update(dict.fromkeys(_named(names, proposal.identity)))
         if proposal.details is not None:
             self._add_structure(proposal.details)
 
-    def _add_read(self, read: Read, proposal: Proposal) -> None:
-        branch = read.branch or proposal.branch
+    def _add_read(self, read: Read, branch: BranchName | None, lent: tuple[Lent, ...]) -> None:
         assert branch is not None, "a write without a branch names the branch of each read"
         if read.branch is not None:
             self.branches.add(branch)
         if read.id is None:
             assert read.prefix is not None, "a read names an id or a prefix"
-            self.prefixes.setdefault(Prefix(branch, read.prefix, read.version), LISTED_MIN)
+            # Which delegations hold is not known yet: what any of them narrows the read to is listed.
+            lists = access.meeting(read.prefix, (one for each in lent for one in each.prefixes)) if lent else None
+            for prefix in (read.prefix,) if lists is None else lists:
+                self.prefixes.setdefault(Prefix(branch, prefix, read.version), LISTED_MIN)
         else:
-            key = (branch, read.id)
-            if read.version < self.heads.get(key, UNREAD):
-                self.heads[key] = read.version
+            key, version = (branch, read.id), read.version
+            if version < self.heads.get(key, UNREAD):
+                self.heads[key] = version
 
     def _add_structure(self, details: Arguments) -> None:
         if isinstance(details, BranchCreate):

@@ -24,16 +24,18 @@ class Recent(Generic[K, V]):
         return len(self._items)
 
     def get(self, key: K) -> V | None:
-        if key not in self._items:
+        items = self._items
+        if key not in items:
             return None
-        self._items.move_to_end(key)
-        return self._items[key]
+        items.move_to_end(key)
+        return items[key]
 
     def put(self, key: K, value: V) -> None:
-        self._items[key] = value
-        self._items.move_to_end(key)
-        if len(self._items) > self._count_max:
-            self._items.popitem(last=False)
+        items = self._items
+        items[key] = value
+        items.move_to_end(key)
+        if len(items) > self._count_max:
+            items.popitem(last=False)
 
     def clear(self) -> None:
         self._items.clear()

@@ -14,6 +14,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Proposals decided and written together, with one sync."""
     batch_bytes_max: int = 8 * MEBIBYTE
     """Bodies written together, and values patched together; one proposal may be larger by itself."""
+    ahead_min: int = 48
+    """Proposals that have to wait to be decided while the batch before them is being written."""
     queue_max: int = 4_096
     """Proposals that wait in a space; beyond it there is no room (`Space.has_room`)."""
     cache_bytes_max: int = 64 * MEBIBYTE

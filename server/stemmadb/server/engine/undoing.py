@@ -114,6 +114,7 @@ class _Planning(msgspec.Struct, frozen=True):
             details=Revert(versions=versions),
             note=self.asked.note,
             planned=cut,
+            lent=self.asked.lent,
         )
 
 

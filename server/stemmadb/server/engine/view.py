@@ -34,6 +34,8 @@ class BatchView:
         self.listed: dict[Prefix, Listed] = {}
         self.branches: dict[str, BranchState | None] = {}
         self.tags: dict[str, Version | None] = {}
+        self.delegations: dict[Hash, bool] = {}
+        """Those that are shown, each with whether it was revoked."""
         self.highest: dict[Session, Local] = {}
         self.known: dict[Identity, Known | None] = {}
         self.fresh = Prefixed(fresh)
@@ -52,6 +54,11 @@ class BatchView:
         if name not in self.tags:
             raise NotGathered(name)
         return self.tags[name]
+
+    def revoked(self, name: Hash) -> bool:
+        if name not in self.delegations:
+            raise NotGathered(name)
+        return self.delegations[name]
 
     def rights(self, principal: Did) -> Rights:
         """By the access list, the entity of the space itself on main (ACL-1)."""

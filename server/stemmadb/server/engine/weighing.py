@@ -14,7 +14,7 @@ from stemmadb.server.engine.cache import Head, Key
 
 def first_fitting(batch: Sequence[Proposal], heads: Mapping[Key, Head], bytes_max: int) -> Sequence[Proposal]:
     """The first of the batch whose patched values fit in the bound together; one at least."""
-    if len(batch) == 1:
+    if len(batch) == 1 or _at_most(batch, heads) <= bytes_max:
         return batch
     sizes: dict[Key, int] = {}
     left = bytes_max
@@ -23,6 +23,20 @@ def first_fitting(batch: Sequence[Proposal], heads: Mapping[Key, Head], bytes_ma
         if left < 0 and count:
             return batch[:count]
     return batch
+
+
+def _at_most(batch: Sequence[Proposal], heads: Mapping[Key, Head]) -> int:
+    """More than all patched values can be together, found without looking each of them up."""
+    count = grown = 0
+    largest = max([head.state.size for head in heads.values()], default=0)
+    for proposal in batch:
+        for step in proposal.steps:
+            if step.kind == "patch":
+                count += 1
+                grown += len(step.body or b"")
+            elif step.size > largest:
+                largest = step.size
+    return count * (largest + grown)
 
 
 def _patched_bytes(proposal: Proposal, heads: Mapping[Key, Head], sizes: dict[Key, int]) -> int:

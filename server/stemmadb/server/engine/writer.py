@@ -65,6 +65,7 @@ class Writer:
         self._now = inputs.now
         self._scrub_failed: TimeMs | None = None
         """When the last scrub failed."""
+        self._ahead_min = settings.ahead_min
         self._moves_max = settings.moves_max
         self._moves = 0
         self._taken: Sequence[Ticket] = ()
@@ -157,7 +158,12 @@ class Writer:
         return self._scrub_failed is None or abs(self._now() - self._scrub_failed) >= SCRUB_AGAIN_MS
 
     async def _turn(self) -> None:
-        """Takes a batch as far as its flight; what could not be decided with it is the next one."""
+        """Takes a batch as far as its flight; what could not be decided with it is the next one.
+
+        While one is in flight only a large one is decided ahead: fewer and larger batches cost less than the wait.
+        """
+        if self._flights.is_under_way and len(self._intake) < self._ahead_min:
+            await self._flights.landed()
         tickets = self._taken = self._intake.take()
         if tickets[0].goes_alone:
             await self._go_alone(tickets[0])

@@ -190,6 +190,15 @@ class LogReader(Protocol):
         """The highest accepted local of a session, 0 if none."""
         ...
 
+    # -- delegations
+
+    def revoked(self, names: Iterable[Hash] | None = None) -> dict[Hash, Version]:
+        """Those of the delegations that were revoked, each with the first version that did; all there are if None.
+
+        Costs what is asked for, however long the log is.
+        """
+        ...
+
     # -- entities
 
     def replays(

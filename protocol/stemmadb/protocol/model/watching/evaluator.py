@@ -62,6 +62,10 @@ class Watch(Generic[H]):
         """The ids in the answer."""
         return {id_ for id_, entity in self._graph.entities.items() if entity.matched}
 
+    def size_of(self, id_: EntityId) -> int:
+        """The bytes of the encoded value of an entity in the answer."""
+        return self._graph.entities[id_].size
+
     def unresolved(self) -> frozenset[Unresolved]:
         return frozenset(self._graph.tally.unresolved)
 

@@ -16,6 +16,7 @@ from stemmadb.protocol.model.commit import (
     Identity,
     LocalIdentity,
     Merge,
+    Revoke,
     TagCreate,
     TagDelete,
 )
@@ -36,6 +37,7 @@ class Contents:
         self.branches: dict[str, BranchState] = {MAIN: BranchState(name=MAIN)}
         self.tags: dict[str, Tag] = {}
         self.floor = EMPTY_SPACE
+        self.revoked: dict[Hash, Version] = {}
         self.known: dict[Identity, Known] = {}
         self.highest: dict[tuple[Did, bytes], Local] = {}
         self.snapshots: dict[Place, Snapshot] = {}
@@ -110,6 +112,8 @@ class Contents:
                 del self.tags[label]
             case Compact(floor=floor):
                 self.floor = max(self.floor, floor)
+            case Revoke(delegation=delegation):
+                self.revoked.setdefault(delegation, record.version)
             case _:
                 pass
 

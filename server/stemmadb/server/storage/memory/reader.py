@@ -72,6 +72,12 @@ class MemoryReader:
     def highest_local(self, principal: Did, session: bytes) -> Local:
         return self._contents.highest.get((principal, session), Local(0))
 
+    # ------------------------------------------------------------ delegations
+
+    def revoked(self, names: Iterable[Hash] | None = None) -> dict[Hash, Version]:
+        revoked = self._contents.revoked
+        return dict(revoked) if names is None else {name: revoked[name] for name in names if name in revoked}
+
     # ------------------------------------------------------------ entities
 
     def replays(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import apsw
@@ -16,18 +16,14 @@ from stemmadb.server.storage.sqlite import destroying, places, structure
 from stemmadb.server.storage.sqlite.connection import Cell, as_json, query
 from stemmadb.server.storage.sqlite.inserting import insert
 from stemmadb.server.storage.sqlite.interning import (
-    ENTITIES_MAX,
     BranchNumbers,
     Memo,
     Sessions,
     Texts,
     number_in_session,
-    session_of,
 )
 from stemmadb.server.storage.sqlite.schema import KIND_NUMBERS
 
-HEADS_MAX: Final = 16_384
-"""How many last facts, each under the number of its branch and its entity in one, are known without asking."""
 _ENTITY_BITS: Final = 40
 _ENTITY_MASK: Final = (1 << _ENTITY_BITS) - 1
 
@@ -48,12 +44,14 @@ def tip_version(connection: apsw.Connection) -> Version:
 class Appender:
     """Writes entries inside the caller's transaction; after an error it is of no use any more."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, room: Callable[[], int]) -> None:
+        """`room` says of how many entities the number, and on a branch the last fact, may be kept in memory now."""
         self._connection = connection
-        self._entities = Texts(connection, table="entity", column="id", entries_max=ENTITIES_MAX)
+        self._entities = Texts(connection, table="entity", column="id", room=room)
         self._sessions = Sessions(connection)
         self._branches = BranchNumbers(connection)
-        self._heads: Memo[int, tuple[int, bytes]] = Memo(HEADS_MAX)
+        self._heads: Memo[int, tuple[int, bytes]] = Memo(room)
+        """The places and hashes of last facts, each under the number of its branch and its entity in one."""
 
     def write(self, batch: Sequence[Entry]) -> None:
         for run in _runs(batch):
@@ -65,54 +63,40 @@ class Appender:
                 destroying.destroy(self._connection, last.destroyed)
 
     def _write_run(self, run: Sequence[Entry]) -> None:
-        sessions = self._sessions.numbers(entry.commit.identity for entry in run)
+        commits = [entry.commit for entry in run]
+        sessions = self._sessions.numbers([commit.identity for commit in commits])
+        names = {commit.branch for commit in commits}
+        branches = {name: None if name is None else self._branches.number(name) for name in names}
         cells: list[Cell] = []
-        for entry in run:
-            assert len(entry.facts) <= places.INDEX_MAX, "a commit has no more facts than there are indexes"
-            cells += self._commit_row(entry.commit, sessions[session_of(entry.commit.identity)])
+        for commit, session in zip(commits, sessions, strict=True):
+            assert len(commit.facts) <= places.INDEX_MAX, "a commit has no more facts than there are indexes"
+            cells += _commit_row(commit, session, branches[commit.branch])
         insert(self._connection, "commit", _COMMIT, cells)
         facts = [fact for entry in run for fact in entry.facts]
         if facts:
             self._write_facts(facts)
         self._write_touched(run)
 
-    def _commit_row(self, commit: Commit, session: int) -> tuple[Cell, ...]:
-        is_gone = commit.note is None and commit.note_digest != NO_BODY
-        return (
-            commit.version,
-            session,
-            number_in_session(commit.identity),
-            None if commit.branch is None else self._branches.number(commit.branch),
-            commit.time,
-            commit.hash,
-            commit.request,
-            None if commit.arguments == NO_ARGUMENTS else commit.arguments,
-            commit.note,
-            commit.note_salt,
-            commit.note_digest if is_gone else None,
-        )
-
     def _write_facts(self, facts: Sequence[Fact]) -> None:
         entities, new = self._entities.numbers([fact.id for fact in facts])
         branches = {name: self._branches.number(name) for name in {fact.branch for fact in facts}}
-        keys = [branches[fact.branch] << _ENTITY_BITS | entities[fact.id] for fact in facts]
+        keys = [branches[fact.branch] << _ENTITY_BITS | entity for fact, entity in zip(facts, entities, strict=True)]
         heads = self._heads
-        self._find_heads(
-            {key for key, fact in zip(keys, facts, strict=True) if key not in heads and fact.id not in new}
-        )
+        cold = {key: fact.id for key, fact in zip(keys, facts, strict=True) if key not in heads}
+        if cold:
+            self._find_heads({key for key, id_ in cold.items() if id_ not in new})
         cells: list[Cell] = []
-        for key, fact in zip(keys, facts, strict=True):
+        for key, entity, fact in zip(keys, entities, facts, strict=True):
             # Taken out and put in again at the end: what was written last is kept longest.
             head = heads.pop(key, None)
             parent, hash_ = head if head is not None else (0, model_facts.empty(fact.id))
             if hash_ != fact.parent:
                 raise StorageFailed(f"the parent of {fact.id!r} at version {fact.version} is not its last fact there")
-            place = fact.version << places.INDEX_BITS | fact.index
-            heads[key] = (place, fact.hash)
+            place, hash_ = fact.version << places.INDEX_BITS | fact.index, fact.hash
+            heads[key] = (place, hash_)
             body, kind = fact.body, fact.kind
             digest = fact.digest if body is None and kind != "delete" else None
-            entity, branch = key & _ENTITY_MASK, key >> _ENTITY_BITS
-            cells += (place, entity, branch, KIND_NUMBERS[kind], parent, fact.hash, fact.salt, body, digest)
+            cells += (place, entity, key >> _ENTITY_BITS, KIND_NUMBERS[kind], parent, hash_, fact.salt, body, digest)
         insert(self._connection, "fact", _FACT, cells)
         heads.trim()
 
@@ -135,6 +119,23 @@ class Appender:
             for name in entry.commit.fact_branches
         }
         insert(self._connection, "touched", "branch,version", [cell for row in sorted(touched) for cell in row])
+
+
+def _commit_row(commit: Commit, session: int, branch: int | None) -> tuple[Cell, ...]:
+    note, arguments, digest = commit.note, commit.arguments, commit.note_digest
+    return (
+        commit.version,
+        session,
+        number_in_session(commit.identity),
+        branch,
+        commit.time,
+        commit.hash,
+        commit.request,
+        None if arguments == NO_ARGUMENTS else arguments,
+        note,
+        commit.note_salt,
+        digest if note is None and digest != NO_BODY else None,  # only where the note is gone
+    )
 
 
 def _runs(batch: Sequence[Entry]) -> Iterator[Sequence[Entry]]:

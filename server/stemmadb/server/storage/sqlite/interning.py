@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import Final, Generic, TypeVar, cast
 
 import apsw
 
 from stemmadb.protocol.model.commit import Identity, LocalIdentity
 from stemmadb.protocol.model.ids import BranchName
-from stemmadb.server.storage.sqlite.connection import Cell, as_json, query
+from stemmadb.server.storage.sqlite.connection import as_json, query
 from stemmadb.server.storage.sqlite.inserting import insert
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-ENTITIES_MAX: Final = 16_384
 PRINCIPALS_MAX: Final = 1_024
 SESSIONS_MAX: Final = 4_096
 BRANCHES_MAX: Final = 1_024
@@ -27,12 +26,13 @@ NO_SESSION: Final = b""
 class Memo(dict[K, V], Generic[K, V]):
     """A map with a bound, kept when `trim` is called: the entries that were put in first go first."""
 
-    def __init__(self, entries_max: int) -> None:
+    def __init__(self, room: Callable[[], int]) -> None:
         super().__init__()
-        self._entries_max = entries_max
+        self._room = room
+        """How many entries there may be now."""
 
     def trim(self) -> None:
-        over = len(self) - self._entries_max
+        over = len(self) - self._room()
         if over > 0:
             for key in [key for _, key in zip(range(over), self, strict=False)]:
                 del self[key]
@@ -41,28 +41,24 @@ class Memo(dict[K, V], Generic[K, V]):
 class Texts:
     """The numbers of the texts of one table: entity ids, or principals."""
 
-    def __init__(self, connection: apsw.Connection, *, table: str, column: str, entries_max: int) -> None:
+    def __init__(self, connection: apsw.Connection, *, table: str, column: str, room: Callable[[], int]) -> None:
         self._connection = connection
         self._table = table
         self._column = column
-        self._memo: Memo[str, int] = Memo(entries_max)
+        self._memo: Memo[str, int] = Memo(room)
         self._next = _next_number(connection, table)
 
-    def numbers(self, texts: Iterable[str]) -> tuple[dict[str, int], set[str]]:
-        """The number of each text, and those of them that are new: they get theirs now."""
-        memo = self._memo
-        found: dict[str, int] = {}
-        missing: dict[str, None] = {}
-        for text in texts:
-            number = memo.get(text)
-            if number is None:
-                missing[text] = None
-            else:
-                found[text] = number
-        new = self._learn(missing, found) if missing else set()
-        return found, new
+    def numbers(self, texts: Sequence[str]) -> tuple[Sequence[int], Collection[str]]:
+        """The number of each text, in order, and those of them that are new: they get theirs now."""
+        known = list(map(self._memo.get, texts))
+        if None not in known:
+            return cast(list[int], known), ()
+        missing = dict.fromkeys(text for text, number in zip(texts, known, strict=True) if number is None)
+        learnt, new = self._learn(missing)
+        numbers = [learnt[text] if number is None else number for text, number in zip(texts, known, strict=True)]
+        return numbers, new
 
-    def _learn(self, missing: dict[str, None], found: dict[str, int]) -> set[str]:
+    def _learn(self, missing: Iterable[str]) -> tuple[dict[str, int], set[str]]:
         stored = self._stored(missing)
         new = [text for text in missing if text not in stored]
         made = dict(zip(new, range(self._next, self._next + len(new)), strict=True))
@@ -73,11 +69,10 @@ class Texts:
             [cell for text, number in made.items() for cell in (number, text)],
         )
         self._next += len(new)
-        for numbers in (stored, made):
-            found.update(numbers)
-            self._memo.update(numbers)
+        learnt = stored | made
+        self._memo.update(learnt)
         self._memo.trim()
-        return set(new)
+        return learnt, set(made)
 
     def _stored(self, texts: Iterable[str]) -> dict[str, int]:
         sql = (
@@ -92,39 +87,33 @@ class Sessions:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._principals = Texts(connection, table="principal", column="did", entries_max=PRINCIPALS_MAX)
-        self._memo: Memo[tuple[str, bytes], int] = Memo(SESSIONS_MAX)
+        self._principals = Texts(connection, table="principal", column="did", room=lambda: PRINCIPALS_MAX)
+        self._memo: Memo[tuple[str, bytes], int] = Memo(lambda: SESSIONS_MAX)
         self._next = _next_number(connection, "session")
 
-    def numbers(self, identities: Iterable[Identity]) -> dict[tuple[str, bytes], int]:
-        """The number of each principal's session; new ones get theirs now."""
-        memo = self._memo
-        found: dict[tuple[str, bytes], int] = {}
-        missing: dict[tuple[str, bytes], None] = {}
-        for identity in identities:
-            session = session_of(identity)
-            number = memo.get(session)
-            if number is None:
-                missing[session] = None
-            else:
-                found[session] = number
-        if missing:
-            self._learn(list(missing), found)
-        return found
+    def numbers(self, identities: Iterable[Identity]) -> Sequence[int]:
+        """The number of the session of each, in order; new ones get theirs now."""
+        sessions = [session_of(identity) for identity in identities]
+        known = list(map(self._memo.get, sessions))
+        if None not in known:
+            return cast(list[int], known)
+        learnt = self._learn(list(dict.fromkeys(sessions)))
+        return [learnt[session] for session in sessions]
 
-    def _learn(self, missing: list[tuple[str, bytes]], found: dict[tuple[str, bytes], int]) -> None:
-        principals, _ = self._principals.numbers(did for did, _ in missing)
-        stored = self._stored([(principals[did], id_) for did, id_ in missing])
-        cells: list[Cell] = []
-        for did, id_ in missing:
-            number = stored.get((principals[did], id_))
-            if number is None:
-                number = self._next
-                self._next += 1
-                cells += (number, principals[did], id_)
-            found[did, id_] = self._memo[did, id_] = number
+    def _learn(self, sessions: list[tuple[str, bytes]]) -> dict[tuple[str, bytes], int]:
+        principals, _ = self._principals.numbers([did for did, _ in sessions])
+        filed = [(principal, id_) for principal, (_, id_) in zip(principals, sessions, strict=True)]
+        stored = self._stored(filed)
+        new = [session for session in filed if session not in stored]
+        made = dict(zip(new, range(self._next, self._next + len(new)), strict=True))
+        cells = [cell for session, number in made.items() for cell in (number, *session)]
         insert(self._connection, "session", "session,principal,id", cells)
+        self._next += len(new)
+        numbers = stored | made
+        learnt = {session: numbers[place] for session, place in zip(sessions, filed, strict=True)}
+        self._memo.update(learnt)
         self._memo.trim()
+        return learnt
 
     def _stored(self, sessions: list[tuple[int, bytes]]) -> dict[tuple[int, bytes], int]:
         asked = as_json([(principal, id_.hex()) for principal, id_ in sessions])
@@ -140,7 +129,7 @@ class BranchNumbers:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._memo: Memo[str, int] = Memo(BRANCHES_MAX)
+        self._memo: Memo[str, int] = Memo(lambda: BRANCHES_MAX)
 
     def number(self, name: BranchName) -> int:
         number = self._memo.get(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -54,7 +54,9 @@ class SqliteLog:
         read_only: bool,
         create: bool,
         scrub_wait_ms: int,
+        room: Callable[[], int],
     ) -> None:
+        """`room` says how many entities may be known without asking; the bound holds from the next write on."""
         self.space: Final = space
         self.directory: Final = file.parent
         self._scrub_wait_ms = scrub_wait_ms
@@ -69,7 +71,7 @@ class SqliteLog:
                 self._writer = writer = _open(file, vfs, space, create=create)
                 self._owes_scrub = destroying.owes_scrub(writer)
                 with failures(writer):
-                    self._appender = Appender(writer)
+                    self._appender = Appender(writer, room)
                 self._shortening = Shortening(writer, long_bytes=LONG_BYTES, wait_ms=SHORTEN_WAIT_MS)
         except BaseException:
             self.close()

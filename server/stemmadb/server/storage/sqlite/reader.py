@@ -55,6 +55,11 @@ class SqliteReader:
     def highest_local(self, principal: Did, session: bytes) -> Local:
         return known_identities.highest_local(self._cut, principal, session)
 
+    # -- delegations
+
+    def revoked(self, names: Iterable[Hash] | None = None) -> dict[Hash, Version]:
+        return self._structure.revoked(names)
+
     # -- entities
 
     def replays(

@@ -13,8 +13,10 @@ from typing import Final
 import apsw
 
 from stemmadb.protocol.errors import BrokenChain, NewerStorage
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.commit import Revoke
 from stemmadb.protocol.model.facts import FactKind
-from stemmadb.protocol.model.ids import Did, Version
+from stemmadb.protocol.model.ids import HASH_BYTES, Did, Hash, Version
 from stemmadb.server.storage.sqlite.connection import failures, query, transaction
 
 APPLICATION_ID: Final = 0x53746D61  # "Stma"
@@ -23,6 +25,8 @@ KINDS: Final[tuple[FactKind, ...]] = ("set", "patch", "delete", "checkpoint")
 KIND_NUMBERS: Final = {kind: position for position, kind in enumerate(KINDS, 1)}
 MAIN_NUMBER: Final = 1
 
+_REVOKE: Final = encode(Revoke(delegation=Hash(bytes(HASH_BYTES))))[:-HASH_BYTES]
+_REVOKES: Final = len(_REVOKE)
 _KIND_NAME = "CASE f.kind WHEN 1 THEN 'set' WHEN 2 THEN 'patch' WHEN 3 THEN 'delete' WHEN 4 THEN 'checkpoint' END"
 
 _FIRST = f"""
@@ -88,7 +92,14 @@ INSERT INTO branch (branch, name, parent, fork, depth, deleted, merged)
 INSERT INTO meta (key, value) VALUES ('floor', 0), ('owes_scrub', 0);
 """  # noqa: S608  # our own text
 
-MIGRATIONS: Final[tuple[str, ...]] = (_FIRST,)
+IS_REVOCATION: Final = f"arguments IS NOT NULL AND substr(arguments, 1, {_REVOKES}) = X'{_REVOKE.hex()}'"
+"""How a revocation is known by its arguments; those of others end with no name of a delegation."""
+REVOKED: Final = f"substr(arguments, {_REVOKES + 1})"
+
+# An index and not a table: it costs nothing to append what is no revocation, and cannot differ from the log.
+_REVOCATIONS = f'CREATE INDEX commit_revoked ON "commit" ({REVOKED}) WHERE {IS_REVOCATION}'
+
+MIGRATIONS: Final[tuple[str, ...]] = (_FIRST, _REVOCATIONS)
 """Each makes of a file with the schema version of its position one with the next."""
 SCHEMA_VERSION: Final = len(MIGRATIONS)
 

@@ -19,6 +19,10 @@ SPACES: Final = "spaces"
 FILE: Final = "space.db"
 EMPTY_BYTES_MAX: Final = 4_096
 """A file without tables is no larger: SQLite writes one page before them."""
+ENTITIES_MAX: Final = 65_536
+"""How many entities the logs that are open know without asking, together; one takes about 500 bytes."""
+ENTITIES_MIN: Final = 1_024
+"""How many each of them may know, however many they are."""
 
 
 class SqliteStorage:
@@ -93,10 +97,15 @@ class SqliteStorage:
             read_only=self._read_only,
             create=create,
             scrub_wait_ms=self._scrub_wait_ms,
+            room=self._room,
         )
         if is_new:
             _make_private(file)
         return log
+
+    def _room(self) -> int:
+        """A fair part for each log: one that was opened before others shrinks to it when it is next written."""
+        return max(ENTITIES_MIN, ENTITIES_MAX // max(1, len(self._logs)))
 
     def close(self) -> None:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import apsw
@@ -15,16 +16,20 @@ from stemmadb.protocol.model.commit import (
     TagCreate,
     TagDelete,
 )
-from stemmadb.protocol.model.ids import BranchName, Version
+from stemmadb.protocol.model.ids import BranchName, Hash, Version
 from stemmadb.protocol.model.state import BranchState
 from stemmadb.server.storage.port import Tag
-from stemmadb.server.storage.sqlite import places
+from stemmadb.server.storage.sqlite import places, schema
 from stemmadb.server.storage.sqlite.connection import Cell, Row, query
 from stemmadb.server.storage.sqlite.cut import Cut
 
 _BRANCH: Final = (
     "SELECT b.name, p.name, b.fork, b.depth, b.deleted, b.merged "
     "FROM branch AS b LEFT JOIN branch AS p ON p.branch = b.parent"
+)
+
+_REVOKED: Final = (
+    f'SELECT {schema.REVOKED}, min(version) FROM "commit" INDEXED BY commit_revoked WHERE {schema.IS_REVOCATION}'  # noqa: S608
 )
 
 
@@ -105,6 +110,12 @@ class Structure:
         row = self._cut.row("SELECT value FROM meta WHERE key = 'floor'")
         assert row is not None, "every file has a floor"
         return Version(row[0])
+
+    def revoked(self, names: Iterable[Hash] | None) -> dict[Hash, Version]:
+        if names is None:
+            return {Hash(name): Version(version) for name, version in self._cut.rows(f"{_REVOKED} GROUP BY 1")}
+        found = (self._cut.row(f"{_REVOKED} AND {schema.REVOKED} = ? GROUP BY 1", (name,)) for name in names)
+        return {Hash(row[0]): Version(row[1]) for row in found if row is not None}
 
     def last_write(self, name: BranchName, upto: Version) -> Version:
         number = self.number(name)

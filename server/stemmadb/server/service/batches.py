@@ -1,0 +1,146 @@
+"""Batches: what became durable together, as sessions and watches are told it, also where it is read from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from stemmadb.protocol.model.admission import Accepted
+from stemmadb.protocol.model.branch import lineage
+from stemmadb.protocol.model.commit import NO_ARGUMENTS, BranchDelete, Commit, Erase
+from stemmadb.protocol.model.facts import Fact
+from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
+from stemmadb.protocol.model.state import EntityState, Missing
+from stemmadb.server.engine.batches import scan
+from stemmadb.server.engine.moments import Branches
+from stemmadb.server.engine.reading import Entity, entity_of
+from stemmadb.server.storage.port import LogReader
+
+HEAD_BYTES: Final = 256
+"""What a kept head or record takes in memory beside its value and its body."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A commit with its facts."""
+
+    commit: Commit
+    facts: tuple[Fact, ...]
+
+
+Head: TypeAlias = EntityState | Entity | None
+Heads: TypeAlias = dict[BranchName, dict[EntityId, Head]]
+
+
+class Changes(Mapping[EntityId, Entity | None]):
+    """The entities of one branch that a batch wrote, as they are after it; each is made when it is first asked for.
+
+    None is what is not there: deleted, or erased (ERASE-1).
+    """
+
+    __slots__ = ("_heads", "_made")
+
+    def __init__(self, heads: Mapping[EntityId, Head]) -> None:
+        self._heads = heads
+        self._made: dict[EntityId, Entity | None] = {}
+
+    def __getitem__(self, id_: EntityId) -> Entity | None:
+        if id_ not in self._made:
+            self._made[id_] = _entity(self._heads[id_])
+        return self._made[id_]
+
+    def __contains__(self, id_: object) -> bool:
+        return id_ in self._heads
+
+    def __iter__(self) -> Iterator[EntityId]:
+        return iter(self._heads)
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+
+UNCHANGED: Final = Changes({})
+
+
+class Batch:
+    """Commits `after` < version <= `to`, in order, with the heads as they are after the last of them.
+
+    All of it is shared by everybody who is told, and is not to be changed.
+    """
+
+    __slots__ = ("_changes", "after", "commits", "deleted", "erases", "hash", "size", "to", "weight")
+
+    def __init__(self, commits: Sequence[Told], heads: Heads) -> None:
+        last = commits[-1].commit
+        self.after = Version(commits[0].commit.version - 1)
+        self.to = last.version
+        self.hash: Hash = last.hash
+        self.commits = tuple(commits)
+        self.size = sum(len(fact.body) for told in commits for fact in told.facts if fact.body is not None)
+        """The bytes of the bodies."""
+        self.weight = self.size + sum(_weight(head) for of_branch in heads.values() for head in of_branch.values())
+        """What it keeps in memory, about."""
+        details = [told.commit.details for told in commits if told.commit.arguments != NO_ARGUMENTS]
+        self.deleted = frozenset(one.name for one in details if isinstance(one, BranchDelete))
+        """Branches that were deleted in it."""
+        self.erases = any(isinstance(one, Erase) for one in details)
+        """Whether bodies of earlier batches were destroyed, so that those are not to be told any more (ERASE-1)."""
+        self._changes = {branch: Changes(of_branch) for branch, of_branch in heads.items()}
+
+    @property
+    def written(self) -> Mapping[BranchName, Changes]:
+        """What it wrote, by branch."""
+        return self._changes
+
+    def changes(self, branch: BranchName) -> Changes:
+        """What it wrote on a branch, as it is after the batch; made from memory, without a look into the log."""
+        return self._changes.get(branch, UNCHANGED)
+
+
+def decided(accepted: Sequence[Accepted]) -> Batch:
+    """The batch of what the writer has just made durable."""
+    heads: Heads = {}
+    for one in accepted:
+        for (branch, id_), state in one.written.items():
+            heads.setdefault(branch, {})[id_] = state
+    return Batch([Told(one.commit, one.facts) for one in accepted], heads)
+
+
+def logged(reader: LogReader, *, after: Version, to: Version, bytes_max: int) -> Batch:
+    """The batch that begins after a version, read from the log: up to `to`, or as much as the bound allows.
+
+    Values are those of its last version; what was destroyed since is not there.
+    """
+    commits: list[Told] = []
+    size = 0
+    for commit, facts in reader.history(after):
+        commits.append(Told(commit, facts))
+        size += HEAD_BYTES + sum(len(fact.body or b"") for fact in facts)
+        if commit.version == to or size >= bytes_max:
+            break
+    return Batch(commits, _heads(reader, commits))
+
+
+def _heads(reader: LogReader, commits: Sequence[Told]) -> Heads:
+    written: dict[BranchName, dict[EntityId, None]] = {}
+    for told in commits:
+        for fact in told.facts:
+            written.setdefault(fact.branch, {})[fact.id] = None
+    branches, to = Branches(reader), commits[-1].commit.version
+    return {
+        branch: {id_: entity_of(state) for id_, (state,) in scan(reader, [lineage(branches, branch, to)], ids)}
+        for branch, ids in written.items()
+    }
+
+
+def _entity(head: Head) -> Entity | None:
+    if not isinstance(head, EntityState):
+        return head
+    if isinstance(head.value, Missing):
+        return None
+    return Entity(head.id, head.hashed, head.hash, head.value)
+
+
+def _weight(head: Head) -> int:
+    return HEAD_BYTES + (0 if head is None else head.size)

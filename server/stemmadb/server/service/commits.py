@@ -1,0 +1,147 @@
+"""The commits of a session on their way to the writer: read, submitted in order, and deferred in order (COMMIT-10).
+
+A deferred commit is sent again, and so are all later ones of its session: were a later one accepted first, the
+earlier would come too late. So once one is deferred, what comes after it is deferred too, until it comes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Final, Protocol
+
+from stemmadb.protocol.errors import LimitExceeded, RateLimited, Unavailable, Unready
+from stemmadb.protocol.model.admission import Accepted, Outcome, Refused, Repeated
+from stemmadb.protocol.model.commit import LocalIdentity
+from stemmadb.protocol.model.delegation import Lent
+from stemmadb.protocol.model.ids import Did, Local
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.proposal import prepare_or_refuse
+from stemmadb.protocol.model.request import digest_request
+from stemmadb.protocol.wire.codec import read_content
+from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
+from stemmadb.server.engine.space import Space
+
+RETRY_AFTER_MS: Final = 200
+"""What a client is asked to wait when the storage could not take a commit."""
+
+OLDER_SESSIONS_MAX: Final = 256
+"""Sessions of a principal whose commits one connection sends again, beside its own."""
+_NOTHING: Final = (Local(1), Local(0))
+
+
+class Author(Protocol):
+    """The session, as far as its commits need it."""
+
+    def wait_ms(self) -> int:
+        """0 if one more commit is within the rate of its principal, else how long to wait."""
+        ...
+
+    def decided(self, identity: LocalIdentity, outcome: Repeated | Refused) -> None: ...
+
+    def defer(self, message: Deferred) -> None: ...
+
+
+class Commits:
+    """Of one connection. Verdicts of accepted commits come from the feed, all others are told to the author."""
+
+    def __init__(
+        self,
+        space: Space,
+        author: Author,
+        *,
+        principal: Did,
+        session: bytes,
+        lent: tuple[Lent, ...],
+        held: tuple[Local, ...],
+        limits: Limits,
+    ) -> None:
+        self._space = space
+        self._principal = principal
+        self._session = session
+        self._lent = lent
+        self._limits = limits
+        self._author = author
+        self._held = {(session, local) for local in held}
+        self._sent: dict[bytes, tuple[Local, Local]] = {}
+        """Of each session the first and the highest local that came on this connection, where they come in order."""
+        self._undecided: dict[tuple[bytes, Local], asyncio.Future[Outcome]] = {}
+        self._deferred: dict[bytes, tuple[Local, Unready]] = {}
+        self._last: dict[bytes, asyncio.Future[Outcome]] = {}
+
+    @property
+    def undecided(self) -> int:
+        return len(self._undecided)
+
+    def has_bytes(self, identity: LocalIdentity) -> bool:
+        """Whether the client has the bytes of this commit (SYNC-2)."""
+        if identity.principal != self._principal:
+            return False
+        first, highest = self._sent.get(identity.session, _NOTHING)
+        return first <= identity.local <= highest or (identity.session, identity.local) in self._held
+
+    def take(self, message: CommitMessage) -> LocalIdentity | None:
+        """Submits it; None if it was deferred. What cannot be read raises (WIRE-4)."""
+        session, local = message.session or self._session, message.local
+        content = read_content(message.content, self._limits)
+        self._note(session, local)
+        unready = self._waits(session, local)
+        if unready is not None:
+            self._put_off(session, local, unready)
+            return None
+        identity = LocalIdentity(self._principal, session, local)
+        request = digest_request(message.nonce, message.content)
+        proposal = prepare_or_refuse(identity, request, content, self._limits, self._lent)
+        future = self._space.submit(proposal)
+        self._undecided[session, local] = self._last[session] = future
+        future.add_done_callback(partial(self._done, identity))
+        return identity
+
+    def _note(self, session: bytes, local: Local) -> None:
+        """The client has the bytes of this commit (SYNC-2)."""
+        known = self._sent.get(session)
+        if known is None:
+            count = len(self._sent)
+            if count > OLDER_SESSIONS_MAX:
+                raise LimitExceeded(bound="older_sessions_max", maximum=OLDER_SESSIONS_MAX, actual=count)
+            self._sent[session] = (local, local)
+        elif not known[0] <= local <= known[1]:
+            self._sent[session] = (min(known[0], local), max(known[1], local))
+
+    def _waits(self, session: bytes, local: Local) -> Unready | None:
+        """Why it cannot be taken now, if it cannot."""
+        last = self._last.get(session)
+        if last is not None and last.done() and (failure := last.exception()) is not None:
+            # Those before it failed, and their callbacks are still to run: this one may not pass them.
+            return failure if isinstance(failure, Unready) else None
+        deferred = self._deferred.get(session)
+        if deferred is not None:
+            if local > deferred[0]:
+                return deferred[1]
+            del self._deferred[session]
+        wait_ms = self._author.wait_ms()
+        return RateLimited(retry_after_ms=wait_ms) if wait_ms else None
+
+    def _done(self, identity: LocalIdentity, future: asyncio.Future[Outcome]) -> None:
+        key = (identity.session, identity.local)
+        if self._undecided.get(key) is future:
+            del self._undecided[key]
+        if self._last.get(identity.session) is future:
+            del self._last[identity.session]
+        failure = future.exception()
+        if failure is not None:
+            self.put_off(identity, failure if isinstance(failure, Unready) else Unavailable())
+        elif not isinstance(outcome := future.result(), Accepted):
+            self._author.decided(identity, outcome)
+
+    def put_off(self, identity: LocalIdentity, unready: Unready) -> None:
+        """There is no verdict now: it is to be sent again."""
+        self._put_off(identity.session, identity.local, unready)
+
+    def _put_off(self, session: bytes, local: Local, unready: Unready) -> None:
+        first = self._deferred.get(session)
+        if first is None or local < first[0]:
+            self._deferred[session] = (local, unready)
+        wait_ms: int = unready.facts.get("retry_after_ms", RETRY_AFTER_MS)
+        named = None if session == self._session else session
+        self._author.defer(Deferred(local=local, session=named, code=unready.code, retry_after_ms=wait_ms))

@@ -1,0 +1,142 @@
+"""Evaluating watches on the log, in workers: the first answer, the rest of a step, what lies between versions.
+
+All of it is as of a version that is named, on whatever later cut it is read from; what was erased since is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from stemmadb.protocol.errors import BranchDeleted, UnknownBranch
+from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.query import Answer, Ask, Prepared, Supply
+from stemmadb.protocol.model.traversal import traverse
+from stemmadb.protocol.model.watching import Step, Watch
+from stemmadb.server.engine.api import SpaceApi
+from stemmadb.server.engine.batches import scan
+from stemmadb.server.engine.moments import Cut, Moment
+from stemmadb.server.engine.paging import MayRead
+from stemmadb.server.engine.querying import Supplied
+from stemmadb.server.engine.reading import Entity, cut_at, entity_of
+from stemmadb.server.service.journals import Delta
+from stemmadb.server.storage.port import LogReader
+
+Scope: TypeAlias = tuple[str, ...]
+"""The beginnings of the ids that may be read; `access.EVERY_ID` is everything, and none is nothing."""
+
+Walk: TypeAlias = Generator[Ask, Supply[Entity], Step[Entity]]
+T = TypeVar("T")
+
+
+def may_read(scope: Scope) -> MayRead:
+    """What is out of scope looks like what is missing (ACL-2)."""
+    return lambda id_: id_.startswith(scope)
+
+
+# ---------------------------------------------------------------- on a cut, in a worker
+
+
+class Filled(msgspec.Struct, frozen=True):
+    """A watch that goes on from `version`, and the values of its answer."""
+
+    version: Version
+    watch: Watch[Entity]
+    entities: dict[EntityId, Entity]
+    size: int
+    """The bytes of those values."""
+
+
+def fill(reader: LogReader, prepared: Prepared, scope: Scope, *, version: Version, limits: Limits) -> Filled:
+    """A new watch, from its query afresh; `BranchDeleted` if the branch goes on no more."""
+    cut = _cut(reader, prepared.branch, version)
+    branch = reader.branch(prepared.branch)
+    if branch is not None and branch.deleted is not None and branch.deleted <= version:
+        raise BranchDeleted(branch=prepared.branch)
+    watch: Watch[Entity] = Watch(prepared, limits=limits)
+    walk = watch.fill()
+    answer: Answer[Entity] = _feed(walk, next(walk), reader, cut, scope)
+    return Filled(version, watch, answer.entities, sum(entity.size for entity in answer.entities.values()))
+
+
+def finish(
+    reader: LogReader, walk: Walk, ask: Ask, *, branch: BranchName, version: Version, scope: Scope
+) -> Step[Entity]:
+    """The rest of a step that asks for values, which are those after it."""
+    return _feed(walk, ask, reader, _cut(reader, branch, version), scope)
+
+
+def compare(
+    reader: LogReader, prepared: Prepared, scope: Scope, *, after: Version, to: Version | None, limits: Limits
+) -> tuple[Version, Delta]:
+    """See `difference`."""
+    answer = partial(_answer, reader, prepared, scope, limits=limits)
+    before = {id_: entity.hash for id_, entity in answer(after).items()}  # the values are let go at once
+    version = reader.tip().version if to is None else to
+    return version, _delta(before, answer(version))
+
+
+def _delta(before: dict[EntityId, Hash], now: dict[EntityId, Entity]) -> Delta:
+    return Delta(
+        entered={id_: entity for id_, entity in now.items() if id_ not in before},
+        updated={id_: entity for id_, entity in now.items() if before.get(id_, entity.hash) != entity.hash},
+        left=frozenset(before.keys() - now.keys()),
+    )
+
+
+def _answer(
+    reader: LogReader, prepared: Prepared, scope: Scope, version: Version, *, limits: Limits
+) -> dict[EntityId, Entity]:
+    walk: Generator[Ask, Supply[Entity], Answer[Entity]] = traverse(prepared, limits=limits)
+    return _feed(walk, next(walk), reader, _cut(reader, prepared.branch, version), scope).entities
+
+
+def _feed(walk: Generator[Ask, Supply[Entity], T], ask: Ask, reader: LogReader, cut: Cut, scope: Scope) -> T:
+    while True:
+        try:
+            ask = walk.send(Supplied(reader, cut, ask, may_read(scope)))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def _cut(reader: LogReader, branch: BranchName, version: Version) -> Cut:
+    """As of a version at which the branch is there: one that was made later is not known yet."""
+    cut = cut_at(reader, Moment(branch, version))
+    state = reader.branch(branch)
+    if state is None or state.fork > version:
+        raise UnknownBranch(branch=branch)
+    return cut
+
+
+# ---------------------------------------------------------------- from the event loop
+
+
+async def difference(
+    space: SpaceApi, prepared: Prepared, scope: Scope, *, after: Version, to: Version | None, limits: Limits
+) -> tuple[Version, Delta]:
+    """The net change of an answer, by evaluating it at both versions on one cut; without `to` it is the head.
+
+    For one who comes back or was too slow, where no journal reaches back (SYNC-6, RESUME-1). `updated` is what has
+    another last fact. `Compacted` below the floor; `LimitExceeded` if one of the answers passes a bound.
+    """
+    return await space.read(
+        lambda reader: compare(reader, prepared, scope, after=after, to=to, limits=limits),
+    )
+
+
+async def values(
+    space: SpaceApi, branch: BranchName, ids: Iterable[EntityId], version: Version, scope: Scope
+) -> dict[EntityId, Entity]:
+    """The entities as of a version; those that are not there, or may not be read, are left out."""
+    wanted = tuple(dict.fromkeys(ids))
+
+    def ask(reader: LogReader) -> dict[EntityId, Entity]:
+        seen = scan(reader, [_cut(reader, branch, version).spans], wanted, may_read(scope))
+        return {id_: entity for id_, (state,) in seen if (entity := entity_of(state)) is not None}
+
+    return await space.read(ask)

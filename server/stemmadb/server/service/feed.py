@@ -1,0 +1,181 @@
+"""The feed of an open space: durable batches in order, kept a while, and the watch groups stepped with them (SYNC-3).
+
+Where the log has gone on without us the gap is read from it; what comes meanwhile waits behind the gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.model.admission import Accepted
+from stemmadb.protocol.model.commit import genesis
+from stemmadb.protocol.model.ids import EMPTY_SPACE, Version
+from stemmadb.server.engine.space import Space
+from stemmadb.server.service import batches
+from stemmadb.server.service.batches import Batch
+from stemmadb.server.service.group import JournalBounds
+from stemmadb.server.service.groups import Groups
+from stemmadb.server.service.lingering import LINGER_MAX
+from stemmadb.server.service.watch_reports import report
+
+GAP_BYTES_MAX: Final = 4 * 1024 * 1024
+"""How much of a gap is read at once; one commit may be larger by itself."""
+WAITING_MAX: Final = 256
+"""How many batches wait behind a gap; beyond it they are read from the log as well."""
+
+
+class _Waiting(NamedTuple):
+    """The space went on to `version` with these; with none if it went on without us."""
+
+    version: Version
+    accepted: Sequence[Accepted]
+
+
+class Feed:
+    """One for an open space, used from its event loop only."""
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        bytes_max: int,
+        batches_max: int,
+        groups_max: int,
+        linger_max: int = LINGER_MAX,
+        journals: JournalBounds | None = None,
+    ) -> None:
+        self.version = EMPTY_SPACE
+        """Told up to here."""
+        self.hash = genesis(space.did)
+        """Of the commit at `version`."""
+        self.on_batch: Callable[[Batch], None] = lambda _: None
+        """Called for each batch in order, after the groups that could be stepped at once were."""
+        self.groups = Groups(
+            space, self, groups_max=groups_max, linger_max=linger_max, journals=journals or JournalBounds()
+        )
+        self._space = space
+        self._bytes_max = bytes_max
+        self._batches_max = batches_max
+        self._kept: list[Batch] = []
+        self._kept_bytes = 0
+        self._waiting: deque[_Waiting] = deque()
+        self._unsubscribe: Callable[[], None] | None = None
+        self._is_reading = True
+        """Where the log is, or a gap: nothing is told meanwhile."""
+        self._gap: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begins at the end of the log as it is now; `Unavailable` if that cannot be read, and nothing has begun."""
+        self._unsubscribe = self._space.subscribe(self._durable)
+        try:
+            tip = await self._space.read(lambda reader: reader.tip())
+        except BaseException:
+            self.stop()
+            raise
+        self.version, self.hash = tip.version, tip.hash
+        self._is_reading = False
+        self._drain()
+
+    def stop(self) -> None:
+        """Tells nothing more."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        if self._gap is not None:
+            self._gap.cancel()
+        self._waiting.clear()
+        self.groups.stop()
+
+    # ------------------------------------------------------------ what was told
+
+    @property
+    def kept_after(self) -> Version:
+        """The version after which all batches are kept."""
+        return self._kept[0].after if self._kept else self.version
+
+    def batches(self, after: Version) -> Sequence[Batch] | None:
+        """Those after a version; None if they are not kept any more, or one of them holds it inside."""
+        if after == self.version:
+            return ()
+        index = bisect_left(self._kept, after, key=_after)
+        if index == len(self._kept) or self._kept[index].after != after:
+            return None
+        return self._kept[index:]
+
+    # ------------------------------------------------------------ what comes
+
+    def _durable(self, accepted: Sequence[Accepted]) -> None:
+        self._waiting.append(_Waiting(self._space.version, accepted))
+        if len(self._waiting) > WAITING_MAX:
+            self._waiting.clear()
+            self._waiting.append(_Waiting(self._space.version, ()))
+        if not self._is_reading:
+            self._drain()
+
+    def _drain(self) -> None:
+        while self._waiting:
+            version, accepted = self._waiting[0]
+            fresh = [one for one in accepted if one.commit.version > self.version]
+            if version > self.version and (not fresh or fresh[0].commit.version > self.version + 1):
+                self._read_gap(Version(fresh[0].commit.version - 1) if fresh else version)
+                return
+            self._waiting.popleft()
+            if fresh:
+                self._tell(batches.decided(fresh))
+
+    def _read_gap(self, to: Version) -> None:
+        self._is_reading = True
+        self._gap = asyncio.get_running_loop().create_task(self._cross(to))
+
+    async def _cross(self, to: Version) -> None:
+        """If the storage fails it is tried again when the next batch comes."""
+        try:
+            while self.version < to:
+                ask = partial(batches.logged, after=self.version, to=to, bytes_max=GAP_BYTES_MAX)
+                self._tell(await self._space.read(ask))
+        except StemmaError:
+            return
+        except Exception as mistake:
+            report("a gap in the feed of a space could not be read", mistake)
+            return
+        finally:
+            self._is_reading = False
+        self._drain()
+
+    def _tell(self, batch: Batch) -> None:
+        assert batch.after == self.version, "batches are told in order"
+        self.version, self.hash = batch.to, batch.hash
+        if batch.erases:
+            self._drop(len(self._kept))
+        self._keep(batch)
+        self.groups.step(batch)
+        try:
+            self.on_batch(batch)
+        except Exception as mistake:  # what is told next must not suffer from it
+            report("one who is told the batches of a space made a mistake", mistake)
+
+    def _keep(self, batch: Batch) -> None:
+        """The newest is kept whatever its size."""
+        self._kept.append(batch)
+        self._kept_bytes += batch.weight
+        gone, weight = 0, self._kept_bytes
+        while gone < len(self._kept) - 1 and (len(self._kept) - gone > self._batches_max or weight > self._bytes_max):
+            weight -= self._kept[gone].weight
+            gone += 1
+        self._drop(gone)
+
+    def _drop(self, count: int) -> None:
+        for batch in self._kept[:count]:
+            self._kept_bytes -= batch.weight
+            self.groups.forget(batch)
+        del self._kept[:count]
+
+
+def _after(batch: Batch) -> Version:
+    return batch.after

@@ -1,0 +1,347 @@
+"""The one ordered stream of a session: verdicts, changes and answers, each frame a consistent cut (SYNC-1..7).
+
+Nothing is built for a client that does not read: past `unsent_bytes_max` the outbox waits, and when the client has
+drained, one frame takes it from where it is to now (SYNC-6). Verdicts wait here; everything else is found in the
+batches of the feed and the journals of the groups at the time it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from stemmadb.protocol.errors import Compacted, StemmaError
+from stemmadb.protocol.model.ids import EMPTY_SPACE, Hash, Version
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.wire.codec import Data
+from stemmadb.protocol.wire.connection import State
+from stemmadb.protocol.wire.messages.commit import Verdict
+from stemmadb.protocol.wire.messages.sync import Ended, Kept, Reset, Sync
+from stemmadb.protocol.wire.server_side import ServerConnection
+from stemmadb.server.counting import SpaceCounts
+from stemmadb.server.service import changes
+from stemmadb.server.service.changes import HasBytes
+from stemmadb.server.service.feed import Feed
+from stemmadb.server.service.frames import Frame
+from stemmadb.server.service.groups import Delta
+from stemmadb.server.service.shared_frames import Encoded, Key, SharedFrames
+from stemmadb.server.service.sockets import Socket
+from stemmadb.server.service.watches import Watch, ended
+
+
+class _Decided(NamedTuple):
+    """A verdict, and the version that the frame with it reaches at least."""
+
+    at: Version
+    verdict: Verdict
+
+
+class _Reach(NamedTuple):
+    """How far a frame can go now, and what has changed for each watch on the way."""
+
+    to: Version
+    hash: Hash
+    changes: list[tuple[Watch, Delta]]
+
+
+class Outbox:
+    """Belongs to one connection of one session."""
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        socket: Socket,
+        feed: Feed,
+        shared: SharedFrames,
+        counts: SpaceCounts,
+        *,
+        limits: Limits,
+        unsent_bytes_max: int,
+        has_bytes: HasBytes,
+    ) -> None:
+        self.to = EMPTY_SPACE
+        self.watches: dict[int, Watch] = {}
+        self._joining: dict[int, Watch] = {}
+        self._connection = connection
+        self._socket = socket
+        self._feed = feed
+        self._shared = shared
+        self._counts = counts
+        self._limits = limits
+        self._unsent_bytes_max = unsent_bytes_max
+        self._has_bytes = has_bytes
+        self._verdicts: list[_Decided] = []
+        self._accepted: set[Version] = set()
+        """Own commits whose verdicts wait here: one that is found twice is told once."""
+        self._answers: list[tuple[Version, Callable[[], None]]] = []
+        self._refused: list[Ended] = []
+        self._parts: Iterator[Sync] | None = None
+        self._reset: Reset | None = None
+        self._kept: Sequence[Kept] = ()
+        self._is_started = False
+        self._is_due = False
+
+    # ------------------------------------------------------------ what is put in
+
+    def start(self, to: Version, *, reset: Reset | None = None, kept: Sequence[Kept] = ()) -> None:
+        """The first frame may be built: it goes on from what the client holds, or starts over."""
+        self.to = EMPTY_SPACE if reset else to
+        self._reset, self._kept = reset, kept
+        self._is_started = self._is_due = True
+
+    def decide(self, verdict: Verdict, at: Version) -> None:
+        self._verdicts.append(_Decided(at, verdict))
+
+    def accept(self, verdict: Verdict, version: Version) -> None:
+        """On a commit in the log, which may be found more than once: by the feed and by resuming."""
+        if version not in self._accepted:
+            self._accepted.add(version)
+            self.decide(verdict, version)
+
+    def answer(self, version: Version, send: Callable[[], None]) -> None:
+        """Sends a result with state once the stream has reached its version (SYNC-7)."""
+        if version <= self.to:
+            send()
+        else:
+            self._is_due = True
+            self._answers.append((version, send))
+
+    def owe(self) -> None:
+        """A frame is due even if there is nothing to tell: the session was quiet for long."""
+        self._is_due = True
+
+    def add(self, watch: Watch, *, goes_on: bool) -> None:
+        """One that goes on was told up to `to`; a new one joins, and replaces one of the same number as it does."""
+        (self.watches if goes_on else self._joining)[watch.number] = watch
+        self._counts.watches += 1
+
+    def remove(self, number: int) -> None:
+        for place in (self.watches, self._joining):
+            if (watch := place.pop(number, None)) is not None:
+                self._let_go(watch)
+
+    def _let_go(self, watch: Watch) -> None:
+        watch.leave()
+        self._counts.watches -= 1
+
+    def refuse(self, number: int, error: StemmaError) -> None:
+        """A watch that a client wanted to go on with cannot be."""
+        self._refused.append(ended(number, error, self._limits))
+
+    def end_watches(self, error: StemmaError) -> None:
+        """All of them are over."""
+        for number in [*self.watches, *self._joining]:
+            self.refuse(number, error)
+            self.remove(number)
+
+    @property
+    def count(self) -> int:
+        return len(self.watches.keys() | self._joining.keys())
+
+    def holds(self, number: int) -> bool:
+        return number in self.watches or number in self._joining
+
+    def close(self) -> None:
+        for number in [*self.watches, *self._joining]:
+            self.remove(number)
+        self._is_started = False
+
+    # ------------------------------------------------------------ what goes out
+
+    @property
+    def is_slow(self) -> bool:
+        return self._socket.unsent > self._unsent_bytes_max
+
+    @property
+    def expects_more(self) -> bool:
+        """Whether something waits for a version that the feed has not told yet."""
+        ahead = any(watch.told_to > self._feed.version for watch in self.watches.values())
+        return bool(self._answers or self._verdicts or ahead)
+
+    def flush(self) -> None:
+        """Builds and sends as long as there is something to tell and the client takes it."""
+        while self._is_started and self._connection.state is State.OPEN and not self.is_slow:
+            if self._parts is not None:
+                self._send_part(self._parts)
+            elif self._is_told or not self._begin():
+                return
+
+    @property
+    def _is_told(self) -> bool:
+        """Whether it is plain that there is nothing to tell: most sessions, right after a frame."""
+        to = self._feed.version
+        if self.to != to or self._is_due or self._has_extras:
+            return False
+        return all(watch.is_plain and watch.group.at == to for watch in self.watches.values())
+
+    @property
+    def _has_extras(self) -> bool:
+        """Whether the next frame has something in it that is this session's alone."""
+        return bool(self._verdicts or self._joining or self._refused or self._reset)
+
+    def _send_part(self, parts: Iterator[Sync]) -> None:
+        part = next(parts)
+        data = self._connection.send(part)
+        assert data is not None, "the session is open"
+        self._send(data)
+        if not part.more:
+            self._parts = None
+            self._reached(part.to)
+
+    def _send(self, data: Data) -> None:
+        self._counts.messages_out += 1
+        self._counts.bytes_out += len(data)
+        self._socket.send(data)
+
+    def _reached(self, to: Version) -> None:
+        self.to, self._is_due = to, False
+        waiting, self._answers = self._answers, []
+        for version, send in waiting:
+            self.answer(version, send)
+
+    def _begin(self) -> bool:
+        """Begins the next frame; False if there is nothing to tell, or not yet."""
+        if self._repeat_shared():
+            return True
+        self._restart_below_floor()
+        reach = self._reach()
+        if reach is None:
+            return False
+        key = self._shared_key(reach)
+        return self._begin_frame(reach) if key is None else self._begin_shared(reach, key)
+
+    # ------------------------------------------------------------ a frame of its own
+
+    def _begin_frame(self, reach: _Reach) -> bool:
+        frame, replacing = self._frame(reach)
+        if frame.is_empty and not self._is_due:
+            return replacing  # they have more to tell than fits into the frame they began in
+        frame.kept, self._kept, self._reset = list(self._kept), (), None
+        self._parts = frame.parts(self._limits.part_bytes_max)
+        return True
+
+    def _frame(self, reach: _Reach) -> tuple[Frame, bool]:
+        """The frame, and whether a watch has replaced another in it."""
+        frame = Frame(self.to, reach.to, reach.hash, reset=self._reset)
+        self._take_verdicts(frame)
+        self._take_ended(frame)
+        batches = None if self._reset else self._feed.batches(self.to)
+        changes.tell(frame, reach.changes, batches, self._has_bytes)
+        replacing = self._take_joining(frame)
+        for number, watch in self.watches.items():
+            if number not in replacing:  # what the one before has lost may enter again, and comes in the next frame
+                watch.fill(frame)
+        return frame, bool(replacing)
+
+    def _take_verdicts(self, frame: Frame) -> None:
+        waiting, self._verdicts = self._verdicts, []
+        for decided in waiting:
+            if decided.at <= frame.to:
+                frame.verdicts.append(decided.verdict)
+                self._accepted.discard(decided.at)
+            else:
+                self._verdicts.append(decided)
+
+    def _take_ended(self, frame: Frame) -> None:
+        frame.ended += self._refused
+        self._refused = []
+        for place in (self.watches, self._joining):
+            for number, watch in list(place.items()):
+                if (error := watch.error) is not None:
+                    if not watch.fail(error):
+                        frame.ended.append(ended(number, error, self._limits))
+                    del place[number]
+                    self._let_go(watch)
+
+    def _take_joining(self, frame: Frame) -> set[int]:
+        """A watch joins where its group is; those that replace another are returned.
+
+        One whose number ends in this frame joins in the next.
+        """
+        replacing: set[int] = set()
+        ended = {one.watch for one in frame.ended}
+        for number, watch in list(self._joining.items()):
+            if number not in ended and watch.group.at == frame.to == self._feed.version:
+                before = self.watches.get(number)
+                watch.join(frame, before)
+                if before is not None:
+                    replacing.add(number)
+                    self._let_go(before)
+                self.watches[number] = self._joining.pop(number)
+        return replacing
+
+    # ------------------------------------------------------------ how far it goes
+
+    def _reach(self) -> _Reach | None:
+        going = [watch for watch in self.watches.values() if watch.error is None]
+        to = min([self._feed.version, *(watch.group.at for watch in going)])
+        if to < self.to or any(to < watch.told_to for watch in going):
+            return None  # what was read is ahead of the feed, which will follow
+        hash_ = self._hash_at(to)
+        deltas = [(watch, watch.delta(to)) for watch in going]
+        known = [(watch, delta) for watch, delta in deltas if delta is not None]
+        if hash_ is None or len(known) < len(deltas):
+            return None
+        return _Reach(to, hash_, known)
+
+    def _hash_at(self, to: Version) -> Hash | None:
+        if to == self._feed.version:
+            return self._feed.hash
+        return next((batch.hash for batch in self._feed.batches(self.to) or () if batch.to == to), None)
+
+    def _restart_below_floor(self) -> None:
+        """A client so far behind that what it holds was compacted away starts over (RESUME-1)."""
+        if any(isinstance(watch.error, Compacted) for watch in self.watches.values()):
+            self.start(EMPTY_SPACE, reset="floor")
+            going, self.watches = self.watches, {}
+            for number, watch in going.items():
+                watch.start_over()
+                if self._joining.setdefault(number, watch) is not watch:
+                    self._let_go(watch)
+
+    # ------------------------------------------------------------ a frame that others get too
+
+    def _repeat_shared(self) -> bool:
+        """Sends the frame that another session with the same watch got just before, if there is one."""
+        if self._has_extras or len(self.watches) != 1:
+            return False
+        (watch,) = self.watches.values()
+        to = self._feed.version
+        if not watch.is_plain or watch.told_to != self.to or watch.group.at != to:
+            return False
+        found = self._shared.find(self._key(watch, to, names_watch=False))
+        found = found or self._shared.find(self._key(watch, to, names_watch=True))
+        if found is None:
+            return False
+        watch.was_told(to)
+        self._connection.sent(found.frame)
+        self._send(found.data)
+        self._reached(to)
+        return True
+
+    def _key(self, watch: Watch, to: Version, *, names_watch: bool) -> Key:
+        return Key(self._connection.subprotocol, self.to, to, watch.group, watch.number if names_watch else 0)
+
+    def _shared_key(self, reach: _Reach) -> Key | None:
+        """None if the frame is this session's alone: it has extras, or not just one watch."""
+        if self._has_extras or len(self.watches) != 1 or len(reach.changes) != 1:
+            return None
+        ((watch, delta),) = reach.changes
+        if not watch.is_plain or watch.told_to != self.to or delta.is_empty():
+            return None
+        return self._key(watch, reach.to, names_watch=bool(delta.entered or delta.left))
+
+    def _begin_shared(self, reach: _Reach, key: Key) -> bool:
+        """The first to get it encodes it; one in parts is each session's own."""
+        frame, _ = self._frame(reach)
+        parts = frame.parts(self._limits.part_bytes_max)
+        first = next(parts)
+        data = self._connection.send(first)
+        assert data is not None, "the session is open"
+        self._send(data)
+        if first.more:
+            self._parts = parts
+        else:
+            self._shared.keep(key, Encoded(first, data))
+            self._reached(first.to)
+        return True

@@ -1,0 +1,143 @@
+"""Watches that start in the past: the facts from a version on, in pages, then the stream (WATCH-3).
+
+A page has the facts that concern the watch as it is now: of what its answer holds or looked at, and of all that is
+under its prefixes, deletes included. The last page reaches the version at which the watch joins the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from stemmadb.protocol.errors import Compacted, FutureVersion
+from stemmadb.protocol.model.branch import Span
+from stemmadb.protocol.model.facts import Fact
+from stemmadb.protocol.model.ids import EntityId, Version
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.wire import records
+from stemmadb.protocol.wire.messages.reading import WatchAnswer, WatchRequest
+from stemmadb.protocol.wire.messages.sync import CommitItem
+from stemmadb.server.engine import moments
+from stemmadb.server.engine.api import SpaceApi
+from stemmadb.server.engine.moments import Moment
+from stemmadb.server.service import cursors
+from stemmadb.server.service.batches import Told
+from stemmadb.server.service.cursors import Cursors, Kind
+from stemmadb.server.service.feed import Feed
+from stemmadb.server.service.frames import ITEM_BYTES
+from stemmadb.server.service.groups import Group
+from stemmadb.server.storage.port import LogReader, Place
+
+COMMITS_MAX: Final = 512
+"""Commits that one page looks at."""
+
+CURSORS: Final[Kind[Place]] = Kind("watch", 1, cursors.HISTORY.write, cursors.HISTORY.read)
+Concerns: TypeAlias = Callable[[Fact], bool]
+
+
+class _Page(msgspec.Struct, frozen=True):
+    items: tuple[CommitItem, ...]
+    reached: Place | None
+    """Where it ended before the end of the log; None if it did not."""
+    head: Version
+
+
+async def answer(
+    request: WatchRequest, group: Group, space: SpaceApi, feed: Feed, join: Callable[[], Awaitable[Version]]
+) -> WatchAnswer:
+    """A page of facts; with the last one the watch joins, and nothing between the two is left out."""
+    assert request.since is not None
+    since, limits = request.since, space.limits
+    book = Cursors(CURSORS, space.did, (request.watch, msgspec.to_builtins(request.query), since))
+    at = book.read(request.after)
+    after = Place(since, _WHOLE) if at is None else at.place
+    page = await space.read(lambda reader: _page(reader, group, since, after, limits))
+    if page.reached is not None:
+        next_ = book.write([page.head], page.reached)
+        return WatchAnswer(version=page.head, commits=page.items, next=next_)
+    while feed.version < page.head:  # it will be told in a moment
+        await asyncio.sleep(0)
+    version = await join()
+    return WatchAnswer(version=version, commits=(*page.items, *_since(feed, group, page.head, version)))
+
+
+_WHOLE: Final = 2**31
+"""The index behind all facts of a commit: the page begins with the next one."""
+
+
+def _page(reader: LogReader, group: Group, since: Version, after: Place, limits: Limits) -> _Page:
+    head = reader.tip().version
+    if since < reader.floor():
+        raise Compacted(version=since, oldest=reader.floor())
+    if after.version > head:
+        raise FutureVersion(version=after.version, head=head)
+    spans = moments.resolve(reader, Moment(group.prepared.branch)).spans
+    concerns = _concerns(group, spans)
+    return _filled(reader, concerns, after, head, limits)
+
+
+def _filled(reader: LogReader, concerns: Concerns, after: Place, head: Version, limits: Limits) -> _Page:
+    items: list[CommitItem] = []
+    room = limits.part_bytes_max
+    first = Version(after.version if after.index < _WHOLE else after.version + 1)
+    for looked_at, (commit, facts) in enumerate(reader.history(Version(first - 1)), start=1):
+        rest = [fact for fact in facts if Place(fact.version, fact.index) > after and concerns(fact)]
+        taken = _fitting(rest, room) if items else _fitting(rest, max(room, _first_size(rest)))
+        if taken:
+            items.append(records.commit_item(commit, taken))
+            room -= sum(map(_size, taken))
+        if len(taken) < len(rest):
+            last = Place(commit.version, taken[-1].index) if taken else Place(Version(commit.version - 1), _WHOLE)
+            return _Page(tuple(items), last, head)
+        if looked_at == COMMITS_MAX and commit.version < head:
+            return _Page(tuple(items), Place(commit.version, _WHOLE), head)
+    return _Page(tuple(items), None, head)
+
+
+def _fitting(facts: Sequence[Fact], room: int) -> list[Fact]:
+    taken: list[Fact] = []
+    for fact in facts:
+        room -= _size(fact)
+        if room < 0:
+            break
+        taken.append(fact)
+    return taken
+
+
+def _first_size(facts: Sequence[Fact]) -> int:
+    """One fact is told however large it is."""
+    return _size(facts[0]) if facts else 0
+
+
+def _size(fact: Fact) -> int:
+    return ITEM_BYTES + len(fact.id) + len(fact.body or b"")
+
+
+def _concerns(group: Group, spans: Sequence[Span]) -> Concerns:
+    def concerns(fact: Fact) -> bool:
+        return _is_seen(fact, spans) and _is_watched(group, fact.id)
+
+    return concerns
+
+
+def _is_seen(fact: Fact, spans: Iterable[Span]) -> bool:
+    return any(span.branch == fact.branch and span.after < fact.version <= span.upto for span in spans)
+
+
+def _is_watched(group: Group, id_: EntityId) -> bool:
+    return id_.startswith(group.scope) and bool(group.watch.concerns((id_,)))
+
+
+def _since(feed: Feed, group: Group, after: Version, to: Version) -> list[CommitItem]:
+    """What became durable while the watch was joining."""
+    told: list[Told] = [told for batch in feed.batches(after) or () for told in batch.commits]
+    items: list[CommitItem] = []
+    for one in told:
+        if after < one.commit.version <= to:
+            facts = [f for f in one.facts if f.branch == group.prepared.branch and _is_watched(group, f.id)]
+            if facts:
+                items.append(records.commit_item(one.commit, facts))
+    return items

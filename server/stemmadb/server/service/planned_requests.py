@@ -1,0 +1,118 @@
+"""Requests whose writes the server works out: merge and revert, with their reports (MERGE-1..4, COMMIT-9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from stemmadb.protocol import identity
+from stemmadb.protocol.errors import Malformed
+from stemmadb.protocol.model import body, ids
+from stemmadb.protocol.model.difference import Content
+from stemmadb.protocol.model.ids import EntityId
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.state import Missing
+from stemmadb.protocol.wire.messages.structure import (
+    MergeReport,
+    MergeRequest,
+    MergeWrite,
+    Resolution,
+    RevertAnswer,
+    RevertRequest,
+)
+from stemmadb.server.engine import merging, undoing
+from stemmadb.server.engine.carrying_out import Write
+from stemmadb.server.engine.merging import MergeWanted
+from stemmadb.server.engine.paging import ITEM_BYTES, Budget, fill
+from stemmadb.server.engine.undoing import RevertWanted
+from stemmadb.server.service import guarding
+from stemmadb.server.service.asking import Asker, Desk
+from stemmadb.server.service.guarding import page_of_conflicts, planned, readable
+from stemmadb.server.service.writing_requests import asked_for
+
+
+class Resolved(Mapping[EntityId, Content]):
+    """The resolutions of a merge, each read when a plan asks for it: in a worker, and not where it is repeated."""
+
+    def __init__(self, resolutions: Sequence[Resolution], limits: Limits) -> None:
+        self._bodies = {ids.entity_id(one.id, limits.id_bytes_max): one.body for one in resolutions}
+        self._limits = limits
+        if len(self._bodies) < len(resolutions):
+            raise Malformed(path="resolutions", why="an entity is named twice")
+
+    def __getitem__(self, id_: EntityId) -> Content:
+        """Its value, or `ABSENT` if it is to be deleted."""
+        encoded = self._bodies[id_]
+        return Missing.ABSENT if encoded is None else body.read_value(encoded, self._limits)[0]
+
+    def __contains__(self, id_: object) -> bool:
+        return id_ in self._bodies
+
+    def __iter__(self) -> Iterator[EntityId]:
+        return iter(self._bodies)
+
+    def __len__(self) -> int:
+        return len(self._bodies)
+
+
+async def merge(request: MergeRequest, asker: Asker, desk: Desk) -> MergeReport:
+    """Of its conflicts the asker is told those in what it may read, and so many are counted (ACL-2)."""
+    limits = desk.space.limits
+    resolutions = Resolved(request.resolutions, limits)
+    wanted = MergeWanted(
+        source=ids.branch_name(request.source),
+        target=ids.branch_name(request.target),
+        source_version=request.source_version,
+        strategy=request.strategy,
+        resolutions=resolutions,
+    )
+    asked = asked_for(request, asker, desk, request.note)
+    with planned(asker, limits, tuple(resolutions)):
+        done = await merging.merge(desk.space, asked, wanted, known=desk.merges, dry_run=request.dry_run)
+    conflicts = readable(done.conflicts, asker)
+    return MergeReport(
+        version=done.version,
+        hash=done.hash,
+        time=done.time,
+        source_version=done.source_version,
+        target_version=done.target_version,
+        conflicts_count=len(conflicts),
+        conflicts=page_of_conflicts(conflicts, limits),
+        writes_count=len(done.writes),
+        writes=_predicted(done.writes, asker, limits) if request.dry_run else (),
+    )
+
+
+async def revert(request: RevertRequest, asker: Asker, desk: Desk) -> RevertAnswer:
+    if request.author is not None:
+        identity.public_key(request.author)
+    limits = desk.space.limits
+    wanted = RevertWanted(
+        branch=ids.branch_name(request.branch),
+        versions=request.versions,
+        session=request.session,
+        author=request.author,
+        since=request.since,
+    )
+    asked = asked_for(request, asker, desk, request.note)
+    with planned(asker, limits):
+        done = await undoing.revert(desk.space, asked, wanted, dry_run=request.dry_run)
+    return RevertAnswer(
+        version=done.version,
+        hash=done.hash,
+        time=done.time,
+        reverted=done.reverted,
+        writes_count=len(done.writes),
+        writes=_predicted(done.writes, asker, limits) if request.dry_run else (),
+    )
+
+
+def _predicted(writes: Sequence[Write], asker: Asker, limits: Limits) -> tuple[MergeWrite, ...]:
+    """What would be written, as much as one page takes; `Forbidden` if the decision would say so (MERGE-4)."""
+    if not all(asker.rights.may_write(write.id) for write in writes):
+        raise guarding.forbidden()
+    page, _ = fill(enumerate(writes), _size, Budget(None, limits))
+    return tuple(MergeWrite(id=write.id, kind=write.kind, body=write.body) for write in page)
+
+
+def _size(write: Write) -> int:
+    return len(write.id.encode()) + len(write.body or b"") + ITEM_BYTES

@@ -1,0 +1,186 @@
+"""A room: one open space with its feed, its access list and the sessions that are in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import Protocol
+
+from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.model.commit import LocalIdentity
+from stemmadb.protocol.model.ids import Did, TimeMs, Version
+from stemmadb.server.counting import SpaceCounts
+from stemmadb.server.engine.blobs import Blobs
+from stemmadb.server.engine.lanes import Workers
+from stemmadb.server.engine.merges import KnownMerges
+from stemmadb.server.engine.space import Space
+from stemmadb.server.service.access import Access
+from stemmadb.server.service.asking import Desk
+from stemmadb.server.service.batches import Batch, Told
+from stemmadb.server.service.feed import Feed
+from stemmadb.server.service.settings import ServiceSettings
+from stemmadb.server.service.shared_frames import SharedFrames
+
+
+class Guest(Protocol):
+    """A session, as its room sees it."""
+
+    @property
+    def to(self) -> Version: ...
+
+    def accepted(self, told: Told) -> None:
+        """An own commit is durable."""
+        ...
+
+    def rights_changed(self) -> None:
+        """Somebody's rights have changed, perhaps its own."""
+        ...
+
+    def owe_frame(self) -> None:
+        """It was quiet for long."""
+        ...
+
+    def has_room(self) -> None:
+        """It waited for room in the queue of the space, and there is."""
+        ...
+
+    def flush(self) -> None: ...
+
+
+class Room:
+    """All of it is used from one event loop."""
+
+    def __init__(self, space: Space, settings: ServiceSettings, counts: SpaceCounts) -> None:
+        self.space = space
+        self.counts = counts
+        self.access = Access(space.did)
+        self.feed = Feed(
+            space,
+            bytes_max=settings.feed_bytes_max,
+            batches_max=settings.feed_batches_max,
+            groups_max=settings.watch_groups_max,
+        )
+        self.shared = SharedFrames()
+        self.authors: dict[tuple[Did, bytes], Guest] = {}
+        """Who is told the verdicts of which session; older sessions of a principal lead to the one it has now."""
+        self.guests: dict[Guest, None] = {}
+        self._quiet_versions = max(1, space.limits.quiet_versions_max // 2)
+        self._quiet_checked = space.version
+        self._dirty: dict[Guest, None] = {}
+        self._waiting: dict[Guest, None] = {}
+        self._expecting: dict[Guest, None] = {}
+        self._early: list[Batch] | None = []
+        """What was told before the access list was known; None from then on."""
+        self._sweep_seconds = settings.sweep_ms / 1_000
+        self._sweeping: asyncio.Task[None] | None = None
+        self._stay = ExitStack()
+
+    async def open(self, *, now: Callable[[], TimeMs], workers: Workers) -> None:
+        """Learns the access list and begins to follow the log; the space stays open meanwhile."""
+        self._stay.enter_context(self.space.lease())
+        try:
+            directory = await self.space.in_turn(lambda log: log.directory)
+            blobs = Blobs(self.space, directory=directory, workers=workers, now=now)
+            self.desk = Desk(self.space, blobs, KnownMerges(), now)
+            self.feed.on_batch = self._take
+            await self.feed.start()
+            await self.access.load(self.space)
+            early, self._early = self._early or [], None
+            for batch in early:
+                self._take(batch)
+            self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+        except BaseException:
+            self.close()
+            raise
+
+    async def _sweep(self) -> None:
+        """Removes uploads that nobody goes on with, once in a while (BLOB-2)."""
+        while True:
+            await asyncio.sleep(self._sweep_seconds)
+            with suppress(StemmaError):  # the next one does it
+                await self.desk.blobs.sweep()
+
+    def close(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        self.feed.stop()
+        self._stay.close()
+
+    # ------------------------------------------------------------ who is in it
+
+    def enter(self, guest: Guest, author: tuple[Did, bytes]) -> None:
+        self.guests[guest] = None
+        self.authors[author] = guest
+
+    def speak_for(self, guest: Guest, author: tuple[Did, bytes]) -> None:
+        """A session sends the commits of an older one again: it is told their verdicts."""
+        self.authors.setdefault(author, guest)
+
+    def leave(self, guest: Guest) -> None:
+        self.guests.pop(guest, None)
+        self._dirty.pop(guest, None)
+        self._waiting.pop(guest, None)
+        self._expecting.pop(guest, None)
+        for author in [author for author, one in self.authors.items() if one is guest]:
+            del self.authors[author]
+
+    # ------------------------------------------------------------ following the log
+
+    def _take(self, batch: Batch) -> None:
+        """Each author is told at once, so that the next frame has the verdicts of all it covers (SYNC-2)."""
+        if self._early is not None:
+            self._early.append(batch)
+            return
+        self.shared.clear()
+        self.counts.commits += len(batch.commits)
+        self.counts.batch_commits.observe(len(batch.commits))
+        self.counts.groups = self.feed.groups.count
+        changed = False
+        for told in batch.commits:
+            identity = told.commit.identity
+            if isinstance(identity, LocalIdentity):
+                guest = self.authors.get((identity.principal, identity.session))
+                if guest is not None:
+                    guest.accepted(told)
+                    self.touch(guest)
+            changed |= self.access.take(told.commit, told.facts)
+        if changed:
+            for guest in tuple(self.guests):
+                guest.rights_changed()
+        expecting, self._expecting = self._expecting, {}
+        for guest in expecting:
+            self.touch(guest)
+        if batch.to - self._quiet_checked >= self._quiet_versions:
+            self._wake_quiet(batch.to)
+
+    def _wake_quiet(self, version: Version) -> None:
+        """Twice in the time that a session may be quiet, those that were for half of it get a frame (SYNC-1)."""
+        self._quiet_checked = version
+        for guest in self.guests:
+            if version - guest.to >= self._quiet_versions:
+                guest.owe_frame()
+                self.touch(guest)
+
+    def touch(self, guest: Guest) -> None:
+        """It has something to tell: all that are touched in one turn of the loop are flushed in the next."""
+        if not self._dirty:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._dirty[guest] = None
+
+    def expect(self, guest: Guest) -> None:
+        """It has something to tell once the next batch is told: a read may be ahead of the feed."""
+        self._expecting[guest] = None
+
+    def wait(self, guest: Guest) -> None:
+        """It has commits in a queue that is full: it is told when there is room, at the latest with its verdicts."""
+        self._waiting[guest] = None
+
+    def _flush(self) -> None:
+        if self._waiting and self.space.has_room:
+            waiting, self._waiting = self._waiting, {}
+            for guest in waiting:
+                guest.has_room()
+        dirty, self._dirty = self._dirty, {}
+        for guest in dirty:
+            guest.flush()

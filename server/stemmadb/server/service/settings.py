@@ -1,0 +1,40 @@
+"""The bounds of the service that an operator may set, each with a name."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.limits import MEBIBYTE
+
+
+class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What sessions may take; bounds that clients are told are in `Limits`."""
+
+    make_spaces: frozenset[Did] | None = None
+    """The spaces that may be made; None is any."""
+    opening_timeout_ms: int = 10_000
+    """Until a session has to be open on a connection."""
+    connections_per_principal_max: int = 100
+    requests_per_second: int = 2_000
+    """Of one principal, over all its connections."""
+    commits_per_second: int = 20_000
+    """Of one principal, over all its connections."""
+    requests_at_once_max: int = 8
+    """Requests of one connection that are worked on together; the others wait."""
+    unsent_bytes_max: int = 4 * MEBIBYTE
+    """Bytes that wait for one client; beyond it nothing more is built for it."""
+    feed_bytes_max: int = 32 * MEBIBYTE
+    """Recent batches that are kept of one space."""
+    feed_batches_max: int = 4_096
+    watch_groups_max: int = 10_000
+    """Different watches of one space."""
+    room_linger_ms: int = 60_000
+    """How long a space that nobody is in is followed, so that those who come back find what they watched."""
+    rooms_max: int = 1_000
+    """Spaces that are followed although nobody is in them."""
+    sweep_ms: int = 3_600_000
+    """How often uploads that nobody goes on with are removed."""
+
+
+DEFAULTS = ServiceSettings()

@@ -1,0 +1,71 @@
+"""What the service and a listener promise each other: the seam behind which transports can be changed."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.wire.codec import Data
+from stemmadb.protocol.wire.version import Subprotocol
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """Who came, as far as the handshake tells."""
+
+    space: Did
+    subprotocol: Subprotocol
+    address: str
+    """The peer's address, for logs and limits; proxies are not believed."""
+
+
+class Socket(Protocol):
+    """One connection, as the service uses it. Nothing of it blocks, and all of it is used from one event loop."""
+
+    @property
+    def unsent(self) -> int:
+        """The bytes given to `send` that the system has not taken yet."""
+        ...
+
+    def send(self, data: Data) -> None:
+        """One message: text or binary, as the subprotocol says. Ignored once the connection is closing."""
+        ...
+
+    def pause(self) -> None:
+        """Reads nothing more, so that the peer has to wait; what was read already still arrives."""
+        ...
+
+    def resume(self) -> None: ...
+
+    def close(self, code: int) -> None:
+        """Sends what was given, then the close frame; a peer that does not take it is cut off in bounded time."""
+        ...
+
+
+class Visitor(Protocol):
+    """The service's side of one connection, as the listener uses it."""
+
+    def received(self, data: Data) -> None:
+        """One whole message, in the order they came."""
+        ...
+
+    def drained(self) -> None:
+        """`unsent` was above `DRAIN_BYTES` and has fallen to it or below."""
+        ...
+
+    def lost(self) -> None:
+        """The connection is over, whoever ended it. Called exactly once, last."""
+        ...
+
+
+DRAIN_BYTES = 64 * 1024
+"""Below this a connection has drained."""
+
+
+class Host(Protocol):
+    """The service, as listeners use it."""
+
+    def welcome(self, socket: Socket, arrival: Arrival) -> Visitor:
+        """Called once the handshake is done; greets the peer at once (WIRE-2)."""
+        ...

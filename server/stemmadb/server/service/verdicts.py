@@ -1,0 +1,87 @@
+"""Verdicts: what became of a commit, as its author is told (SYNC-2, SYNC-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.model import body
+from stemmadb.protocol.model.commit import Commit, LocalIdentity
+from stemmadb.protocol.model.facts import Fact
+from stemmadb.protocol.model.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.stale import StaleRead
+from stemmadb.protocol.model.state import Missing
+from stemmadb.protocol.wire import problems
+from stemmadb.protocol.wire.messages.commit import Accepted, Current, Rejected
+from stemmadb.server.engine import moments, states
+from stemmadb.server.engine.api import SpaceApi
+from stemmadb.server.engine.moments import Moment
+from stemmadb.server.engine.states import Loaded
+from stemmadb.server.storage.port import LogReader
+
+
+def accepted(commit: Commit, facts: Sequence[Fact], *, session: bytes) -> Accepted:
+    """The verdict on a commit of this principal; its session is named if it is not the one that is told."""
+    identity = commit.identity
+    assert isinstance(identity, LocalIdentity), "only plain commits have verdicts"
+    return Accepted(
+        local=identity.local,
+        session=None if identity.session == session else identity.session,
+        version=commit.version,
+        time=commit.time,
+        hash=commit.hash,
+        hashes=tuple([fact.hash for fact in facts]),
+        salts=tuple([fact.salt for fact in facts]),
+    )
+
+
+async def recalled(space: SpaceApi, version: Version, *, session: bytes) -> Accepted:
+    """The verdict on a commit that was accepted before, from the log (COMMIT-5)."""
+
+    def ask(reader: LogReader) -> Accepted:
+        commit = reader.commits([version])[version]
+        return accepted(commit, reader.facts([version]).get(version, ()), session=session)
+
+    return await space.read(ask)
+
+
+async def rejected(
+    space: SpaceApi, identity: LocalIdentity, error: StemmaError, at: Version, *, session: bytes, limits: Limits
+) -> Rejected:
+    """The verdict against a commit, with what its stale reads are at the version it was decided at (SYNC-5)."""
+    stale: Sequence[StaleRead] = tuple(error.facts.get("stale", ()))[: limits.page_max]
+    current: Iterable[Current] = ()
+    if stale:
+        current = await space.read(lambda reader: _current(reader, stale, at, limits))
+    named = None if identity.session == session else identity.session
+    return problems.rejected(identity.local, error, session=named, current=current, limits=limits)
+
+
+def _current(reader: LogReader, stale: Iterable[StaleRead], at: Version, limits: Limits) -> list[Current]:
+    """As many as fit in a part of a frame; the rest is not even read."""
+    wanted: dict[BranchName, dict[EntityId, None]] = {}
+    for read in stale:
+        wanted.setdefault(read.branch, {})[read.id] = None
+    found: list[Current] = []
+    room = limits.part_bytes_max
+    for one in _loaded(reader, wanted, at):
+        found.append(one)
+        room -= len(one.body or b"")
+        if room < 0:
+            break
+    return found
+
+
+def _loaded(reader: LogReader, wanted: dict[BranchName, dict[EntityId, None]], at: Version) -> Iterator[Current]:
+    for branch, ids in wanted.items():
+        spans = moments.resolve(reader, Moment(branch, at)).spans
+        for id_ in ids:
+            for one in states.load(reader, spans, [id_]).values():
+                yield _told(branch, one)
+
+
+def _told(branch: BranchName, one: Loaded) -> Current:
+    value = one.value
+    told = None if isinstance(value, Missing) else body.encode(value)
+    return Current(branch=branch, id=one.id, version=one.place.version, hash=one.hash, body=told)

@@ -1,0 +1,1 @@
+"""The process: configuration, listeners, plain HTTP, logs, metrics, start and graceful stop."""

@@ -1,0 +1,144 @@
+"""What every listener does alike: accepts connections, counts and bounds them, and watches all with one timer."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import Counter
+from typing import Final, Protocol
+
+from stemmadb.server.service.sockets import Host
+from stemmadb.server.serving.connection import Connection
+from stemmadb.server.serving.front import Front, Refusal
+from stemmadb.server.serving.http import Http
+from stemmadb.server.serving.listener import ListenerSettings
+from stemmadb.server.serving.origins import Origins
+
+BACKLOG: Final = 1024
+SPARE_MAX: Final = 1024
+"""Connections beyond `connections_max`, so that handshakes and probes go on while all places are taken."""
+_SWEEPS_PER_PERIOD: Final = 4
+_SOONEST_SWEEP: Final = 0.005
+
+
+class Cuttable(Protocol):
+    """What can be ended at once."""
+
+    def cut(self) -> None: ...
+
+
+class Gate(ABC):
+    """A listener without the WebSocket library. It is a `Listener`."""
+
+    def __init__(self, settings: ListenerSettings) -> None:
+        self.settings = settings
+        self.origins = Origins(settings.origins)
+        self.connections = self.refused = self.bytes_in = self.bytes_out = self.messages_in = self.messages_out = 0
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._addresses: Counter[str] = Counter()
+        self._fronts: set[Front] = set()
+        self._open: set[Connection] = set()
+        self._deadlines: dict[Cuttable, float] = {}
+        self._beat_at = 0.0
+        shortest = min(settings.handshake_timeout_ms, settings.close_timeout_ms, settings.heartbeat_ms)
+        self._interval = max(shortest / 1000 / _SWEEPS_PER_PERIOD, _SOONEST_SWEEP)
+        self._heartbeat = settings.heartbeat_ms / 1000
+
+    @abstractmethod
+    def connect(self, transport: asyncio.Transport, address: str) -> Connection:
+        """A connection on a transport that has become a WebSocket; it is the transport's protocol from now on."""
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None, "start first"
+        return self._port
+
+    async def start(self, host: Host, http: Http) -> None:
+        assert self._server is None, "a listener starts once"
+        self.loop = asyncio.get_running_loop()
+        settings = self.settings
+        self._server = await self.loop.create_server(
+            lambda: Front(self, host, http),
+            settings.host,
+            settings.port,
+            ssl=settings.ssl,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=settings.handshake_timeout_ms / 1000 if settings.ssl is not None else None,
+            ssl_shutdown_timeout=settings.close_timeout_ms / 1000 if settings.ssl is not None else None,
+        )
+        self._port = int(self._server.sockets[0].getsockname()[1])
+        self._timer = self.loop.call_later(self._interval, self._sweep)
+
+    async def stop(self) -> None:
+        if self._server is None or not self._server.is_serving():
+            return
+        self._server.close()
+        for front in list(self._fronts):
+            front.cut()
+        await asyncio.sleep(0)
+
+    # ---------------------------------------------------------------- those who come and go
+
+    def arrived(self, front: Front) -> Refusal | None:
+        """Counts a new connection in; the answer says why it is turned away."""
+        self._fronts.add(front)
+        self._deadlines[front] = self.loop.time() + self.settings.handshake_timeout_ms / 1000
+        if len(self._fronts) + self.connections > self.settings.connections_max + SPARE_MAX:
+            return Refusal.SILENT
+        most = self.settings.connections_per_address_max
+        if most is not None and self._addresses[front.address] >= most:
+            return Refusal.ADDRESS
+        front.counted = True
+        self._addresses[front.address] += 1
+        return None
+
+    def full(self) -> bool:
+        return self.connections >= self.settings.connections_max
+
+    def upgraded(self, front: Front, connection: Connection) -> None:
+        """The same peer goes on as a WebSocket."""
+        self._fronts.discard(front)
+        self._deadlines.pop(front, None)
+        self._open.add(connection)
+        self.connections += 1
+
+    def left(self, front: Front) -> None:
+        """It is gone and was no WebSocket."""
+        self._fronts.discard(front)
+        self._deadlines.pop(front, None)
+        if front.counted:
+            self._forget(front.address)
+
+    def ended(self, connection: Connection) -> None:
+        """A WebSocket is gone."""
+        self._open.discard(connection)
+        self._deadlines.pop(connection, None)
+        self.connections -= 1
+        self._forget(connection.address)
+
+    def hurry(self, ending: Front | Connection) -> None:
+        """It is being closed, and is cut if that takes too long."""
+        if isinstance(ending, Connection):
+            self._open.discard(ending)
+        self._deadlines[ending] = self.loop.time() + self.settings.close_timeout_ms / 1000
+
+    def _forget(self, address: str) -> None:
+        self._addresses[address] -= 1
+        if not self._addresses[address]:
+            del self._addresses[address]
+
+    # ---------------------------------------------------------------- the one timer
+
+    def _sweep(self) -> None:
+        assert self._server is not None, "the timer runs since the start"
+        if self._server.is_serving() or self._deadlines or self.connections:
+            self._timer = self.loop.call_later(self._interval, self._sweep)
+        now = self.loop.time()
+        for late in [it for it, deadline in self._deadlines.items() if now >= deadline]:
+            del self._deadlines[late]
+            late.cut()
+        if now >= self._beat_at:
+            self._beat_at = now + self._heartbeat / _SWEEPS_PER_PERIOD
+            for connection in list(self._open):
+                connection.beat(now, self._heartbeat)

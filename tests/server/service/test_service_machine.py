@@ -1,0 +1,35 @@
+"""Random lives of clients: they commit, watch, come and go, read slowly and take each other over."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from engines import Wandering
+from service_machine import Machine
+from service_peers import house
+from stemmadb.protocol.model.limits import DEFAULTS
+from stemmadb.server.engine.lanes import Lanes
+from stemmadb.server.service.settings import ServiceSettings
+
+SMALL_PARTS = msgspec.structs.replace(DEFAULTS, part_bytes_max=600)
+SHORT_MEMORY = ServiceSettings(feed_batches_max=3)
+
+
+@pytest.mark.rule("WATCH-1", "SYNC-1", "SYNC-2", "SYNC-3", "SYNC-6", "RESUME-1", "RESUME-2")
+@pytest.mark.parametrize("seed", range(30))
+async def test_what_a_watcher_holds_equals_the_query_afresh_and_every_commit_is_decided_once(seed: int) -> None:
+    limits = SMALL_PARTS if seed % 2 else DEFAULTS
+    settings = SHORT_MEMORY if seed % 3 else ServiceSettings()
+    async with house(limits=limits, settings=settings) as home:
+        machine = Machine(home, seed)
+        await machine.run(60)
+        assert machine.checked
+
+
+@pytest.mark.rule("WATCH-1", "SYNC-7")
+@pytest.mark.parametrize("seed", range(8))
+async def test_the_same_holds_whatever_order_reads_and_writes_end_in(seed: int) -> None:
+    workers = Lanes(Wandering(seed), Wandering(seed + 1, 12))
+    async with house(limits=SMALL_PARTS if seed % 2 else DEFAULTS, workers=workers) as home:
+        await Machine(home, seed).run(50)

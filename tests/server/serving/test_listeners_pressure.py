@@ -1,0 +1,159 @@
+"""Listeners under pressure: peers that do not read, that are not read, and that flood."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from listening import BINARY, LISTENERS, PING, PONG, Make, RawPeer, WritingVisitor, frame, listening, patiently
+from stemmadb.protocol.wire.codec import Data
+from stemmadb.server.service.sockets import DRAIN_BYTES
+
+pytestmark = pytest.mark.parametrize("make", LISTENERS)
+CHUNK = bytes(32 * 1024)
+
+
+def fill(visitor: WritingVisitor) -> int:
+    """Sends until more waits than a drained connection may have; how many messages that took."""
+    sent = 0
+    while visitor.socket.unsent <= 4 * DRAIN_BYTES:
+        visitor.socket.send(CHUNK)
+        sent += 1
+    return sent
+
+
+async def take(peer: RawPeer, count: int) -> None:
+    for _ in range(count):
+        assert await peer.frame() == (BINARY, CHUNK)
+
+
+async def test_unsent_grows_while_the_peer_does_not_read_and_drained_comes_once_when_it_does(make: Make) -> None:
+    async with listening(make) as it:
+        peer = await it.peer(receive_bytes=4096)
+        visitor = await it.host.visitor()
+        for _ in range(3):
+            sent = fill(visitor)
+            assert visitor.calls == []
+            seen: list[int] = []
+            it.host.on_drained = lambda visitor, seen=seen: seen.append(visitor.socket.unsent)  # type: ignore[misc]
+            await take(peer, sent)
+            await patiently(visitor.was_drained.wait())
+            assert visitor.calls == ["drained"]
+            assert all(unsent <= DRAIN_BYTES for unsent in seen)
+            visitor.calls.clear()
+            visitor.was_drained.clear()
+
+
+async def test_a_peer_that_reads_is_never_called_drained(make: Make) -> None:
+    async with listening(make) as it:
+        it.host.on_received = lambda visitor, data: visitor.socket.send(data)
+        peer = await it.peer()
+        for _ in range(20):
+            peer.write(frame(BINARY, bytes(1000)))
+            await peer.frame()
+        visitor = await it.host.visitor()
+        assert visitor.calls == ["received"] * 20
+        assert visitor.socket.unsent == 0
+
+
+async def test_who_sees_too_much_unsent_while_receiving_is_told_when_it_has_drained(make: Make) -> None:
+    """Also if what was sent was only held back until the end of the turn."""
+    above = asyncio.Event()
+
+    def send_until_above(visitor: WritingVisitor, _data: Data) -> None:
+        for _ in range(10_000):
+            visitor.socket.send(bytes(1000))
+            if visitor.socket.unsent > DRAIN_BYTES:
+                above.set()
+                return
+
+    async with listening(make) as it:
+        it.host.on_received = send_until_above
+        peer = await it.peer(receive_bytes=4096)
+        visitor = await it.host.visitor()
+        peer.write(frame(BINARY, b"go"))
+        await patiently(above.wait())
+        while not visitor.was_drained.is_set():
+            assert await peer.frame() == (BINARY, bytes(1000))
+        assert visitor.calls == ["received", "drained"]
+
+
+async def test_a_paused_connection_reads_nothing_and_the_peer_has_to_wait(make: Make) -> None:
+    async with listening(make) as it:
+        peer = await it.peer()
+        visitor = await it.host.visitor()
+        it.host.on_received = lambda visitor, _: visitor.socket.pause()
+        peer.writer.transport.set_write_buffer_limits(high=0)
+        peer.write(frame(BINARY, b"one"))
+        assert await visitor.message() == b"one"
+        flood = frame(BINARY, CHUNK) * 1024
+        peer.write(flood)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await peer.writer.drain()
+        assert visitor.calls == ["received"]
+        it.host.on_received = lambda _visitor, _data: None
+        visitor.socket.resume()
+        await patiently(peer.writer.drain())
+        for _ in range(1024):
+            assert await visitor.message() == CHUNK
+
+
+async def test_what_was_read_before_the_pause_still_arrives(make: Make) -> None:
+    async with listening(make) as it:
+        peer = await it.peer()
+        it.host.on_received = lambda visitor, _: visitor.socket.pause()
+        visitor = await it.host.visitor()
+        peer.write(frame(BINARY, b"one") + frame(BINARY, b"two"))
+        assert [await visitor.message(), await visitor.message()] == [b"one", b"two"]
+        visitor.socket.resume()
+        visitor.socket.resume()
+        peer.write(frame(BINARY, b"three"))
+        assert await visitor.message() == b"three"
+
+
+async def test_a_flood_of_pings_without_reading_takes_no_memory(make: Make) -> None:
+    async with listening(make) as it:
+        peer = await it.peer(receive_bytes=4096)
+        visitor = await it.host.visitor()
+        flood = frame(PING, b"x" * 125) * 1000
+        for _ in range(100):
+            peer.write(flood)
+            await patiently(peer.writer.drain())
+        peer.write(frame(BINARY, b"end"))
+        assert await visitor.message() == b"end"
+        assert visitor.socket.unsent < 10 * DRAIN_BYTES
+        assert await peer.frame() == (PONG, b"x" * 125)
+
+
+async def test_one_slow_reader_does_not_hold_up_others(make: Make) -> None:
+    async with listening(make) as it:
+        await it.peer(receive_bytes=4096)
+        slow = await it.host.visitor()
+        slow.socket.send(bytes(64 << 20))
+        it.host.on_received = lambda visitor, data: visitor.socket.send(data)
+        quick = await it.peer()
+        for number in range(100):
+            quick.write(frame(BINARY, str(number).encode()))
+            assert await quick.frame() == (BINARY, str(number).encode())
+
+
+async def test_a_large_message_does_not_disturb_what_follows_it(make: Make) -> None:
+    """A listener may change its buffers after a large message, also in the middle of others."""
+    async with listening(make) as it:
+        peer = await it.peer()
+        visitor = await it.host.visitor()
+        large = bytes(range(256)) * 16_384
+        after = frame(BINARY, b"after")
+        for cut in (0, 1, 5, len(after)):
+            peer.write(frame(BINARY, large) + after[:cut])
+            assert await visitor.message() == large
+            peer.write(after[cut:] + frame(BINARY, b"then"))
+            assert [await visitor.message(), await visitor.message()] == [b"after", b"then"]
+            visitor.socket.send(b"answer")
+            assert await peer.frame() == (BINARY, b"answer")
+        assert isinstance(visitor.socket, asyncio.BufferedProtocol)
+        assert memoryview(visitor.socket.get_buffer(-1)).nbytes <= 128 * 1024, (
+            "the memory of a large message is given back"
+        )

@@ -1,0 +1,75 @@
+"""Listeners over TLS, with a certificate made for the test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from ssl import SSLContext
+
+import pytest
+from websockets.asyncio.client import connect
+
+from listening import BINARY, LISTENERS, PATH, PING, PONG, Make, certificate, frame, listening, patiently
+from stemmadb.protocol.wire.version import JSON
+from stemmadb.server.service.sockets import DRAIN_BYTES
+
+pytestmark = pytest.mark.parametrize("make", LISTENERS)
+
+
+@pytest.fixture(scope="module")
+def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[SSLContext, SSLContext]:
+    folder: Path = tmp_path_factory.mktemp("certificate")
+    return certificate(folder)
+
+
+async def test_a_client_connects_by_wss(make: Make, contexts: tuple[SSLContext, SSLContext]) -> None:
+    server, client = contexts
+    async with listening(make, ssl=server) as it:
+        it.host.on_received = lambda visitor, data: visitor.socket.send(data)
+        address = f"wss://localhost:{it.listener.port}{PATH}"
+        async with connect(address, host="127.0.0.1", ssl=client, subprotocols=[JSON]) as peer:  # type: ignore[list-item]
+            for size in (3, 300, 300_000):
+                await peer.send("x" * size)
+                assert await peer.recv() == "x" * size
+        await (await it.host.visitor()).gone()
+
+
+async def test_plain_requests_and_refusals_are_answered_over_tls(
+    make: Make, contexts: tuple[SSLContext, SSLContext]
+) -> None:
+    server, client = contexts
+    async with listening(make, ssl=server, client_context=client) as it:
+        assert await it.ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") == (200, "alive\n")
+        assert (await it.ask(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 404
+
+
+async def test_drained_and_close_work_over_tls(make: Make, contexts: tuple[SSLContext, SSLContext]) -> None:
+    server, client = contexts
+    async with listening(make, ssl=server, client_context=client) as it:
+        peer = await it.peer(receive_bytes=4096)
+        visitor = await it.host.visitor()
+        chunk, sent = bytes(32 * 1024), 0
+        while visitor.socket.unsent <= 2 * DRAIN_BYTES:
+            visitor.socket.send(chunk)
+            sent += 1
+        for _ in range(sent):
+            assert await peer.frame() == (BINARY, chunk)
+        await patiently(visitor.was_drained.wait())
+        assert visitor.calls == ["drained"]
+        peer.write(frame(PING, b"?"))
+        assert await peer.frame() == (PONG, b"?")
+        visitor.socket.close(1001)
+        assert await peer.close_code() == 1001
+        await peer.leave()
+        await visitor.gone()
+
+
+async def test_a_broken_frame_over_tls_is_closed_with_its_code(
+    make: Make, contexts: tuple[SSLContext, SSLContext]
+) -> None:
+    server, client = contexts
+    async with listening(make, ssl=server, client_context=client, message_bytes_max=1000) as it:
+        peer = await it.peer()
+        visitor = await it.host.visitor()
+        peer.write(frame(BINARY, bytes(1001)))
+        assert await peer.close_code() == 1009
+        await visitor.gone()

@@ -1,0 +1,50 @@
+"""One server in this process for each module, and a fresh space on it for each test."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from plain_world import Room
+from served import config_of, served
+
+
+@pytest.fixture(scope="module")
+def settings() -> dict[str, Any]:
+    """The settings of the module's server that are not the default."""
+    return {}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def address(tmp_path_factory: pytest.TempPathFactory, settings: dict[str, Any]) -> AsyncIterator[str]:
+    async with served(config_of(tmp_path_factory.mktemp("served"), **settings)) as url:
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def _no_mistakes(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Whatever a client does, the server makes no mistake of its own."""
+    yield
+    records = [*caplog.get_records("setup"), *caplog.get_records("call"), *caplog.get_records("teardown")]
+    mistakes = [record.getMessage() for record in records if record.levelno >= logging.ERROR]
+    assert not mistakes
+
+
+@pytest.fixture(params=[False, True], ids=["msgpack", "json"])
+def text(request: pytest.FixtureRequest) -> bool:
+    """Whether the client speaks the JSON subprotocol."""
+    given: bool = request.param
+    return given
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def room(address: str) -> AsyncIterator[Room]:
+    """A space with an owner."""
+    made = Room(address)
+    await made.found()
+    yield made
+    await made.close()

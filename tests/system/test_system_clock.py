@@ -1,0 +1,36 @@
+"""Time over real sockets: a challenge that is too old opens nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plain_world import Room
+from served import config_of, served
+from stemmadb.protocol.model.ids import TimeMs
+from stemmadb.server.opening import now
+from stemmadb.server.serving import making
+
+CHALLENGE_MS = 30_000
+
+
+@pytest.mark.rule("WIRE-2")
+@pytest.mark.parametrize(("late_ms", "is_open"), [(CHALLENGE_MS - 1_000, True), (CHALLENGE_MS + 1_000, False)])
+async def test_a_challenge_can_be_used_for_thirty_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late_ms: int, is_open: bool
+) -> None:
+    ahead = 0
+    monkeypatch.setattr(making, "now", lambda: TimeMs(now() + ahead))
+    async with served(config_of(tmp_path / "data")) as address:
+        room = Room(address)
+        await room.found()
+        client = room.client()
+        await client.greet()
+        ahead = late_ms
+        await client.send(client.opening())
+        if is_open:
+            assert (await client.pump())["type"] == "sync"
+        else:
+            assert (await client.farewell()).farewell["code"] == "unauthenticated"
+        await room.close()
