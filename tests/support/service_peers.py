@@ -24,6 +24,7 @@ from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
 from stemmadb.protocol.wire.messages.reading import WatchRequest
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import MSGPACK, Subprotocol
+from stemmadb.server.counting import Counts
 from stemmadb.server.engine import lanes
 from stemmadb.server.engine.store import Store
 from stemmadb.server.service.service import Service
@@ -232,12 +233,14 @@ class House:
         self.space = SPACE.did
         self._random = 0
         self.storage = storage
+        self.counts = Counts()
         self.store = Store(
             storage,
             now=self.clock,
             salts=iter(lambda: self.random(16), b""),
             workers=workers or lanes.inline(),
             limits=limits,
+            counts=self.counts,
         )
         self.service = Service(
             self.store,
@@ -247,6 +250,7 @@ class House:
             limits=limits,
             settings=settings,
             workers=lanes.Inline(),
+            counts=self.counts,
         )
         self.peers: list[Peer] = []
         self.turns = 40 if workers is None else 400

@@ -13,6 +13,7 @@ from stemmadb.protocol.model import limits as bounds
 from stemmadb.protocol.model.facts import SALT_BYTES
 from stemmadb.protocol.model.ids import TimeMs
 from stemmadb.protocol.model.limits import Limits
+from stemmadb.server.counting import Counts
 from stemmadb.server.engine import settings as sizes
 from stemmadb.server.engine.settings import Settings
 from stemmadb.server.engine.store import Store
@@ -24,12 +25,16 @@ _SALTS_AT_ONCE: Final = 256
 
 @asynccontextmanager
 async def open_store(
-    directory: Path, *, limits: Limits = bounds.DEFAULTS, settings: Settings = sizes.DEFAULTS
+    directory: Path,
+    *,
+    limits: Limits = bounds.DEFAULTS,
+    settings: Settings = sizes.DEFAULTS,
+    counts: Counts | None = None,
 ) -> AsyncIterator[Store]:
     """The spaces of a directory, which nobody else may write meanwhile (STORE-4); closed at the end of the block."""
     with hold(directory):
         storage = SqliteStorage(directory)
-        store = Store(storage, now=now, salts=salts(), limits=limits, settings=settings)
+        store = Store(storage, now=now, salts=salts(), limits=limits, settings=settings, counts=counts)
         try:
             yield store
         finally:

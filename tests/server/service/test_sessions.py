@@ -405,3 +405,38 @@ async def test_stopping_tells_what_is_durable_and_asks_to_come_back() -> None:
         assert alice.closed is not None
         assert alice.closed.error.code == "going_away"
         assert alice.closed.retry_after_ms == 500
+
+
+async def test_a_mistake_with_one_session_ends_that_one_and_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with house() as home:
+        alice, bob, carol = [await home.peer(key).open() for key in (ALICE, BOB, CAROL)]
+        await bob.watch(1, "urn:*")
+        await carol.watch(1, "urn:*")
+        monkeypatch.setattr(bob.visitor.outbox, "flush", _break)
+        assert isinstance(await alice.commit(put("urn:x", 1)), Accepted)
+        assert bob.closed is not None
+        assert bob.closed.error.code == "internal"
+        assert [one.id for one in carol.frames[-1].entered] == ["urn:x"]
+
+
+def _break() -> None:
+    raise ZeroDivisionError
+
+
+async def test_what_happens_is_counted() -> None:
+    async with house() as home:
+        alice = await home.peer(ALICE).open()
+        await alice.watch(1, "urn:*")
+        await alice.commit(put("urn:x", 1))
+        await alice.commit(put("urn:x", 2), reads=(read("urn:x", 1),))
+        with pytest.raises(errors.UnknownBranch):
+            await alice.ask(QueryRequest, query=Query(roots=(Root("urn:*"),), branch="nowhere"))
+        counts = home.counts.space(home.space)
+        assert (counts.commits, counts.rejections, counts.failures) == (2, {"conflict": 1}, {"unknown_branch": 1})
+        assert (counts.sessions, counts.watches, counts.groups, counts.queued) == (1, 1, 1, 0)
+        assert counts.messages_in >= 4
+        assert counts.bytes_out > counts.messages_out > 0
+        assert sum(counts.append_seconds.counts) >= 2
+        assert counts.cache_hits > 0
+        alice.lose()
+        assert (counts.sessions, counts.watches) == (0, 0)

@@ -49,6 +49,7 @@ class Decider:
         self._inputs = inputs
         self._fold = Fold(space, heads, settings=inputs.settings, scan_facts_max=inputs.limits.scan_facts_max)
         self._generation = log.generation
+        self._counts = inputs.counts.space(space)
 
     def forget(self) -> None:
         """What was decided is void, or what it was decided on is no more: the next one begins with the log."""
@@ -80,6 +81,8 @@ class Decider:
         if not self._flights.is_under_way:
             self._fold.all_durable()
         view, wanted = self._fold.view(needs)
+        self._counts.cache_hits += len(view.heads)
+        self._counts.cache_misses += len(needs.heads) - len(view.heads)
         if wanted and wanted.needs_durable:
             await self._flights.landed()
             self._fold.all_durable()

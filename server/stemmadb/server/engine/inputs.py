@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from stemmadb.protocol.model.ids import TimeMs
 from stemmadb.protocol.model.limits import Limits
+from stemmadb.server.counting import Counts
 from stemmadb.server.engine.settings import Settings
 
 
@@ -17,3 +18,4 @@ class Inputs(NamedTuple):
     salts: Iterator[bytes]
     limits: Limits
     settings: Settings
+    counts: Counts

@@ -11,6 +11,7 @@ from typing import Any
 from stemmadb.protocol import errors
 from stemmadb.protocol.model.ids import Did, TimeMs
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.server.counting import Counts
 from stemmadb.server.engine import lanes, settings
 from stemmadb.server.engine.cache import HeadCache
 from stemmadb.server.engine.inputs import Inputs
@@ -35,10 +36,11 @@ class Store:
         workers: Lanes | None = None,
         limits: Limits = DEFAULTS,
         settings: Settings = settings.DEFAULTS,
+        counts: Counts | None = None,
     ) -> None:
         self._storage = storage
         self._lanes = workers or lanes.threads(writers=settings.writer_threads, readers=settings.reader_threads)
-        self._inputs = Inputs(now, salts, limits, settings)
+        self._inputs = Inputs(now, salts, limits, settings, counts or Counts())
         self._cache = HeadCache(settings.cache_bytes_max)
         self._open: OrderedDict[Did, Space] = OrderedDict()
         self._changing: dict[Did, asyncio.Task[None]] = {}

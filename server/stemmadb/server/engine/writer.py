@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any, Final, TypeVar
 
 from stemmadb.protocol import errors
@@ -55,6 +56,7 @@ class Writer:
         settings = inputs.settings
         self._log = log
         self._loop = asyncio.get_running_loop()
+        self._counts = inputs.counts.space(space)
         self._durable = durable
         """Told in order the version the log is known to have reached, and what this writer added to reach it."""
         self._wake = asyncio.Event()
@@ -109,6 +111,7 @@ class Writer:
             ticket.fail(self._refusal())
         else:
             self._intake.put(ticket)
+            self._counts.queued += 1
             self._wake.set()
         return ticket.future
 
@@ -165,12 +168,13 @@ class Writer:
         if self._flights.is_under_way and len(self._intake) < self._ahead_min:
             await self._flights.landed()
         tickets = self._taken = self._intake.take()
+        self._counts.queued -= len(tickets)
         if tickets[0].goes_alone:
             await self._go_alone(tickets[0])
             return
         decision = await self._decide(tickets)
         decided = len(decision.outcomes)
-        self._intake.put_back(tickets[decided:])
+        self._put_back(tickets[decided:])
         self._taken = tickets[:decided]
         await self._flights.landed()
         self._write(decision)
@@ -209,7 +213,11 @@ class Writer:
             return
         entries = [Entry(one.commit, one.facts, destroyed) for one in decision.accepted]
         work = partial(_append, expected=decision.expected, entries=entries, due=self._backlog.take())
-        self._flights.launch(tickets, work, lambda _: self._tell(tickets, decision))
+        self._flights.launch(tickets, work, partial(self._landed, tickets, decision))
+
+    def _landed(self, tickets: Sequence[Ticket], decision: Decision, seconds: float) -> None:
+        self._counts.append_seconds.observe(seconds)
+        self._tell(tickets, decision)
 
     def _tell(self, tickets: Sequence[Ticket], decision: Decision) -> None:
         """Everything that was decided on is durable: tells watchers, then those who asked (COMMIT-10)."""
@@ -229,7 +237,7 @@ class Writer:
             self._moves = 0
             await self._give_up(StorageFailed())
         else:
-            self._intake.put_back(await self._forget())
+            self._put_back(await self._forget())
 
     async def _give_up(self, failure: StorageFailed) -> None:
         """Tells all who wait that there is no verdict, and opens the log again (COMMIT-10).
@@ -242,7 +250,9 @@ class Writer:
         # Those who are told know it one turn later; what comes until then may be later commits of the same sessions.
         self._refusal = told
         self._loop.call_soon(self._take_again)
-        for ticket in [*untold, *self._intake.clear()]:
+        waiting = self._intake.clear()
+        self._counts.queued -= len(waiting)
+        for ticket in [*untold, *waiting]:
             ticket.fail(told())
         await self._open_again()
 
@@ -254,7 +264,7 @@ class Writer:
         self._scrub_failed = self._now()
         for ticket in await self._flights.forget():
             ticket.fail(failure.told())
-        self._intake.put_back(await self._forget())
+        self._put_back(await self._forget())
         await self._open_again()
 
     async def _open_again(self) -> None:
@@ -269,6 +279,10 @@ class Writer:
         if not self._is_stopping:
             self._refusal = None
 
+    def _put_back(self, tickets: Sequence[Ticket]) -> None:
+        self._intake.put_back(tickets)
+        self._counts.queued += len(tickets)
+
     async def _forget(self) -> list[Ticket]:
         """Drops memory; gives what was taken and not told, in order."""
         untold = [*await self._flights.forget(), *self._taken]
@@ -278,11 +292,17 @@ class Writer:
         return untold
 
 
-def _append(log: SpaceLog, *, expected: Version, entries: Sequence[Entry], due: Sequence[Due]) -> None:
-    """In a worker: one append, one sync; what was destroyed is scrubbed before anybody is told (ERASE-1)."""
-    log.append(expected, entries, snapshots.encoded(due))
+def _append(log: SpaceLog, *, expected: Version, entries: Sequence[Entry], due: Sequence[Due]) -> float:
+    """In a worker: one append, one sync; what was destroyed is scrubbed before anybody is told (ERASE-1).
+
+    Gives the seconds that the append took.
+    """
+    encoded, started = snapshots.encoded(due), perf_counter()
+    log.append(expected, entries, encoded)
+    seconds = perf_counter() - started
     if any(entry.destroyed is not None for entry in entries):
         settling.scrub_owed(log)
+    return seconds
 
 
 def _do(work: Callable[[SpaceLog], T], log: SpaceLog) -> Answer[T]:

@@ -8,14 +8,14 @@ batches of the feed and the journals of the groups at the time it is told.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stemmadb.protocol.errors import Compacted, StemmaError
 from stemmadb.protocol.model.ids import EMPTY_SPACE, Hash, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.connection import State
-from stemmadb.protocol.wire.messages.commit import Verdict
+from stemmadb.protocol.wire.messages.commit import Accepted, Verdict
 from stemmadb.protocol.wire.messages.sync import Ended, Kept, Reset, Sync
 from stemmadb.protocol.wire.server_side import ServerConnection
 from stemmadb.server.counting import SpaceCounts
@@ -27,6 +27,9 @@ from stemmadb.server.service.groups import Delta
 from stemmadb.server.service.shared_frames import Encoded, Key, SharedFrames
 from stemmadb.server.service.sockets import Socket
 from stemmadb.server.service.watches import Watch, ended
+
+BARE_MAX: Final = 16
+"""Verdicts that are sent in one message without looking at their size: those of accepted commits are small."""
 
 
 class _Decided(NamedTuple):
@@ -201,6 +204,8 @@ class Outbox:
 
     def _begin(self) -> bool:
         """Begins the next frame; False if there is nothing to tell, or not yet."""
+        if self._is_bare:
+            return self._send_bare()
         if self._repeat_shared():
             return True
         self._restart_below_floor()
@@ -209,6 +214,34 @@ class Outbox:
             return False
         key = self._shared_key(reach)
         return self._begin_frame(reach) if key is None else self._begin_shared(reach, key)
+
+    # ------------------------------------------------------------ a frame of a few verdicts, or none
+
+    @property
+    def _is_bare(self) -> bool:
+        """Whether the session watches nothing, so that a frame has nothing but a few verdicts: the way of most."""
+        if self.watches or self._joining or self._refused or self._reset:
+            return False
+        return len(self._verdicts) <= BARE_MAX and all(isinstance(one.verdict, Accepted) for one in self._verdicts)
+
+    def _send_bare(self) -> bool:
+        to = self._feed.version
+        if to < self.to or (to == self.to and not (self._verdicts or self._is_due)):
+            return False
+        decided, self._verdicts = self._verdicts, []
+        told = [one for one in decided if one.at <= to]
+        if len(told) < len(decided):
+            self._verdicts = [one for one in decided if one.at > to]
+            if not told and to == self.to:
+                return False
+        self._accepted.difference_update([one.at for one in told])
+        verdicts = tuple([one.verdict for one in told])
+        frame = Sync(from_=self.to, to=to, hash=self._feed.hash, verdicts=verdicts)
+        data = self._connection.send(frame)
+        assert data is not None, "the session is open"
+        self._send(data)
+        self._reached(to)
+        return True
 
     # ------------------------------------------------------------ a frame of its own
 

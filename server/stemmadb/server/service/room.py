@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Protocol
 
 from stemmadb.protocol.errors import StemmaError
@@ -46,6 +47,10 @@ class Guest(Protocol):
         ...
 
     def flush(self) -> None: ...
+
+    def failed(self, mistake: Exception) -> None:
+        """A mistake of ours was made with it."""
+        ...
 
 
 class Room:
@@ -142,12 +147,12 @@ class Room:
             if isinstance(identity, LocalIdentity):
                 guest = self.authors.get((identity.principal, identity.session))
                 if guest is not None:
-                    guest.accepted(told)
+                    self._safely(guest, partial(guest.accepted, told))
                     self.touch(guest)
             changed |= self.access.take(told.commit, told.facts)
         if changed:
             for guest in tuple(self.guests):
-                guest.rights_changed()
+                self._safely(guest, guest.rights_changed)
         expecting, self._expecting = self._expecting, {}
         for guest in expecting:
             self.touch(guest)
@@ -183,4 +188,11 @@ class Room:
                 guest.has_room()
         dirty, self._dirty = self._dirty, {}
         for guest in dirty:
-            guest.flush()
+            self._safely(guest, guest.flush)
+
+    def _safely(self, guest: Guest, act: Callable[[], None]) -> None:
+        """What goes wrong with one session ends that one and harms no other."""
+        try:
+            act()
+        except Exception as mistake:
+            guest.failed(mistake)

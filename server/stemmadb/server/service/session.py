@@ -355,6 +355,9 @@ class Session:
 
     # ------------------------------------------------------------ ending
 
+    def failed(self, mistake: BaseException) -> None:
+        self.end(self._house.mistaken(mistake, "a session made a mistake"))
+
     def end(self, error: StemmaError, *, retry_after_ms: int | None = None) -> None:
         """Says goodbye and closes; the listener will say that it is lost."""
         self._farewell(self.connection.close(error, retry_after_ms=retry_after_ms))
@@ -381,4 +384,4 @@ class Session:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (mistake := task.exception()) is not None:
-            self.end(self._house.mistaken(mistake, "a session made a mistake"))
+            self.failed(mistake)

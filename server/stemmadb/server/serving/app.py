@@ -80,9 +80,9 @@ async def serve(
     """
     asyncio.get_running_loop().set_exception_handler(_log_mistake)
     context = tls.context_of(config)  # before anything is opened or made
-    async with open_store(config.data, limits=config.limits(), settings=config.settings()) as store:
+    counts = Counts()
+    async with open_store(config.data, limits=config.limits(), settings=config.settings(), counts=counts) as store:
         identity = server_identity.keep(config.data)
-        counts = Counts()
         listener = make_listener(config.listener, _listener_settings(config, context))
         readiness = Readiness(config.data)
         service = make_service(store, identity, config, counts)
