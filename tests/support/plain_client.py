@@ -115,6 +115,9 @@ class PlainClient:
         message["lowest"] = min(own, default=self.last_local + 1)
         if own:
             message["held"] = own
+        for number, watch in held.watches.items():
+            if not watch.filled:
+                held.release(number)
         if watches := {number: watch for number, watch in held.watches.items() if watch.ended is None}:
             message["watches"] = [
                 {"watch": number, "query": watch.query, "filled": watch.filled} for number, watch in watches.items()

@@ -81,6 +81,10 @@ class Holding:
 
     def unwatch(self, number: int) -> None:
         self.watches.pop(number, None)
+        self.release(number)
+
+    def release(self, number: int) -> None:
+        """Takes the watch from all its entities."""
         for held in self.entities.values():
             held.watches.discard(number)
         self._drop_unwatched()

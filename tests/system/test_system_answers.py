@@ -92,8 +92,9 @@ async def test_history_log_diff_and_blame(room: Room, text: bool) -> None:
     ]
     assert unpack(changes[0]["patch"]) == [{"op": "replace", "path": "/done", "value": True}]
     lines = (await client.request("blame", entity="urn:todo:1"))["lines"]
-    assert [(line["path"], line["version"]) for line in lines] == [("/done", 3), ("/title", 2)]
-    assert (await client.refusal("blame", entity="urn:todo:2")).code == "not_found"
+    assert [(line["path"], line["version"]) for line in lines] == [("/title", 2), ("/done", 3)]
+    assert "lines" not in await client.request("blame", entity="urn:todo:2"), "it was deleted"
+    assert (await client.refusal("blame", entity="urn:todo:9")).code == "not_found"
     assert (await client.refusal("history", entity="urn:todo:1", version=99)).code == "future_version"
 
 

@@ -98,7 +98,7 @@ def test_rights_for_some_ids_are_no_rights_for_the_structure(space: MemorySpace)
     create = BranchCreate(name=BranchName("b"), parent=MAIN, fork=Version(0))
     assert code(space.structure(create, author=BOB)) == "forbidden"
     merge = Merge(source=MAIN, source_version=Version(0), target_version=Version(0))
-    assert code(space.structure(merge, author=BOB, branch=MAIN)) == "accepted"
+    assert code(space.structure(merge, author=BOB, branch=MAIN)) == "forbidden"
 
 
 @pytest.mark.rule("ACL-3")

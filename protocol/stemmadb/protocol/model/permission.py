@@ -7,7 +7,7 @@ from typing import Final, get_args
 from stemmadb.protocol.errors import Forbidden, InvalidValue, Malformed
 from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.access import EVERY_ID, FOUNDER, UNFOUNDED, Rights, Role
-from stemmadb.protocol.model.commit import Erase, Merge, Revert, Revoke, kind_of
+from stemmadb.protocol.model.commit import Erase, Revert, Revoke, kind_of
 from stemmadb.protocol.model.ids import MAIN
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.model.values import Value
@@ -46,9 +46,12 @@ def _writes_list(proposal: Proposal, space: str) -> bool:
 
 
 def _check_prefixes(proposal: Proposal, rights: Rights) -> None:
-    """Rights for some ids are no rights for the structure, which concerns them all."""
-    if proposal.details is not None and not isinstance(proposal.details, Merge | Revert):
-        raise Forbidden(action="change branches and tags", needs="write, for every id")
+    """Rights for some ids are no rights for the structure, which concerns them all.
+
+    A merge is of that kind, also where it writes little: what it leaves out is not merged by a later one.
+    """
+    if proposal.details is not None and not isinstance(proposal.details, Revert):
+        raise Forbidden(action="change branches and tags, or merge", needs="write, for every id")
     for step in proposal.steps:
         if not rights.may_write(step.id):
             # What a merge or a revert would write was not named by the one who asks for it.

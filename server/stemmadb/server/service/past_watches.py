@@ -35,6 +35,8 @@ COMMITS_MAX: Final = 512
 """Commits that one page looks at."""
 
 CURSORS: Final[Kind[Place]] = Kind("watch", 1, cursors.HISTORY.write, cursors.HISTORY.read)
+Join: TypeAlias = Callable[[Callable[[Version], WatchAnswer]], Awaitable[None]]
+"""Lets the watch join, and sends what is made of the version it starts at."""
 Concerns: TypeAlias = Callable[[Fact], bool]
 
 
@@ -45,9 +47,7 @@ class _Page(msgspec.Struct, frozen=True):
     head: Version
 
 
-async def answer(
-    request: WatchRequest, group: Group, space: SpaceApi, feed: Feed, join: Callable[[], Awaitable[Version]]
-) -> WatchAnswer:
+async def answer(request: WatchRequest, group: Group, space: SpaceApi, feed: Feed, join: Join) -> WatchAnswer | None:
     """A page of facts; with the last one the watch joins, and nothing between the two is left out."""
     assert request.since is not None
     since, limits = request.since, space.limits
@@ -60,7 +60,11 @@ async def answer(
         return WatchAnswer(version=page.head, commits=page.items, next=next_)
     while feed.version < page.head:  # it will be told in a moment
         await asyncio.sleep(0)
-    version = await join()
+    await join(lambda version: _last(page, version, feed, group))
+    return None
+
+
+def _last(page: _Page, version: Version, feed: Feed, group: Group) -> WatchAnswer:
     return WatchAnswer(version=version, commits=(*page.items, *_since(feed, group, page.head, version)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from stemmadb.protocol import identity
-from stemmadb.protocol.errors import Malformed
+from stemmadb.protocol.errors import Forbidden, Malformed
 from stemmadb.protocol.model import body, ids
 from stemmadb.protocol.model.difference import Content
 from stemmadb.protocol.model.ids import EntityId
@@ -55,7 +55,12 @@ class Resolved(Mapping[EntityId, Content]):
 
 
 async def merge(request: MergeRequest, asker: Asker, desk: Desk) -> MergeReport:
-    """Of its conflicts the asker is told those in what it may read, and so many are counted (ACL-2)."""
+    """Concerns every id, like branches: what a merge leaves out is not merged by a later one (ACL-1).
+
+    One that was done before is told again, of its conflicts those in what the asker may read (COMMIT-11, ACL-2).
+    """
+    if request.dry_run and asker.is_narrow:
+        raise Forbidden(action="merge", needs="write, for every id")
     limits = desk.space.limits
     resolutions = Resolved(request.resolutions, limits)
     wanted = MergeWanted(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
-from stemmadb.protocol.errors import Internal, LimitExceeded, StemmaError
+from stemmadb.protocol.errors import Forbidden, Internal, LimitExceeded, StemmaError
 from stemmadb.protocol.model import query
 from stemmadb.protocol.model.ids import Version
 from stemmadb.protocol.wire.codec import Data
-from stemmadb.protocol.wire.messages.base import Done, Part, Request
+from stemmadb.protocol.wire.messages.base import Done, Part, Request, WriteRequest
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, UnwatchRequest, WatchAnswer, WatchRequest
 from stemmadb.protocol.wire.messages.session import Ping, Pong, SessionOpen
 from stemmadb.protocol.wire.server_side import ServerConnection
@@ -87,14 +87,20 @@ class Questions:
         except Exception as mistake:
             self._fail(request, self._client.mistaken(mistake, f"a request failed: {type(request).__name__}"))
         else:
-            self._reply(request, result)
+            if result is not None:
+                self._reply(request, result)
 
-    def _result(self, request: Request) -> Coroutine[Any, Any, Part]:
+    async def _result(self, request: Request) -> Part | None:
+        """None if it was answered on the way."""
         if isinstance(request, WatchRequest):
-            return self._watch(request)
+            return await self._watch(request)
         if isinstance(request, UnwatchRequest):
-            return self._unwatch(request)
-        return requests.answer(request, self._client.asker(), self._room.desk)
+            return await self._unwatch(request)
+        asker = self._client.asker()
+        result = await requests.answer(request, asker, self._room.desk)
+        if not isinstance(request, WriteRequest) and asker.rights != self._client.asker().rights:
+            raise Forbidden(action="read", needs="read")  # it lost its rights while it was asking (ACL-2)
+        return result
 
     def _reply(self, request: Request, result: Part) -> None:
         """State follows the frame that reaches its version (SYNC-7)."""
@@ -116,17 +122,18 @@ class Questions:
 
     # ------------------------------------------------------------ watches
 
-    async def _watch(self, request: WatchRequest) -> WatchAnswer:
-        """Answered when it joins the stream; with `since` after the facts from there (WATCH-3)."""
+    async def _watch(self, request: WatchRequest) -> WatchAnswer | None:
+        """Answered when it joins the stream, or with facts from `since` on (WATCH-3)."""
         async with self._watching:
             outbox, space = self._client.outbox, self._room.space
             if not outbox.holds(request.watch) and outbox.count >= space.limits.watches_max:
                 raise LimitExceeded(bound="watches_max", maximum=space.limits.watches_max, actual=outbox.count + 1)
             group = await self._group(request.query)
-            join = partial(self._join, request.watch, group)
-            if request.since is None:
-                return WatchAnswer(version=await join())
-            return await past_watches.answer(request, group, space, self._room.feed, join)
+            join = partial(self._join, request, group)
+            if request.since is not None:
+                return await past_watches.answer(request, group, space, self._room.feed, join)
+            await join(lambda version: WatchAnswer(version=version))
+            return None
 
     async def _group(self, asked: query.Query) -> Group:
         asker, space = self._client.asker(), self._room.space
@@ -134,12 +141,22 @@ class Questions:
         prepared = query.prepare(asked, limits=space.limits, space=space.did)
         return await self._room.feed.groups.get(prepared, asker.rights.prefixes)
 
-    async def _join(self, number: int, group: Group) -> Version:
-        watch = self._made(number, group)
-        watch.joined = asyncio.get_running_loop().create_future()
+    async def _join(self, request: WatchRequest, group: Group, answer: Callable[[Version], WatchAnswer]) -> None:
+        """Answers as it joins: before the first frame that tells of it."""
+        watch = self._made(request.watch, group)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def joined(outcome: Version | StemmaError) -> None:
+            if isinstance(outcome, StemmaError):
+                ended.set_exception(outcome)
+            else:
+                self._answer(request, answer(outcome))
+                ended.set_result(None)
+
+        watch.joined = joined
         self._client.outbox.add(watch, goes_on=False)
         self._client.changed()
-        return await watch.joined
+        await ended
 
     def _made(self, number: int, group: Group, *, told_to: Version | None = None) -> Watch:
         space = self._room.space

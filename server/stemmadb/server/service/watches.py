@@ -47,8 +47,8 @@ class Watch:
         self.number = number
         self.group = group
         self.branch = group.prepared.branch
-        self.joined: asyncio.Future[Version] | None = None
-        """Who waits for it to join, and is told the version it starts at."""
+        self.joined: Callable[[Version | StemmaError], None] | None = None
+        """Called once: with the version it starts at when it joins, or with the error if it never does."""
         self._space = space
         self._limits = limits
         self._changed = changed
@@ -106,8 +106,9 @@ class Watch:
         self._untold = dict.fromkeys(self.group.entities()) if first is None else dict(first)
         if before is not None:
             self._replace(before, frame, self._untold)
-        if self.joined is not None and not self.joined.done():
-            self.joined.set_result(frame.to)
+        if self.joined is not None:
+            self.joined(frame.to)
+            self.joined = None
 
     def _replace(self, before: Watch, frame: Frame, untold: dict[EntityId, Entity | None]) -> None:
         """The client holds what the other has told, true at this version: only the difference is told."""
@@ -164,9 +165,10 @@ class Watch:
 
     def fail(self, error: StemmaError) -> bool:
         """Tells who waits for it to join that it will not; whether somebody did."""
-        if self.joined is None or self.joined.done():
+        if self.joined is None:
             return False
-        self.joined.set_exception(error)
+        self.joined(error)
+        self.joined = None
         return True
 
     def _sift(self, delta: Delta, untold: dict[EntityId, Entity | None]) -> Delta:
