@@ -8,7 +8,6 @@ async with listening(WebsocketsListener) as it:
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import ssl
 import struct
@@ -181,7 +180,7 @@ def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, mask: bool = T
         head = struct.pack("!BBQ", first, flag | 127, size)
     if not mask:
         return head + payload
-    key = os.urandom(4)
+    key = b"\x37\xfa\x21\x3d"  # any will do, and tests are the same each time
     spread = (key * (size // 4 + 1))[:size]
     masked = int.from_bytes(payload, "big") ^ int.from_bytes(spread, "big")
     return head + key + masked.to_bytes(size, "big")

@@ -83,6 +83,8 @@ class Outbox:
         self._kept: Sequence[Kept] = ()
         self._is_started = False
         self._is_due = False
+        self._is_ahead = False
+        """Whether what was read is ahead of the feed, which will follow."""
 
     # ------------------------------------------------------------ what is put in
 
@@ -158,11 +160,12 @@ class Outbox:
     @property
     def expects_more(self) -> bool:
         """Whether something waits for a version that the feed has not told yet."""
-        ahead = any(watch.told_to > self._feed.version for watch in self.watches.values())
-        return bool(self._answers or self._verdicts or ahead)
+        return bool(self._answers or self._verdicts or self._is_ahead)
 
     def flush(self) -> None:
         """Builds and sends as long as there is something to tell and the client takes it."""
+        if self._parts is None and self._repeat_shared():
+            return
         while self._is_started and self._connection.state is State.OPEN and not self.is_slow:
             if self._parts is not None:
                 self._send_part(self._parts)
@@ -206,8 +209,6 @@ class Outbox:
         """Begins the next frame; False if there is nothing to tell, or not yet."""
         if self._is_bare:
             return self._send_bare()
-        if self._repeat_shared():
-            return True
         self._restart_below_floor()
         reach = self._reach()
         if reach is None:
@@ -308,8 +309,9 @@ class Outbox:
     def _reach(self) -> _Reach | None:
         going = [watch for watch in self.watches.values() if watch.error is None]
         to = min([self._feed.version, *(watch.group.at for watch in going)])
-        if to < self.to or any(to < watch.told_to for watch in going):
-            return None  # what was read is ahead of the feed, which will follow
+        self._is_ahead = to < self.to or any(to < watch.told_to for watch in going)
+        if self._is_ahead:
+            return None
         hash_ = self._hash_at(to)
         deltas = [(watch, watch.delta(to)) for watch in going]
         known = [(watch, delta) for watch, delta in deltas if delta is not None]
@@ -336,15 +338,15 @@ class Outbox:
 
     def _repeat_shared(self) -> bool:
         """Sends the frame that another session with the same watch got just before, if there is one."""
-        if self._has_extras or len(self.watches) != 1:
+        if self._shared.is_empty or len(self.watches) != 1 or self._has_extras or not self._is_started:
             return False
         (watch,) = self.watches.values()
         to = self._feed.version
-        if not watch.is_plain or watch.told_to != self.to or watch.group.at != to:
-            return False
         found = self._shared.find(self._key(watch, to, names_watch=False))
         found = found or self._shared.find(self._key(watch, to, names_watch=True))
-        if found is None:
+        if found is None or not watch.is_plain or watch.told_to != self.to:
+            return False
+        if self._connection.state is not State.OPEN:
             return False
         watch.was_told(to)
         self._connection.sent(found.frame)

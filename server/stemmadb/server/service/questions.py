@@ -20,11 +20,11 @@ from stemmadb.server.service import past_watches, requests
 from stemmadb.server.service.asking import Asker, check_reads
 from stemmadb.server.service.groups import Group
 from stemmadb.server.service.outbox import Outbox
-from stemmadb.server.service.room import Room
+from stemmadb.server.service.room import Guest, Room
 from stemmadb.server.service.watches import Watch
 
 
-class Client(Protocol):
+class Client(Guest, Protocol):
     """The session, as far as its requests need it."""
 
     connection: ServerConnection
@@ -160,7 +160,8 @@ class Questions:
 
     def _made(self, number: int, group: Group, *, told_to: Version | None = None) -> Watch:
         space = self._room.space
-        return Watch(number, group, space, space.limits, changed=self._client.changed, told_to=told_to)
+        changed = partial(self._room.touch, self._client)
+        return Watch(number, group, space, space.limits, changed=changed, told_to=told_to)
 
     async def _unwatch(self, request: UnwatchRequest) -> Done:
         async with self._watching:

@@ -188,7 +188,10 @@ class Room:
                 guest.has_room()
         dirty, self._dirty = self._dirty, {}
         for guest in dirty:
-            self._safely(guest, guest.flush)
+            try:
+                guest.flush()
+            except Exception as mistake:
+                guest.failed(mistake)
 
     def _safely(self, guest: Guest, act: Callable[[], None]) -> None:
         """What goes wrong with one session ends that one and harms no other."""

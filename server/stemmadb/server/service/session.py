@@ -311,13 +311,15 @@ class Session:
         self._valve.shut(Why.STOPPING)
 
     def _flush(self) -> None:
-        self.outbox.flush()
-        if self._room is not None and self.outbox.expects_more:
-            self._room.expect(self)
-        if self.outbox.is_slow:
+        outbox = self.outbox
+        if outbox.is_slow:
             self._valve.shut(Why.SLOW)
-        else:
+            return
+        if self._valve.is_shut:
             self._valve.open(Why.SLOW)
+        outbox.flush()
+        if outbox.expects_more and self._room is not None:
+            self._room.expect(self)
 
     def rights_changed(self) -> None:
         """One who may read something else comes again; one who may nothing any more still learns its verdicts."""

@@ -34,6 +34,10 @@ class SharedFrames:
     def __init__(self) -> None:
         self._encoded: dict[Key, Encoded] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._encoded
+
     def find(self, key: Key) -> Encoded | None:
         return self._encoded.get(key)
 

@@ -21,6 +21,10 @@ class Valve:
         self._socket = socket
         self._reasons: set[Why] = set()
 
+    @property
+    def is_shut(self) -> bool:
+        return bool(self._reasons)
+
     def shut(self, why: Why) -> None:
         if not self._reasons:
             self._socket.pause()

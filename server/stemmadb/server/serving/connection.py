@@ -48,10 +48,6 @@ class Connection(ABC):
     # ---------------------------------------------------------------- what the library's half does
 
     @abstractmethod
-    def _write_message(self, first: int, data: bytes) -> None:
-        """A frame at once; `first` is its first byte."""
-
-    @abstractmethod
     def _feed(self, data: bytes) -> None:
         """Bytes that came with the handshake."""
 
@@ -80,7 +76,7 @@ class Connection(ABC):
         if self._receiving:
             self._hold(header(first, len(data)) + data)
         else:
-            self._write_message(first, data)
+            self._transport.write(header(first, len(data)) + data)
 
     def _hold(self, frame: bytes) -> None:
         self._held.append(frame)

@@ -25,7 +25,7 @@ from picows import (
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # compiled, and not in its stubs
 
 from stemmadb.server.service.sockets import DRAIN_BYTES
-from stemmadb.server.serving.connection import FIN_TEXT, Connection
+from stemmadb.server.serving.connection import Connection
 from stemmadb.server.serving.gate import Gate
 
 BUFFER_BYTES: Final = 4 * 1024
@@ -111,9 +111,6 @@ class _Connection(Connection, WSListener, asyncio.BufferedProtocol):
         return self
 
     # ---------------------------------------------------------------- sending
-
-    def _write_message(self, first: int, data: bytes) -> None:
-        self._ws.send(_TEXT if first == FIN_TEXT else _BINARY, data)
 
     def _write_ping(self) -> None:
         self._ws.send_ping()

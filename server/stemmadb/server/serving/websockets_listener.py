@@ -15,7 +15,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from stemmadb.server.service.sockets import DRAIN_BYTES
-from stemmadb.server.serving.connection import Connection, header
+from stemmadb.server.serving.connection import Connection
 from stemmadb.server.serving.gate import Gate
 from stemmadb.server.serving.listener import ListenerSettings
 
@@ -50,9 +50,6 @@ class _Connection(Connection, asyncio.BufferedProtocol):
         self._parts_are_text = False
 
     # ---------------------------------------------------------------- sending
-
-    def _write_message(self, first: int, data: bytes) -> None:
-        self._transport.write(header(first, len(data)) + data)
 
     def _write_ruled(self) -> None:
         """What the rules of the protocol want sent: pongs, the close frame, the end of our direction."""
