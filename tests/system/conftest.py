@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 import pytest_asyncio
+import uvloop
 
 from plain_world import Room
 from served import config_of, served
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The loop that a server runs on; what listens is tested on asyncio's too."""
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture(scope="module")

@@ -164,7 +164,7 @@ async def test_a_flight_that_has_just_landed_is_told_before_anything_else_is_don
     writing.is_held = True
     flights = Flights(log, writing, lambda: None)
     told: list[str] = []
-    flights.launch([Ticket(asyncio.get_running_loop(), None)], lambda _: "done", told.append)
+    flights.launch([Ticket(lambda _: None, None)], lambda _: "done", told.append)
 
     async def meanwhile() -> tuple[object, list[str], bool]:
         await writing.run(lambda: None)

@@ -79,7 +79,7 @@ def serve(
 
 
 def _run(shell: ServingShell, config: Config) -> None:
-    from stemmadb.server.serving import banner, making  # noqa: PLC0415
+    from stemmadb.server.serving import banner, loops, making  # noqa: PLC0415
     from stemmadb.server.serving.app import Serving, serve  # noqa: PLC0415
     from stemmadb.server.serving.logs import logging_to  # noqa: PLC0415
     from stemmadb.server.serving.signals import stopping_on_signals  # noqa: PLC0415
@@ -101,7 +101,7 @@ def _run(shell: ServingShell, config: Config) -> None:
             )
 
     with logging_to(sys.stderr, form=config.log_format, level=config.log_level):
-        asyncio.run(run())
+        loops.run(run())
 
 
 def _options() -> list[click.Parameter]:

@@ -19,36 +19,50 @@ NAME_BYTES: Final = 64
 
 
 class Ticket:
-    """One thing to be done: a proposal to decide, or work on the writing side of the log; `future` is who waits."""
+    """One thing to be done: a proposal to decide, or work on the writing side of the log; `told` is who waits."""
 
-    __slots__ = ("destroyed", "future", "proposal", "size", "work")
+    __slots__ = ("_told", "destroyed", "proposal", "size", "work")
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        told: Callable[[Any], None],
         proposal: Proposal | None,
         *,
         destroyed: Destroyed | None = None,
         work: Callable[[SpaceLog], Any] | None = None,
     ) -> None:
+        """`told` is called once, with the result or with the error that there is none."""
         self.proposal = proposal
         self.destroyed = destroyed
         self.work = work
         self.size = 0 if proposal is None else _size(proposal)
-        self.future: asyncio.Future[Any] = loop.create_future()
+        self._told = told
 
     @property
     def goes_alone(self) -> bool:
         return self.work is not None or self.destroyed is not None
 
     def answer(self, result: object) -> None:
-        """Whoever gave up waiting is not told."""
-        if not self.future.done():
-            self.future.set_result(result)
+        """A mistake of the one who is told is not to harm those who are told after it."""
+        try:
+            self._told(result)
+        except Exception as mistake:
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "one who was told of its commit made a mistake", "exception": mistake}
+            )
 
     def fail(self, error: StemmaError) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
+        self.answer(error)
+
+
+def settle(future: asyncio.Future[Any], result: object) -> None:
+    """Tells one who awaits; whoever gave up waiting is not told."""
+    if future.done():
+        return
+    if isinstance(result, StemmaError):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
 
 
 class Intake:

@@ -75,6 +75,10 @@ class Space:
         """As `decide`, for callers with many at once: proposals are decided in the order of the calls."""
         return self._writer.submit(proposal)
 
+    def propose(self, proposal: Proposal, told: Callable[[Outcome | errors.StemmaError], None]) -> None:
+        """As `submit`, without a future: calls back once, in order, right after the subscribers were told."""
+        self._writer.propose(proposal, told)
+
     async def read(self, ask: Callable[[LogReader], T]) -> T:
         """See `SpaceApi.read`. `Unavailable` if the storage fails; what the question raises, it raises here."""
         return await self._readers.read(ask)

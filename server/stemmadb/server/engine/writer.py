@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from stemmadb.protocol import errors
 from stemmadb.protocol.model.admission import Accepted, Outcome
@@ -28,7 +28,7 @@ from stemmadb.server.engine.cache import Share
 from stemmadb.server.engine.deciding import Decider, Decision
 from stemmadb.server.engine.flights import Flights
 from stemmadb.server.engine.inputs import Inputs
-from stemmadb.server.engine.intake import Intake, Ticket
+from stemmadb.server.engine.intake import Intake, Ticket, settle
 from stemmadb.server.engine.lanes import Workers
 from stemmadb.server.engine.opened import OpenLog
 from stemmadb.server.engine.settling import Unscrubbed
@@ -100,20 +100,26 @@ class Writer:
 
     def submit(self, proposal: Proposal, destroyed: Destroyed | None = None) -> asyncio.Future[Outcome]:
         """Without a task of its own: a commit costs the loop little more than its decision."""
-        return self._put(Ticket(self._loop, proposal, destroyed=destroyed))
+        future: asyncio.Future[Outcome] = self._loop.create_future()
+        self._put(Ticket(partial(settle, future), proposal, destroyed=destroyed))
+        return future
+
+    def propose(self, proposal: Proposal, told: Callable[[Outcome | errors.StemmaError], None]) -> None:
+        """As `submit`; calls back at once, in the order of the log, instead of waking somebody."""
+        self._put(Ticket(told, proposal))
 
     async def in_turn(self, work: Callable[[SpaceLog], T]) -> T:
-        done: Answer[T] = await self._put(Ticket(self._loop, None, work=work))
-        return done.given()
+        future: asyncio.Future[Answer[T]] = self._loop.create_future()
+        self._put(Ticket(partial(settle, future), None, work=work))
+        return (await future).given()
 
-    def _put(self, ticket: Ticket) -> asyncio.Future[Any]:
+    def _put(self, ticket: Ticket) -> None:
         if self._refusal is not None:
             ticket.fail(self._refusal())
         else:
             self._intake.put(ticket)
             self._counts.queued += 1
             self._wake.set()
-        return ticket.future
 
     # ------------------------------------------------------------ the task
 

@@ -6,11 +6,10 @@ earlier would come too late. So once one is deferred, what comes after it is def
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Final, Protocol
 
-from stemmadb.protocol.errors import LimitExceeded, RateLimited, Unavailable, Unready
+from stemmadb.protocol.errors import LimitExceeded, RateLimited, StemmaError, Unavailable, Unready
 from stemmadb.protocol.model.admission import Accepted, Outcome, Refused, Repeated
 from stemmadb.protocol.model.commit import LocalIdentity
 from stemmadb.protocol.model.delegation import Lent
@@ -65,13 +64,12 @@ class Commits:
         self._held = {(session, local) for local in held}
         self._sent: dict[bytes, tuple[Local, Local]] = {}
         """Of each session the first and the highest local that came on this connection, where they come in order."""
-        self._undecided: dict[tuple[bytes, Local], asyncio.Future[Outcome]] = {}
+        self._undecided = 0
         self._deferred: dict[bytes, tuple[Local, Unready]] = {}
-        self._last: dict[bytes, asyncio.Future[Outcome]] = {}
 
     @property
     def undecided(self) -> int:
-        return len(self._undecided)
+        return self._undecided
 
     def has_bytes(self, identity: LocalIdentity) -> bool:
         """Whether the client has the bytes of this commit (SYNC-2)."""
@@ -92,9 +90,8 @@ class Commits:
         identity = LocalIdentity(self._principal, session, local)
         request = digest_request(message.nonce, message.content)
         proposal = prepare_or_refuse(identity, request, content, self._limits, self._lent)
-        future = self._space.submit(proposal)
-        self._undecided[session, local] = self._last[session] = future
-        future.add_done_callback(partial(self._done, identity))
+        self._undecided += 1
+        self._space.propose(proposal, partial(self._done, identity))
         return identity
 
     def _note(self, session: bytes, local: Local) -> None:
@@ -110,10 +107,6 @@ class Commits:
 
     def _waits(self, session: bytes, local: Local) -> Unready | None:
         """Why it cannot be taken now, if it cannot."""
-        last = self._last.get(session)
-        if last is not None and last.done() and (failure := last.exception()) is not None:
-            # Those before it failed, and their callbacks are still to run: this one may not pass them.
-            return failure if isinstance(failure, Unready) else None
         deferred = self._deferred.get(session)
         if deferred is not None:
             if local > deferred[0]:
@@ -122,16 +115,12 @@ class Commits:
         wait_ms = self._author.wait_ms()
         return RateLimited(retry_after_ms=wait_ms) if wait_ms else None
 
-    def _done(self, identity: LocalIdentity, future: asyncio.Future[Outcome]) -> None:
-        key = (identity.session, identity.local)
-        if self._undecided.get(key) is future:
-            del self._undecided[key]
-        if self._last.get(identity.session) is future:
-            del self._last[identity.session]
-        failure = future.exception()
-        if failure is not None:
-            self.put_off(identity, failure if isinstance(failure, Unready) else Unavailable())
-        elif not isinstance(outcome := future.result(), Accepted):
+    def _done(self, identity: LocalIdentity, outcome: Outcome | StemmaError) -> None:
+        """What was accepted is told by the feed, which hears of it just before."""
+        self._undecided -= 1
+        if isinstance(outcome, StemmaError):
+            self.put_off(identity, outcome if isinstance(outcome, Unready) else Unavailable())
+        elif not isinstance(outcome, Accepted):
             self._author.decided(identity, outcome)
 
     def put_off(self, identity: LocalIdentity, unready: Unready) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import enum
 import logging
 import socket
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from stemmadb.server.service.sockets import Arrival, Host
 from stemmadb.server.serving.handshake import Reply, Upgrade, answer_head, refuse
@@ -40,7 +40,7 @@ class Front(asyncio.Protocol):
         """Whether it is one of the connections of its address; the gate's."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast("asyncio.Transport", transport)  # that of uvloop only looks like one
         self._transport = transport
         _tune(transport, unanswered_ms=2 * self._gate.settings.heartbeat_ms)
         peer = transport.get_extra_info("peername")
