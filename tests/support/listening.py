@@ -100,9 +100,12 @@ class WritingHost:
         self.on_received: Callable[[WritingVisitor, Data], None] = lambda _visitor, _data: None
         self.on_drained: Callable[[WritingVisitor], None] = lambda _: None
         self.on_lost: Callable[[WritingVisitor], None] = lambda _: None
+        self.trusts = True
 
     def welcome(self, socket: Socket, arrival: Arrival) -> WritingVisitor:
         self.welcomed += 1
+        if self.trusts:
+            socket.trust()
         self.on_welcome(socket)
         visitor = WritingVisitor(socket, arrival, self)
         self._visitors.put_nowait(visitor)

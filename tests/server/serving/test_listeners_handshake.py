@@ -200,11 +200,8 @@ async def test_when_all_places_are_taken_one_more_gets_503_and_probes_go_on(make
         assert it.listener.connections == 2
 
 
-async def test_connections_that_never_become_websockets_are_bounded_too(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stemmadb.server.serving.gate.SPARE_MAX", 2)
-    async with listening(make, connections_max=1) as it:
+async def test_connections_that_never_become_websockets_are_bounded_too(make: Make) -> None:
+    async with listening(make, connections_max=1, spare_max=2) as it:
         await it.peer()
         idle = [await it.raw() for _ in range(2)]
         turned_away = await it.raw()

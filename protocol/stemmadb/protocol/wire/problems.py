@@ -21,7 +21,7 @@ from stemmadb.protocol.wire.messages.commit import Current, Rejected
 from stemmadb.protocol.wire.messages.session import ErrorMessage, Goodbye
 from stemmadb.protocol.wire.messages.sync import Ended
 
-_CURRENT_SHARE: Final = 4  # current values take at most this part of a frame's part, so that verdicts stay quick
+CURRENT_SHARE: Final = 4  # current values take at most this part of a frame's part, so that verdicts stay quick
 _TEXT_MAX: Final = 1_000  # what a person reads of a message or a fact; ids and names are shorter
 _LEVELS_MAX: Final = 32
 _GROUPS: Final = (msgspec.Struct, Mapping, list, tuple, set, frozenset)
@@ -77,7 +77,7 @@ def rejected(
         message=plain_text(error.message),
         details=plain_facts(facts, limits),
         stale=stale[: limits.page_max],
-        current=tuple(_fitting(current, limits.part_bytes_max // _CURRENT_SHARE)),
+        current=tuple(_fitting(current, limits.part_bytes_max // CURRENT_SHARE)),
     )
 
 

@@ -76,16 +76,19 @@ class Intake:
         self._settings = settings
         self._again: deque[Ticket] = deque()
         self._queue: deque[Ticket] = deque()
+        self._bytes = 0
+        """The sizes of all that wait."""
 
     def __len__(self) -> int:
         return len(self._again) + len(self._queue)
 
     @property
     def has_room(self) -> bool:
-        return len(self._queue) < self._settings.queue_max
+        return len(self._queue) < self._settings.queue_max and self._bytes < self._settings.queue_bytes_max
 
     def put(self, ticket: Ticket) -> None:
         self._queue.append(ticket)
+        self._bytes += ticket.size
 
     def take(self) -> list[Ticket]:
         """The next batch: within the bounds, or a single one that is beyond them or goes alone."""
@@ -106,16 +109,20 @@ class Intake:
     def put_back(self, tickets: Sequence[Ticket]) -> None:
         """They are the next again, in the same order."""
         self._again.extendleft(reversed(tickets))
+        self._bytes += sum(ticket.size for ticket in tickets)
 
     def clear(self) -> list[Ticket]:
         """Takes everything away at once."""
         cleared = [*self._again, *self._queue]
         self._again.clear()
         self._queue.clear()
+        self._bytes = 0
         return cleared
 
     def _next(self) -> Ticket:
-        return (self._again or self._queue).popleft()
+        ticket = (self._again or self._queue).popleft()
+        self._bytes -= ticket.size
+        return ticket
 
 
 def _size(proposal: Proposal) -> int:

@@ -18,6 +18,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Proposals that have to wait to be decided while the batch before them is being written."""
     queue_max: int = 4_096
     """Proposals that wait in a space; beyond it there is no room (`Space.has_room`)."""
+    queue_bytes_max: int = 64 * MEBIBYTE
+    """The same in bytes, with the work of deciding them counted as such."""
     cache_bytes_max: int = 64 * MEBIBYTE
     """Heads kept in memory, of all spaces of a store together."""
     sessions_max: int = 8_192

@@ -9,6 +9,7 @@ from stemmadb.protocol.model.commit import LocalIdentity
 from stemmadb.protocol.model.facts import Fact
 from stemmadb.protocol.model.ids import BranchName, EntityId
 from stemmadb.protocol.wire import records
+from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.server.service.batches import Batch, Told
 from stemmadb.server.service.frames import Frame
 from stemmadb.server.service.groups import Delta
@@ -43,12 +44,16 @@ def tell(
 
 
 def _tell_facts(frame: Frame, updated: set[Key], batches: Iterable[Batch], has_bytes: HasBytes) -> None:
+    decided = {one.version for one in frame.verdicts if isinstance(one, Accepted)}
     for batch in batches:
         if batch.to > frame.to:
             return
         for told, facts in _concerned(batch, updated):
             identity = told.commit.identity
-            if not (isinstance(identity, LocalIdentity) and has_bytes(identity)):
+            is_decided = told.commit.version in decided  # the verdict brings the salts
+            if is_decided and isinstance(identity, LocalIdentity) and has_bytes(identity):
+                frame.is_own = True
+            else:
                 frame.commits.append(records.commit_item(told.commit, facts))
 
 

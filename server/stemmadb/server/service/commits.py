@@ -20,12 +20,11 @@ from stemmadb.protocol.model.request import digest_request
 from stemmadb.protocol.wire.codec import read_content
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
 from stemmadb.server.engine.space import Space
+from stemmadb.server.service.batches import Told
 
 RETRY_AFTER_MS: Final = 200
 """What a client is asked to wait when the storage could not take a commit."""
 
-OLDER_SESSIONS_MAX: Final = 256
-"""Sessions of a principal whose commits one connection sends again, beside its own."""
 _NOTHING: Final = (Local(1), Local(0))
 
 
@@ -35,6 +34,8 @@ class Author(Protocol):
     def wait_ms(self) -> int:
         """0 if one more commit is within the rate of its principal, else how long to wait."""
         ...
+
+    def accepted(self, told: Told) -> None: ...
 
     def decided(self, identity: LocalIdentity, outcome: Repeated | Refused) -> None: ...
 
@@ -62,10 +63,11 @@ class Commits:
         self._limits = limits
         self._author = author
         self._held = {(session, local) for local in held}
-        self._sent: dict[bytes, tuple[Local, Local]] = {}
-        """Of each session the first and the highest local that came on this connection, where they come in order."""
+        """What the client has the bytes of, beside what its own session sent here, which comes in order."""
+        self._first, self._highest = _NOTHING
         self._undecided = 0
-        self._deferred: dict[bytes, tuple[Local, Unready]] = {}
+        self._deferred: dict[bytes, dict[Local, Unready]] = {}
+        """Those that are to be sent again, by session."""
 
     @property
     def undecided(self) -> int:
@@ -75,8 +77,9 @@ class Commits:
         """Whether the client has the bytes of this commit (SYNC-2)."""
         if identity.principal != self._principal:
             return False
-        first, highest = self._sent.get(identity.session, _NOTHING)
-        return first <= identity.local <= highest or (identity.session, identity.local) in self._held
+        if (identity.session, identity.local) in self._held:
+            return True
+        return identity.session == self._session and self._first <= identity.local <= self._highest
 
     def take(self, message: CommitMessage) -> LocalIdentity | None:
         """Submits it; None if it was deferred. What cannot be read raises (WIRE-4)."""
@@ -96,41 +99,49 @@ class Commits:
 
     def _note(self, session: bytes, local: Local) -> None:
         """The client has the bytes of this commit (SYNC-2)."""
-        known = self._sent.get(session)
-        if known is None:
-            count = len(self._sent)
-            if count > OLDER_SESSIONS_MAX:
-                raise LimitExceeded(bound="older_sessions_max", maximum=OLDER_SESSIONS_MAX, actual=count)
-            self._sent[session] = (local, local)
-        elif not known[0] <= local <= known[1]:
-            self._sent[session] = (min(known[0], local), max(known[1], local))
+        if session == self._session:
+            self._first = local if self._highest == 0 else min(self._first, local)
+            self._highest = max(self._highest, local)
+            return
+        maximum = self._limits.locals_max
+        if len(self._held) >= 2 * maximum:  # those of `session.open`, and as many of older sessions
+            raise LimitExceeded(bound="locals_max", maximum=maximum, actual=maximum + 1)
+        self._held.add((session, local))
 
     def _waits(self, session: bytes, local: Local) -> Unready | None:
         """Why it cannot be taken now, if it cannot."""
         deferred = self._deferred.get(session)
-        if deferred is not None:
-            if local > deferred[0]:
-                return deferred[1]
-            del self._deferred[session]
+        if deferred:
+            first = min(deferred)
+            if local > first:
+                return deferred[first]
+            deferred.pop(local, None)
         wait_ms = self._author.wait_ms()
         return RateLimited(retry_after_ms=wait_ms) if wait_ms else None
 
     def _done(self, identity: LocalIdentity, outcome: Outcome | StemmaError) -> None:
-        """What was accepted is told by the feed, which hears of it just before."""
+        """What its own session had accepted is told by the feed, which hears of it just before."""
         self._undecided -= 1
         if isinstance(outcome, StemmaError):
             self.put_off(identity, outcome if isinstance(outcome, Unready) else Unavailable())
         elif not isinstance(outcome, Accepted):
             self._author.decided(identity, outcome)
+        elif identity.session != self._session:
+            self._author.accepted(Told(outcome.commit, outcome.facts))
+
+    def settled(self, identity: LocalIdentity) -> None:
+        """It was accepted after all: neither it nor what lies below it can be accepted any more, or is awaited."""
+        deferred = self._deferred.get(identity.session)
+        if deferred:
+            for local in [local for local in deferred if local <= identity.local]:
+                del deferred[local]
 
     def put_off(self, identity: LocalIdentity, unready: Unready) -> None:
         """There is no verdict now: it is to be sent again."""
         self._put_off(identity.session, identity.local, unready)
 
     def _put_off(self, session: bytes, local: Local, unready: Unready) -> None:
-        first = self._deferred.get(session)
-        if first is None or local < first[0]:
-            self._deferred[session] = (local, unready)
+        self._deferred.setdefault(session, {})[local] = unready
         wait_ms: int = unready.facts.get("retry_after_ms", RETRY_AFTER_MS)
         named = None if session == self._session else session
         self._author.defer(Deferred(local=local, session=named, code=unready.code, retry_after_ms=wait_ms))

@@ -5,13 +5,13 @@ All of it is as of a version that is named, on whatever later cut it is read fro
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from functools import partial
 from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from stemmadb.protocol.errors import BranchDeleted, UnknownBranch
+from stemmadb.protocol.errors import BranchDeleted, Compacted, UnknownBranch
 from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.query import Answer, Ask, Prepared, Supply
@@ -22,7 +22,7 @@ from stemmadb.server.engine.batches import scan
 from stemmadb.server.engine.moments import Cut, Moment
 from stemmadb.server.engine.paging import MayRead
 from stemmadb.server.engine.querying import Supplied
-from stemmadb.server.engine.reading import Entity, cut_at, entity_of
+from stemmadb.server.engine.reading import Entity, cut_at, entity_of, is_erased
 from stemmadb.server.service.journals import Delta
 from stemmadb.server.storage.port import LogReader
 
@@ -75,9 +75,24 @@ def compare(
 ) -> tuple[Version, Delta]:
     """See `difference`."""
     answer = partial(_answer, reader, prepared, scope, limits=limits)
-    before = {id_: entity.hash for id_, entity in answer(after).items()}  # the values are let go at once
+    before = {
+        id_: entity.hash for id_, entity in answer(after, supplied=Unerased).items()
+    }  # values are let go at once
     version = reader.tip().version if to is None else to
     return version, _delta(before, answer(version))
+
+
+class Unerased(Supplied):
+    """Gives what a client was told back then. What was erased since is not known any more, and the client may hold it
+    still: it has to start over, as if that version had been compacted away.
+    """
+
+    def _entities(self, ids: Iterable[EntityId]) -> Iterator[Entity]:
+        for _, (state,) in scan(self._reader, [self._cut.spans], ids, self._may_read):
+            if is_erased(state):
+                raise Compacted(version=self._cut.version, oldest=self._reader.tip().version)
+            if (entity := entity_of(state)) is not None:
+                yield entity
 
 
 def _delta(before: dict[EntityId, Hash], now: dict[EntityId, Entity]) -> Delta:
@@ -89,16 +104,29 @@ def _delta(before: dict[EntityId, Hash], now: dict[EntityId, Entity]) -> Delta:
 
 
 def _answer(
-    reader: LogReader, prepared: Prepared, scope: Scope, version: Version, *, limits: Limits
+    reader: LogReader,
+    prepared: Prepared,
+    scope: Scope,
+    version: Version,
+    *,
+    limits: Limits,
+    supplied: type[Supplied] = Supplied,
 ) -> dict[EntityId, Entity]:
     walk: Generator[Ask, Supply[Entity], Answer[Entity]] = traverse(prepared, limits=limits)
-    return _feed(walk, next(walk), reader, _cut(reader, prepared.branch, version), scope).entities
+    return _feed(walk, next(walk), reader, _cut(reader, prepared.branch, version), scope, supplied).entities
 
 
-def _feed(walk: Generator[Ask, Supply[Entity], T], ask: Ask, reader: LogReader, cut: Cut, scope: Scope) -> T:
+def _feed(
+    walk: Generator[Ask, Supply[Entity], T],
+    ask: Ask,
+    reader: LogReader,
+    cut: Cut,
+    scope: Scope,
+    supplied: type[Supplied] = Supplied,
+) -> T:
     while True:
         try:
-            ask = walk.send(Supplied(reader, cut, ask, may_read(scope)))
+            ask = walk.send(supplied(reader, cut, ask, may_read(scope)))
         except StopIteration as end:
             result: T = end.value
             return result

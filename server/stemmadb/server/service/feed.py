@@ -20,12 +20,14 @@ from stemmadb.server.engine.space import Space
 from stemmadb.server.service import batches
 from stemmadb.server.service.batches import Batch
 from stemmadb.server.service.group import JournalBounds
-from stemmadb.server.service.groups import Groups
+from stemmadb.server.service.groups import ENTITIES_MAX, Groups
 from stemmadb.server.service.lingering import LINGER_MAX
 from stemmadb.server.service.watch_reports import report
 
 GAP_BYTES_MAX: Final = 4 * 1024 * 1024
 """How much of a gap is read at once; one commit may be larger by itself."""
+AGAIN_SECONDS: Final = 0.2
+"""How long after a failure of the storage a gap is read again."""
 WAITING_MAX: Final = 256
 """How many batches wait behind a gap; beyond it they are read from the log as well."""
 
@@ -47,6 +49,7 @@ class Feed:
         bytes_max: int,
         batches_max: int,
         groups_max: int,
+        entities_max: int = ENTITIES_MAX,
         linger_max: int = LINGER_MAX,
         journals: JournalBounds | None = None,
     ) -> None:
@@ -57,7 +60,12 @@ class Feed:
         self.on_batch: Callable[[Batch], None] = lambda _: None
         """Called for each batch in order, after the groups that could be stepped at once were."""
         self.groups = Groups(
-            space, self, groups_max=groups_max, linger_max=linger_max, journals=journals or JournalBounds()
+            space,
+            self,
+            groups_max=groups_max,
+            entities_max=entities_max,
+            linger_max=linger_max,
+            journals=journals or JournalBounds(),
         )
         self._space = space
         self._bytes_max = bytes_max
@@ -140,6 +148,7 @@ class Feed:
                 ask = partial(batches.logged, after=self.version, to=to, bytes_max=GAP_BYTES_MAX)
                 self._tell(await self._space.read(ask))
         except StemmaError:
+            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._go_on)
             return
         except Exception as mistake:
             report("a gap in the feed of a space could not be read", mistake)
@@ -147,6 +156,10 @@ class Feed:
         finally:
             self._is_reading = False
         self._drain()
+
+    def _go_on(self) -> None:
+        if not self._is_reading and self._unsubscribe is not None:
+            self._drain()
 
     def _tell(self, batch: Batch) -> None:
         assert batch.after == self.version, "batches are told in order"

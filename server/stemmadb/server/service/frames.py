@@ -33,6 +33,8 @@ class Frame:
         self.filled: list[int] = []
         self.ended: list[Ended] = []
         self.kept: list[Kept] = []
+        self.is_own = False
+        """Whether something was left out because its client has it: the frame is right for that one only."""
 
     @property
     def is_empty(self) -> bool:
@@ -61,7 +63,7 @@ class Frame:
 
     def _items(self, bytes_max: int) -> Iterator[tuple[str, Part, int]]:
         for verdict in self.verdicts:
-            yield "verdicts", verdict, _verdict_size(verdict)
+            yield "verdicts", verdict, verdict_size(verdict)
         for kept in self.kept:
             yield "kept", kept, ITEM_BYTES
         for commit in self.commits:
@@ -98,7 +100,8 @@ def _fact_size(fact: FactItem) -> int:
     return ITEM_BYTES + len(fact.id) + len(fact.body or b"")
 
 
-def _verdict_size(verdict: Accepted | Rejected) -> int:
+def verdict_size(verdict: Accepted | Rejected) -> int:
+    """What it takes in a message, rounded up."""
     if isinstance(verdict, Accepted):
         return ITEM_BYTES + _HASH_BYTES * len(verdict.hashes)
     current = sum(ITEM_BYTES + len(one.id) + len(one.body or b"") for one in verdict.current)

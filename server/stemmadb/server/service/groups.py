@@ -28,6 +28,10 @@ FIRSTS_MAX: Final = 16
 Key: TypeAlias = tuple[Prepared, Scope]
 
 
+ENTITIES_MAX: Final = 1_000_000
+"""Entities in the answers of all groups together."""
+
+
 class Groups:
     """All of it is used from one event loop."""
 
@@ -37,6 +41,7 @@ class Groups:
         stream: Stream,
         *,
         groups_max: int,
+        entities_max: int = ENTITIES_MAX,
         linger_max: int = LINGER_MAX,
         linger_entities_max: int = LINGER_ENTITIES_MAX,
         journals: JournalBounds,
@@ -44,6 +49,7 @@ class Groups:
         self._stream = stream
         self._part_bytes_max = space.limits.part_bytes_max
         self._groups_max = groups_max
+        self._entities_max = entities_max
         self._journals = journals
         self._groups: dict[Key, Group] = {}
         self._filling: dict[Key, asyncio.Task[Group | StemmaError]] = {}
@@ -133,10 +139,15 @@ class Groups:
 
     def _make_room(self) -> None:
         while len(self._groups) + len(self._filling) >= self._groups_max:
-            if not len(self._lingering):
-                actual = self._groups_max + 1
-                raise LimitExceeded(bound="groups_max", maximum=self._groups_max, actual=actual)
-            self._dismiss(self._lingering.pop())
+            self._dismiss_one("groups_max", self._groups_max)
+        while self.entities >= self._entities_max:
+            self._dismiss_one("watched_entities_max", self._entities_max)
+
+    def _dismiss_one(self, bound: str, maximum: int) -> None:
+        """One that nobody needs; `LimitExceeded` if there is none."""
+        if not len(self._lingering):
+            raise LimitExceeded(bound=bound, maximum=maximum, actual=maximum + 1)
+        self._dismiss(self._lingering.pop())
 
     # ------------------------------------------------------------ letting go
 

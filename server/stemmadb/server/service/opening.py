@@ -95,8 +95,12 @@ def _is_open(commit: Commit, lowest: Local) -> bool:
 
 
 def _verdicts(reader: LogReader, commits: Sequence[Commit], session: bytes) -> list[Accepted]:
-    facts = reader.facts([commit.version for commit in commits])
-    return [verdicts.accepted(commit, facts.get(commit.version, ()), session=session) for commit in commits]
+    """One by one: the bodies of their facts are read along, and let go."""
+    found = []
+    for commit in commits:
+        facts = reader.facts([commit.version]).get(commit.version, ())
+        found.append(verdicts.accepted(commit, facts, session=session))
+    return found
 
 
 async def has_written(space: SpaceApi, principal: Did) -> bool:

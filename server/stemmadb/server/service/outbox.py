@@ -22,10 +22,10 @@ from stemmadb.server.counting import SpaceCounts
 from stemmadb.server.service import changes
 from stemmadb.server.service.changes import HasBytes
 from stemmadb.server.service.feed import Feed
-from stemmadb.server.service.frames import Frame
+from stemmadb.server.service.frames import Frame, verdict_size
 from stemmadb.server.service.groups import Delta
 from stemmadb.server.service.shared_frames import Encoded, Key, SharedFrames
-from stemmadb.server.service.sockets import Socket
+from stemmadb.server.service.sockets import DRAIN_BYTES, Socket
 from stemmadb.server.service.watches import Watch, ended
 
 BARE_MAX: Final = 16
@@ -108,7 +108,6 @@ class Outbox:
         if version <= self.to:
             send()
         else:
-            self._is_due = True
             self._answers.append((version, send))
 
     def owe(self) -> None:
@@ -117,7 +116,10 @@ class Outbox:
 
     def add(self, watch: Watch, *, goes_on: bool) -> None:
         """One that goes on was told up to `to`; a new one joins, and replaces one of the same number as it does."""
-        (self.watches if goes_on else self._joining)[watch.number] = watch
+        place = self.watches if goes_on else self._joining
+        if (before := place.get(watch.number)) is not None:
+            self._let_go(before)
+        place[watch.number] = watch
         self._counts.watches += 1
 
     def remove(self, number: int) -> None:
@@ -135,8 +137,10 @@ class Outbox:
 
     def end_watches(self, error: StemmaError) -> None:
         """All of them are over."""
-        for number in [*self.watches, *self._joining]:
-            self.refuse(number, error)
+        for number in self.watches.keys() | self._joining.keys():
+            joining = self._joining.get(number)
+            if joining is None or not joining.fail(error) or number in self.watches:
+                self.refuse(number, error)
             self.remove(number)
 
     @property
@@ -158,6 +162,15 @@ class Outbox:
         return self._socket.unsent > self._unsent_bytes_max
 
     @property
+    def has_drained(self) -> bool:
+        return self._socket.unsent <= DRAIN_BYTES
+
+    @property
+    def verdict_bytes(self) -> int:
+        """What the verdicts that wait take in memory, about."""
+        return sum(verdict_size(one.verdict) for one in self._verdicts)
+
+    @property
     def expects_more(self) -> bool:
         """Whether something waits for a version that the feed has not told yet."""
         return bool(self._answers or self._verdicts or self._is_ahead)
@@ -176,7 +189,7 @@ class Outbox:
     def _is_told(self) -> bool:
         """Whether it is plain that there is nothing to tell: most sessions, right after a frame."""
         to = self._feed.version
-        if self.to != to or self._is_due or self._has_extras:
+        if self.to != to or self._owes(to) or self._has_extras:
             return False
         return all(watch.is_plain and watch.group.at == to for watch in self.watches.values())
 
@@ -184,6 +197,10 @@ class Outbox:
     def _has_extras(self) -> bool:
         """Whether the next frame has something in it that is this session's alone."""
         return bool(self._verdicts or self._joining or self._refused or self._reset)
+
+    def _owes(self, to: Version) -> bool:
+        """Whether a frame to there is due even if it is empty: an answer waits for it, or the session was quiet."""
+        return self._is_due or any(version <= to for version, _ in self._answers)
 
     def _send_part(self, parts: Iterator[Sync]) -> None:
         part = next(parts)
@@ -227,7 +244,7 @@ class Outbox:
 
     def _send_bare(self) -> bool:
         to = self._feed.version
-        if to < self.to or (to == self.to and not (self._verdicts or self._is_due)):
+        if to < self.to or (to == self.to and not (self._verdicts or self._owes(to))):
             return False
         decided, self._verdicts = self._verdicts, []
         told = [one for one in decided if one.at <= to]
@@ -248,7 +265,7 @@ class Outbox:
 
     def _begin_frame(self, reach: _Reach) -> bool:
         frame, replacing = self._frame(reach)
-        if frame.is_empty and not self._is_due:
+        if frame.is_empty and not self._owes(frame.to):
             return replacing  # they have more to tell than fits into the frame they began in
         frame.kept, self._kept, self._reset = list(self._kept), (), None
         self._parts = frame.parts(self._limits.part_bytes_max)
@@ -364,7 +381,8 @@ class Outbox:
         ((watch, delta),) = reach.changes
         if not watch.is_plain or watch.told_to != self.to or delta.is_empty():
             return None
-        return self._key(watch, reach.to, names_watch=bool(delta.entered or delta.left))
+        tells_values = self._feed.batches(self.to) is None
+        return self._key(watch, reach.to, names_watch=bool(delta.entered or delta.left or tells_values))
 
     def _begin_shared(self, reach: _Reach, key: Key) -> bool:
         """The first to get it encodes it; one in parts is each session's own."""
@@ -376,7 +394,8 @@ class Outbox:
         self._send(data)
         if first.more:
             self._parts = parts
-        else:
+            return True
+        if not frame.is_own:
             self._shared.keep(key, Encoded(first, data))
-            self._reached(first.to)
+        self._reached(first.to)
         return True

@@ -34,6 +34,7 @@ from stemmadb.server.storage.port import LogReader, Place
 COMMITS_MAX: Final = 512
 """Commits that one page looks at."""
 
+WAIT_SECONDS: Final = 0.001
 CURSORS: Final[Kind[Place]] = Kind("watch", 1, cursors.HISTORY.write, cursors.HISTORY.read)
 Join: TypeAlias = Callable[[Callable[[Version], WatchAnswer]], Awaitable[None]]
 """Lets the watch join, and sends what is made of the version it starts at."""
@@ -59,13 +60,18 @@ async def answer(request: WatchRequest, group: Group, space: SpaceApi, feed: Fee
         next_ = book.write([page.head], page.reached)
         return WatchAnswer(version=page.head, commits=page.items, next=next_)
     while feed.version < page.head:  # it will be told in a moment
-        await asyncio.sleep(0)
-    await join(lambda version: _last(page, version, feed, group))
+        await asyncio.sleep(WAIT_SECONDS)
+    await join(lambda version: _last(page, version, feed, group, book))
     return None
 
 
-def _last(page: _Page, version: Version, feed: Feed, group: Group) -> WatchAnswer:
-    return WatchAnswer(version=version, commits=(*page.items, *_since(feed, group, page.head, version)))
+def _last(page: _Page, version: Version, feed: Feed, group: Group, book: Cursors[Place]) -> WatchAnswer:
+    """If what became durable while it joined is not kept any more there is one page more, and it joins again."""
+    since = _since(feed, group, page.head, version)
+    if since is None:
+        next_ = book.write([page.head], Place(page.head, _WHOLE))
+        return WatchAnswer(version=page.head, commits=page.items, next=next_)
+    return WatchAnswer(version=version, commits=(*page.items, *since))
 
 
 _WHOLE: Final = 2**31
@@ -135,9 +141,12 @@ def _is_watched(group: Group, id_: EntityId) -> bool:
     return id_.startswith(group.scope) and bool(group.watch.concerns((id_,)))
 
 
-def _since(feed: Feed, group: Group, after: Version, to: Version) -> list[CommitItem]:
-    """What became durable while the watch was joining."""
-    told: list[Told] = [told for batch in feed.batches(after) or () for told in batch.commits]
+def _since(feed: Feed, group: Group, after: Version, to: Version) -> list[CommitItem] | None:
+    """What became durable while the watch was joining; None if that is not kept."""
+    batches = feed.batches(after)
+    if batches is None:
+        return None
+    told: list[Told] = [told for batch in batches for told in batch.commits]
     items: list[CommitItem] = []
     for one in told:
         if after < one.commit.version <= to:

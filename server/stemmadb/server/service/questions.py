@@ -6,14 +6,25 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
-from stemmadb.protocol.errors import Forbidden, Internal, LimitExceeded, StemmaError
+from stemmadb.protocol.errors import Internal, LimitExceeded, StemmaError
 from stemmadb.protocol.model import query
 from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.limits import MEBIBYTE
+from stemmadb.protocol.model.query import Prepared
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.messages.base import Done, Part, Request, WriteRequest
-from stemmadb.protocol.wire.messages.reading import QueryAnswer, UnwatchRequest, WatchAnswer, WatchRequest
+from stemmadb.protocol.wire.messages.blobs import BlobPart
+from stemmadb.protocol.wire.messages.reading import (
+    DiffAnswer,
+    HistoryAnswer,
+    LogAnswer,
+    QueryAnswer,
+    UnwatchRequest,
+    WatchAnswer,
+    WatchRequest,
+)
 from stemmadb.protocol.wire.messages.session import Ping, Pong, SessionOpen
 from stemmadb.protocol.wire.server_side import ServerConnection
 from stemmadb.server.service import past_watches, requests
@@ -22,6 +33,13 @@ from stemmadb.server.service.groups import Group
 from stemmadb.server.service.outbox import Outbox
 from stemmadb.server.service.room import Guest, Room
 from stemmadb.server.service.watches import Watch
+
+WAITING_BYTES_MAX: Final = 32 * MEBIBYTE
+"""Requests of one connection that wait; beyond it no more are read."""
+
+
+LARGE_BYTES: Final = 1 * MEBIBYTE
+"""An answer that is not made for a client that has not taken the one before."""
 
 
 class Client(Guest, Protocol):
@@ -38,6 +56,10 @@ class Client(Guest, Protocol):
 
     def send(self, data: Data | None) -> None: ...
 
+    def asked_less(self) -> None:
+        """Fewer requests wait than before."""
+        ...
+
     def mistaken(self, mistake: BaseException, what: str) -> Internal: ...
 
 
@@ -48,34 +70,54 @@ class Questions:
         self._client = client
         self._room = room
         self._at_once_max = at_once_max
-        self._waiting: deque[Request] = deque()
+        self._waiting: deque[tuple[Request, int]] = deque()
+        self._waiting_bytes = 0
+        self._has_large = False
+        """Whether something large waits for the client to take what it was sent."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._watching = asyncio.Lock()
         """Watches begin and end one after the other, in the order of the requests."""
 
-    def put(self, request: Request) -> None:
+    def put(self, request: Request, size: int) -> None:
         if isinstance(request, Ping):
-            self._answer(request, Pong(version=self._room.space.version))
+            may_read = self._client.asker().rights.has("read")
+            self._answer(request, Pong(version=self._room.space.version if may_read else self._client.outbox.to))
         else:
-            self._waiting.append(request)
+            self._waiting.append((request, size))
+            self._waiting_bytes += size
             self.go_on()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether more waits than is to be kept in memory."""
+        return self._waiting_bytes > WAITING_BYTES_MAX
+
     def go_on(self) -> None:
-        """Begins what waits, unless the client does not take what it asked for."""
-        while self._waiting and len(self._tasks) < self._at_once_max and not self._client.outbox.is_slow:
-            request = self._waiting.popleft()
+        """Begins what waits, one by one while the client has not taken what it asked for."""
+        while self._waiting and len(self._tasks) < self._room_for():
+            request, size = self._waiting.popleft()
+            self._waiting_bytes -= size
             task = asyncio.get_running_loop().create_task(self._serve(request))
             self._tasks.add(task)
             task.add_done_callback(self._done)
 
+    def _room_for(self) -> int:
+        outbox = self._client.outbox
+        if outbox.has_drained:
+            self._has_large = False
+            return self._at_once_max
+        return 0 if outbox.is_slow or self._has_large else 1
+
     def close(self) -> None:
         self._waiting.clear()
+        self._waiting_bytes = 0
         for task in self._tasks:
             task.cancel()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self.go_on()
+        self._client.asked_less()
 
     # ------------------------------------------------------------ answering
 
@@ -98,12 +140,19 @@ class Questions:
             return await self._unwatch(request)
         asker = self._client.asker()
         result = await requests.answer(request, asker, self._room.desk)
-        if not isinstance(request, WriteRequest) and asker.rights != self._client.asker().rights:
-            raise Forbidden(action="read", needs="read")  # it lost its rights while it was asking (ACL-2)
+        if not isinstance(request, WriteRequest):
+            check_reads(self._client.asker())  # it may have lost its rights while it was asking (ACL-2)
         return result
 
     def _reply(self, request: Request, result: Part) -> None:
-        """State follows the frame that reaches its version (SYNC-7)."""
+        """State follows the frame that reaches its version (SYNC-7).
+
+        What is large while the client has not taken what it was sent before is let go, and found out again later.
+        """
+        if _weight(result) > LARGE_BYTES and not self._client.outbox.has_drained:
+            self._waiting.appendleft((request, 0))
+            self._has_large = True
+            return
         if isinstance(result, QueryAnswer):
             self._client.outbox.answer(result.version, lambda: self._answer(request, result))
             self._client.changed()
@@ -136,13 +185,22 @@ class Questions:
             return None
 
     async def _group(self, asked: query.Query) -> Group:
-        asker, space = self._client.asker(), self._room.space
+        asker = self._client.asker()
         check_reads(asker)
-        prepared = query.prepare(asked, limits=space.limits, space=space.did)
-        return await self._room.feed.groups.get(prepared, asker.rights.prefixes)
+        group = await self._room.feed.groups.get(await self._prepared(asked), asker.rights.prefixes)
+        check_reads(self._client.asker())  # it may have lost its rights meanwhile (ACL-2)
+        return group
+
+    async def _prepared(self, asked: query.Query) -> Prepared:
+        """Compiled in a worker if it has a schema, which may be large."""
+        space = self._room.space
+        if all(root.schema is None for root in asked.roots):
+            return query.prepare(asked, limits=space.limits, space=space.did)
+        return await space.read(lambda _: query.prepare(asked, limits=space.limits, space=space.did))
 
     async def _join(self, request: WatchRequest, group: Group, answer: Callable[[Version], WatchAnswer]) -> None:
         """Answers as it joins: before the first frame that tells of it."""
+        check_reads(self._client.asker())
         watch = self._made(request.watch, group)
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -179,3 +237,18 @@ class Questions:
             else:
                 watch = self._made(held.watch, group, told_to=message.to if goes_on else None)
                 self._client.outbox.add(watch, goes_on=goes_on)
+
+
+def _weight(result: Part) -> int:
+    """The bytes of the bodies in it, of those answers that can be large."""
+    if isinstance(result, QueryAnswer):
+        return sum(len(entity.body) for entity in result.entities)
+    if isinstance(result, BlobPart):
+        return len(result.data)
+    if isinstance(result, HistoryAnswer):
+        return sum(len(entry.body or b"") for entry in result.entries)
+    if isinstance(result, LogAnswer):
+        return sum(len(item.body or b"") for entry in result.entries for item in entry.items)
+    if isinstance(result, DiffAnswer):
+        return sum(len(one.patch or one.body or b"") for one in result.changes)
+    return 0

@@ -65,10 +65,11 @@ class Room:
             bytes_max=settings.feed_bytes_max,
             batches_max=settings.feed_batches_max,
             groups_max=settings.watch_groups_max,
+            entities_max=settings.watched_entities_max,
         )
         self.shared = SharedFrames()
         self.authors: dict[tuple[Did, bytes], Guest] = {}
-        """Who is told the verdicts of which session; older sessions of a principal lead to the one it has now."""
+        """Who is told the verdicts of which session."""
         self.guests: dict[Guest, None] = {}
         self._quiet_versions = max(1, space.limits.quiet_versions_max // 2)
         self._quiet_checked = space.version
@@ -117,10 +118,6 @@ class Room:
     def enter(self, guest: Guest, author: tuple[Did, bytes]) -> None:
         self.guests[guest] = None
         self.authors[author] = guest
-
-    def speak_for(self, guest: Guest, author: tuple[Did, bytes]) -> None:
-        """A session sends the commits of an older one again: it is told their verdicts."""
-        self.authors.setdefault(author, guest)
 
     def leave(self, guest: Guest) -> None:
         self.guests.pop(guest, None)

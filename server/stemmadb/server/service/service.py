@@ -122,7 +122,11 @@ class Service:
     async def _open(self, space: Did, create: bool) -> Room:
         room = Room(await self._store.space(space, create), self.settings, self._counts.space(space))
         await room.open(now=self.now, workers=self._workers)
+        if self._is_stopping:
+            room.close()
+            raise GoingAway
         self.rooms[space] = room
+        self._linger(room)  # it closes by itself if those for whom it was opened are gone meanwhile
         return room
 
     def left(self, room: Room) -> None:
@@ -130,8 +134,10 @@ class Service:
         if room not in self._users:  # it was closed under everybody: the server stops
             return
         self._users[room] -= 1
-        if self._users[room]:
-            return
+        if not self._users[room]:
+            self._linger(room)
+
+    def _linger(self, room: Room) -> None:
         loop = asyncio.get_running_loop()
         self._closing[room] = loop.call_later(self.settings.room_linger_ms / 1_000, self._close, room)
         while len(self._closing) > self.settings.rooms_max:

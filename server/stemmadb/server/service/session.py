@@ -67,7 +67,7 @@ class Session:
         self.connection = connection
         self.socket = socket
         self._house = house
-        self._early: deque[ServerEvent] = deque()
+        self._early: deque[tuple[ServerEvent, int]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._room: Room | None = None
         self._lent: tuple[Lent, ...] = ()
@@ -75,6 +75,7 @@ class Session:
         self._is_open = False
         self._is_revoked = False
         self._valve = Valve(socket)
+        self._telling = asyncio.Lock()
         self._expiry: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(
             house.settings.opening_timeout_ms / 1_000, self._came_too_late
         )
@@ -91,9 +92,11 @@ class Session:
                 self._valve.shut(Why.OPENING)
                 self._begin(self._open(event))
             elif self._is_open:
-                self._serve(event)
+                self._serve(event, len(data))
             else:
-                self._early.append(event)
+                self._early.append((event, len(data)))
+        if self._is_open and self.outbox.is_slow:
+            self._valve.shut(Why.SLOW)
 
     def drained(self) -> None:
         if self._is_open:
@@ -168,6 +171,7 @@ class Session:
         )
         self._questions = Questions(self, room, at_once_max=house.settings.requests_at_once_max)
         self._is_revoked = self._rights.role == "none"
+        self.socket.trust()
         room.enter(self, (principal, message.session))
         room.counts.sessions += 1
 
@@ -175,8 +179,10 @@ class Session:
         standing = await entering.stand(entered, message, self._house.now())
         for verdict in standing.accepted:
             self.outbox.accept(verdict, verdict.version)
-        if not self._is_revoked:
-            await self._questions.go_on_watching(message, whole=standing.reset is not None)
+        await self._questions.go_on_watching(message, whole=standing.reset is not None)
+        self.rights_changed()  # what was lent may have ended meanwhile
+        if self.connection.state is not State.OPEN:
+            return
         self.outbox.start(message.to, reset=standing.reset, kept=standing.kept)
         self._is_open = True
         self._stop_timer()
@@ -187,19 +193,19 @@ class Session:
 
     def _serve_early(self) -> None:
         while self._early and self._is_open:
-            self._serve(self._early.popleft())
+            self._serve(*self._early.popleft())
         self._valve.open(Why.OPENING)
 
     # ------------------------------------------------------------ serving
 
-    def _serve(self, event: ServerEvent) -> None:
+    def _serve(self, event: ServerEvent, size: int) -> None:
         if isinstance(event, CommitMessage):
             self._commit(event)
         elif isinstance(event, Unread):
             self.socket.send(event.reply)
         else:
             assert isinstance(event, Request), "an opening and an end are taken before"
-            self._ask(event)
+            self._ask(event, size)
 
     def _commit(self, message: CommitMessage) -> None:
         assert self._room is not None
@@ -209,19 +215,23 @@ class Session:
         except StemmaError as error:
             self.send(self.connection.refuse(message, error))
             return
-        if identity is not None:
-            room.speak_for(self, (identity.principal, identity.session))
-            if not room.space.has_room:
-                self._valve.shut(Why.FULL)
-                room.wait(self)
+        if identity is not None and not room.space.has_room:
+            self._valve.shut(Why.FULL)
+            room.wait(self)
 
-    def _ask(self, request: Request) -> None:
+    def _ask(self, request: Request, size: int) -> None:
         assert self.connection.principal is not None
         wait_ms = self._house.request_rates.take(self.connection.principal)
         if wait_ms:
             self.send(self.connection.fail(request.id, RateLimited(retry_after_ms=wait_ms)))
         else:
-            self._questions.put(request)
+            self._questions.put(request, size)
+            if self._questions.is_full:
+                self._valve.shut(Why.BUSY)
+
+    def asked_less(self) -> None:
+        if not self._questions.is_full:
+            self._valve.open(Why.BUSY)
 
     def asker(self) -> Asker:
         """Who asks, with the rights of now."""
@@ -253,6 +263,8 @@ class Session:
         session = self.connection.session
         assert session is not None
         self.outbox.accept(verdicts.accepted(told.commit, told.facts, session=session), told.commit.version)
+        assert isinstance(told.commit.identity, LocalIdentity), "only plain commits have an author's verdict"
+        self._commits.settled(told.commit.identity)
 
     def decided(self, identity: LocalIdentity, outcome: Repeated | Refused) -> None:
         if self._room is not None:
@@ -261,20 +273,26 @@ class Session:
     async def _tell(self, room: Room, identity: LocalIdentity, outcome: Repeated | Refused) -> None:
         session = self.connection.session
         assert session is not None
-        limits = room.space.limits
+        async with self._telling:  # one by one: what the clients of a flood of conflicts are told is large
+            await self._find_verdict(room, identity, outcome, session)
+        self._room_touch()
+
+    async def _find_verdict(
+        self, room: Room, identity: LocalIdentity, outcome: Repeated | Refused, session: bytes
+    ) -> None:
         try:
             if isinstance(outcome, Repeated):
                 verdict = await verdicts.recalled(room.space, outcome.version, session=session)
                 self.outbox.accept(verdict, outcome.version)
             else:
+                has_room = self.outbox.verdict_bytes <= self._house.settings.unsent_bytes_max
                 against = await verdicts.rejected(
-                    room.space, identity, outcome.error, outcome.at, session=session, limits=limits
+                    room.space, identity, outcome.error, outcome.at, session=session, with_current=has_room
                 )
                 self.outbox.decide(against, outcome.at)
                 room.counts.rejections[against.code] += 1
         except Unready as unready:
             self._commits.put_off(identity, unready)
-        self._room_touch()
 
     def _room_touch(self) -> None:
         if self._room is not None:
@@ -282,6 +300,7 @@ class Session:
 
     def defer(self, message: Deferred) -> None:
         self.send(self.connection.send(message))
+        self._room_touch()  # the queue of the space may have emptied by this
 
     def has_room(self) -> None:
         """The writer of the space has room again."""

@@ -29,6 +29,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     feed_batches_max: int = 4_096
     watch_groups_max: int = 10_000
     """Different watches of one space."""
+    watched_entities_max: int = 1_000_000
+    """Entities in all different watches of one space together: each takes some hundred bytes."""
     room_linger_ms: int = 60_000
     """How long a space that nobody is in is followed, so that those who come back find what they watched."""
     rooms_max: int = 1_000

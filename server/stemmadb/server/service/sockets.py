@@ -32,6 +32,10 @@ class Socket(Protocol):
         """One message: text or binary, as the subprotocol says. Ignored once the connection is closing."""
         ...
 
+    def trust(self) -> None:
+        """It is known who the peer is: its messages may be as large as any."""
+        ...
+
     def pause(self) -> None:
         """Reads nothing more, so that the peer has to wait; what was read already still arrives."""
         ...

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Final, Protocol
+from weakref import WeakSet
 
 from stemmadb.protocol.errors import (
     BranchDeleted,
@@ -32,6 +33,8 @@ from stemmadb.server.service.group import Group, Unfinished
 from stemmadb.server.service.watch_index import WatchIndex, narrowed_ids, narrowed_prefixes
 from stemmadb.server.service.watch_reports import internal, report
 
+AGAIN_SECONDS: Final = 0.2
+"""How long after a failure of the storage an evaluation is tried again."""
 FILLS_MAX: Final = 8
 """How often an evaluation is tried again because the log was compacted beyond what has been told."""
 
@@ -67,7 +70,7 @@ class Stepper:
         self._index: WatchIndex[Group] = WatchIndex()
         self._stalled: dict[Group, None] = {}
         """Those to be evaluated anew once the storage works again: tried with the next batch."""
-        self._stepped: dict[Version, list[Group]] = {}
+        self._stepped: dict[Version, WeakSet[Group]] = {}
         """Whose journals have a step to the end of which batch, as long as that batch is kept."""
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -142,7 +145,7 @@ class Stepper:
         if not group.record(batch, step):
             return _Went.SAME
         if batch.after >= self._stream.kept_after:
-            self._stepped.setdefault(batch.to, []).append(group)
+            self._stepped.setdefault(batch.to, WeakSet()).add(group)
         else:
             group.journal.trim(batch.to)
         return _Went.CHANGED
@@ -216,9 +219,14 @@ class Stepper:
             return
         if isinstance(error, Unready):
             self._stalled[group] = None
+            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._again, group)
         else:
             self.end(group, self._told(error), at=group.at)
             _tell(group)
+
+    def _again(self, group: Group) -> None:
+        if group in self._stalled:
+            self._evaluate_anew(group)
 
     # ------------------------------------------------------------ mistakes, and what runs meanwhile
 

@@ -11,6 +11,7 @@ class Why(Enum):
     OPENING = "the session is being opened"
     FULL = "the queue of the space is full"
     SLOW = "the client does not take what it is sent"
+    BUSY = "its requests take too much memory while they wait"
     STOPPING = "the server stops"
 
 

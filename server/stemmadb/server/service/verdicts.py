@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
-from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.errors import Compacted, StemmaError
 from stemmadb.protocol.model import body
 from stemmadb.protocol.model.commit import Commit, LocalIdentity
 from stemmadb.protocol.model.facts import Fact
@@ -47,13 +48,15 @@ async def recalled(space: SpaceApi, version: Version, *, session: bytes) -> Acce
 
 
 async def rejected(
-    space: SpaceApi, identity: LocalIdentity, error: StemmaError, at: Version, *, session: bytes, limits: Limits
+    space: SpaceApi, identity: LocalIdentity, error: StemmaError, at: Version, *, session: bytes, with_current: bool
 ) -> Rejected:
     """The verdict against a commit, with what its stale reads are at the version it was decided at (SYNC-5)."""
+    limits = space.limits
     stale: Sequence[StaleRead] = tuple(error.facts.get("stale", ()))[: limits.page_max]
     current: Iterable[Current] = ()
-    if stale:
-        current = await space.read(lambda reader: _current(reader, stale, at, limits))
+    if stale and with_current:
+        with suppress(Compacted):  # meanwhile: it is asked for
+            current = await space.read(lambda reader: _current(reader, stale, at, limits))
     named = None if identity.session == session else identity.session
     return problems.rejected(identity.local, error, session=named, current=current, limits=limits)
 
@@ -64,21 +67,24 @@ def _current(reader: LogReader, stale: Iterable[StaleRead], at: Version, limits:
     for read in stale:
         wanted.setdefault(read.branch, {})[read.id] = None
     found: list[Current] = []
-    room = limits.part_bytes_max
-    for one in _loaded(reader, wanted, at):
-        found.append(one)
-        room -= len(one.body or b"")
-        if room < 0:
-            break
+    room = limits.part_bytes_max // problems.CURRENT_SHARE
+    for branch, one in _loaded(reader, wanted, at):
+        told = _told(branch, one)
+        size = len(told.body or b"")
+        if size <= room:
+            found.append(told)
+            room -= size
     return found
 
 
-def _loaded(reader: LogReader, wanted: dict[BranchName, dict[EntityId, None]], at: Version) -> Iterator[Current]:
+def _loaded(
+    reader: LogReader, wanted: dict[BranchName, dict[EntityId, None]], at: Version
+) -> Iterator[tuple[BranchName, Loaded]]:
     for branch, ids in wanted.items():
         spans = moments.resolve(reader, Moment(branch, at)).spans
         for id_ in ids:
             for one in states.load(reader, spans, [id_]).values():
-                yield _told(branch, one)
+                yield branch, one
 
 
 def _told(branch: BranchName, one: Loaded) -> Current:

@@ -215,6 +215,8 @@ class Watch:
         except Compacted:  # just now, and the stream goes on to where it can be read
             return
         self._take_page(found)
+        if not found:
+            await asyncio.sleep(AGAIN_SECONDS)
 
     def _page_of(self, waiting: Iterable[EntityId]) -> list[EntityId]:
         """As many as fill a part of a frame, at least one."""
@@ -232,9 +234,7 @@ class Watch:
         untold = self._untold or {}
         for id_ in self._in_flight & untold.keys():
             entity = found.get(id_)
-            if entity is None:
-                del untold[id_]
-            else:
+            if entity is not None:  # else it was erased just now: what became of it is told in a moment
                 untold[id_] = entity
 
     async def _evaluate(self, after: Version) -> None:
@@ -242,8 +242,9 @@ class Watch:
         version, change = await evaluating.difference(
             self._space, self.group.prepared, self.group.scope, after=after, to=None, limits=self._limits
         )
-        self._base = change if self._base is None else compose((self._base, change))
-        self._told_to = version
+        if self._told_to == after:  # else its client has started over meanwhile
+            self._base = change if self._base is None else compose((self._base, change))
+            self._told_to = version
 
 
 def _told_error(failure: BaseException, loop: asyncio.AbstractEventLoop) -> StemmaError:

@@ -20,7 +20,7 @@ from stemmadb.server.engine.store import Store
 from stemmadb.server.events import Log
 from stemmadb.server.opening import now, open_store
 from stemmadb.server.service.sockets import Host
-from stemmadb.server.serving import presence, server_identity, tls
+from stemmadb.server.serving import descriptors, presence, server_identity, tls
 from stemmadb.server.serving.config import Config
 from stemmadb.server.serving.health import Health, Readiness
 from stemmadb.server.serving.listener import Listener, ListenerSettings
@@ -30,6 +30,8 @@ from stemmadb.server.serving.server_identity import ServerIdentity
 from stemmadb.server.storage.sqlite import sqlite_version
 
 LOG: Final = Log("app")
+SPARE_WANTED: Final = 1_024
+"""Connections that are no WebSocket yet, beside those that are."""
 GONE_POLL_SECONDS: Final = 0.01
 """How often a stop looks whether the last connection has taken its goodbye."""
 GOODBYE_MS: Final = 3_000
@@ -172,13 +174,18 @@ def _presence(config: Config, listener: Listener, identity: ServerIdentity) -> P
 
 
 def _listener_settings(config: Config, context: ssl.SSLContext | None) -> ListenerSettings:
+    places = descriptors.places(
+        descriptors.raise_limit(), wanted=descriptors.Places(config.connections_max, SPARE_WANTED)
+    )
     return ListenerSettings(
         host=config.host,
         port=config.port,
         handshake_timeout_ms=config.handshake_timeout_ms,
         heartbeat_ms=config.heartbeat_ms,
         message_bytes_max=config.limits().message_bytes_max,
-        connections_max=config.connections_max,
+        connections_max=places.connections,
+        spare_max=places.spare,
+        opening_bytes_max=2 * config.limits().schema_bytes_max,
         origins=config.origins,
         ssl=context,
     )

@@ -74,6 +74,8 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "lost_keep_max": "Confirmed commits a client keeps, to report them as lost after a restore.",
     "batch_commits_max": "Commits decided and written together, with one sync.",
     "batch_bytes_max": "Bytes of bodies written together, and of values patched together.",
+    "queue_bytes_max": "Bytes of commits that wait in a space; past it nothing more is read from their senders.",
+    "watched_entities_max": "Entities in all different watches of one space together.",
     "ahead_min": "Commits that have to wait to be decided while the batch before them is being written.",
     "queue_max": "Commits that wait in a space; past it nothing more is read from those who send them.",
     "cache_bytes_max": "Bytes of heads kept in memory, of all spaces together.",

@@ -38,6 +38,8 @@ class Connection(ABC):
         self._receiving = False
         self._held: list[bytes] = []
         self._held_bytes = 0
+        self._early_left: int | None = gate.settings.opening_bytes_max
+        """What may still come from one who is not known; None once it is."""
         self._heard = True
         self._quiet_since = 0.0
         self._asked_at: float | None = None
@@ -63,6 +65,19 @@ class Connection(ABC):
     @property
     def unsent(self) -> int:
         return self._held_bytes + self._transport.get_write_buffer_size()
+
+    def trust(self) -> None:
+        self._early_left = None
+
+    def _too_much(self, nbytes: int) -> bool:
+        """Whether a stranger has sent more than an opening may have; then it is cut off."""
+        if self._early_left is None:
+            return False
+        self._early_left -= nbytes
+        if self._early_left >= 0:
+            return False
+        self.cut()
+        return True
 
     def send(self, data: Data) -> None:
         if self._closing:

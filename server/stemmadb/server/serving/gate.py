@@ -15,8 +15,6 @@ from stemmadb.server.serving.listener import ListenerSettings
 from stemmadb.server.serving.origins import Origins
 
 BACKLOG: Final = 1024
-SPARE_MAX: Final = 1024
-"""Connections beyond `connections_max`, so that handshakes and probes go on while all places are taken."""
 _SWEEPS_PER_PERIOD: Final = 4
 _SOONEST_SWEEP: Final = 0.005
 
@@ -84,7 +82,7 @@ class Gate(ABC):
         """Counts a new connection in; the answer says why it is turned away."""
         self._fronts.add(front)
         self._deadlines[front] = self.loop.time() + self.settings.handshake_timeout_ms / 1000
-        if len(self._fronts) + self.connections > self.settings.connections_max + SPARE_MAX:
+        if len(self._fronts) + self.connections > self.settings.connections_max + self.settings.spare_max:
             return Refusal.SILENT
         most = self.settings.connections_per_address_max
         if most is not None and self._addresses[front.address] >= most:

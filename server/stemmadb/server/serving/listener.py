@@ -27,6 +27,10 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of one message, whatever it is made of; more is answered by the close code 1009."""
     connections_max: int = 10_000
     """WebSockets at a time; one more gets 503."""
+    spare_max: int = 1_024
+    """Connections beyond that, so that handshakes and probes go on while all places are taken."""
+    opening_bytes_max: int = 2 * DEFAULTS.schema_bytes_max
+    """What a peer may send before it is known who it is."""
     connections_per_address_max: int | None = None
     """Connections of any kind from one address; one more gets 429. Not for a server behind a proxy."""
     origins: tuple[str, ...] = ()

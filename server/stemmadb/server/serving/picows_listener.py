@@ -131,7 +131,7 @@ class _Connection(Connection, WSListener, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._heard = True
-        if self._deaf:
+        if self._deaf or self._too_much(nbytes):
             return  # the same memory is filled again
         self._unread = nbytes  # until a frame says what is left behind it
         self._receiving = True
@@ -162,6 +162,9 @@ class _Connection(Connection, WSListener, asyncio.BufferedProtocol):
         self._deaf = True
         self._frames.connection_lost(exc)
         super().connection_lost(exc)
+        # They refer to each other: the memory of what was being received would wait for the garbage collector.
+        del self._frames, self._ws
+        self._parts = None
 
     # ---------------------------------------------------------------- frames, called by picows
 

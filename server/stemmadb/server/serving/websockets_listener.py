@@ -83,6 +83,8 @@ class _Connection(Connection, asyncio.BufferedProtocol):
 
     def _feed(self, data: bytes) -> None:
         self._heard = True
+        if self._too_much(len(data)):
+            return
         self._rules.receive_data(data)
         self._receiving = True
         for event in self._rules.events_received():
