@@ -14,7 +14,7 @@ import msgspec
 from stemmadb.protocol.errors import BranchDeleted, Compacted, UnknownBranch
 from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Answer, Ask, Prepared, Supply
+from stemmadb.protocol.model.query import Answer, Ask, Prepared, Start, Supply, listed
 from stemmadb.protocol.model.traversal import traverse
 from stemmadb.protocol.model.watching import Step, Watch
 from stemmadb.server.engine.api import SpaceApi
@@ -23,7 +23,7 @@ from stemmadb.server.engine.moments import Cut, Moment
 from stemmadb.server.engine.paging import MayRead
 from stemmadb.server.engine.querying import Supplied
 from stemmadb.server.engine.reading import Entity, cut_at, entity_of, is_erased
-from stemmadb.server.service.journals import Delta
+from stemmadb.server.service.journals import NOTHING, Delta
 from stemmadb.server.storage.port import LogReader
 
 Scope: TypeAlias = tuple[str, ...]
@@ -73,13 +73,36 @@ def finish(
 def compare(
     reader: LogReader, prepared: Prepared, scope: Scope, *, after: Version, to: Version | None, limits: Limits
 ) -> tuple[Version, Delta]:
-    """See `difference`."""
-    answer = partial(_answer, reader, prepared, scope, limits=limits)
-    before = {
-        id_: entity.hash for id_, entity in answer(after, supplied=Unerased).items()
-    }  # values are let go at once
+    """See `difference`. Without a schema each entity is in the answer by itself: only what changed is looked at."""
     version = reader.tip().version if to is None else to
+    prepared = _changed(reader, prepared, after=after, to=version, count_max=limits.query_entities_max) or prepared
+    if not prepared.starts:
+        return version, NOTHING
+    answer = partial(_answer, reader, prepared, scope, limits=limits)
+    # The values of the first are let go at once.
+    before = {id_: entity.hash for id_, entity in answer(after, supplied=Unerased).items()}
     return version, _delta(before, answer(version))
+
+
+def _changed(
+    reader: LogReader, prepared: Prepared, *, after: Version, to: Version, count_max: int
+) -> Prepared | None:
+    """The same query, asked of what was written since and of what it names; None if it follows links or that is much.
+
+    Time then follows what changed, and not what is watched (RESUME-1).
+    """
+    if any(start.conjuncts is not None for start in prepared.starts):
+        return None
+    _cut(reader, prepared.branch, after)  # what cannot be read any more is told apart
+    spans = _cut(reader, prepared.branch, to).spans
+    written: dict[EntityId, None] = {}
+    for prefix in prepared.prefixes():
+        written |= dict.fromkeys(reader.changed_after(spans, prefix, after, count_max + 1))
+    if len(written) > count_max:
+        return None
+    listed_ = [visit for id_ in written for visit in listed(prepared.listings(), id_)]
+    starts = (Start(visit.id, False, visit.path, None) for visit in (*prepared.named(), *listed_))
+    return Prepared(tuple(starts), prepared.branch, prepared.version, prepared.time, prepared.space)
 
 
 class Unerased(Supplied):
