@@ -24,7 +24,7 @@ from stemmadb.server.service.changes import HasBytes
 from stemmadb.server.service.feed import Feed
 from stemmadb.server.service.frames import Frame, verdict_size
 from stemmadb.server.service.groups import Delta
-from stemmadb.server.service.shared_frames import Encoded, Key, SharedFrames
+from stemmadb.server.service.shared_frames import Encoded, SharedFrames
 from stemmadb.server.service.sockets import DRAIN_BYTES, Socket
 from stemmadb.server.service.watches import Watch, ended
 
@@ -218,9 +218,10 @@ class Outbox:
 
     def _reached(self, to: Version) -> None:
         self.to, self._is_due = to, False
-        waiting, self._answers = self._answers, []
-        for version, send in waiting:
-            self.answer(version, send)
+        if self._answers:
+            waiting, self._answers = self._answers, []
+            for version, send in waiting:
+                self.answer(version, send)
 
     def _begin(self) -> bool:
         """Begins the next frame; False if there is nothing to tell, or not yet."""
@@ -230,8 +231,7 @@ class Outbox:
         reach = self._reach()
         if reach is None:
             return False
-        key = self._shared_key(reach)
-        return self._begin_frame(reach) if key is None else self._begin_shared(reach, key)
+        return self._begin_shared(reach) if self._is_shared(reach) else self._begin_frame(reach)
 
     # ------------------------------------------------------------ a frame of a few verdicts, or none
 
@@ -354,13 +354,15 @@ class Outbox:
     # ------------------------------------------------------------ a frame that others get too
 
     def _repeat_shared(self) -> bool:
-        """Sends the frame that another session with the same watch got just before, if there is one."""
-        if self._shared.is_empty or len(self.watches) != 1 or self._has_extras or not self._is_started:
+        """Sends the frame that another session with the same watch got just before, if there is one.
+
+        It is the way of an event to its hundredth watcher, and does as little as can be.
+        """
+        if self._shared.is_empty or len(self.watches) != 1 or not self._is_started or self._has_extras:
             return False
         (watch,) = self.watches.values()
         to = self._feed.version
-        found = self._shared.find(self._key(watch, to, names_watch=False))
-        found = found or self._shared.find(self._key(watch, to, names_watch=True))
+        found = self._shared.find((self._connection.subprotocol, self.to, to, watch.group), watch.number)
         if found is None or not watch.is_plain or watch.told_to != self.to:
             return False
         if self._connection.state is not State.OPEN:
@@ -371,21 +373,18 @@ class Outbox:
         self._reached(to)
         return True
 
-    def _key(self, watch: Watch, to: Version, *, names_watch: bool) -> Key:
-        return Key(self._connection.subprotocol, self.to, to, watch.group, watch.number if names_watch else 0)
-
-    def _shared_key(self, reach: _Reach) -> Key | None:
-        """None if the frame is this session's alone: it has extras, or not just one watch."""
+    def _is_shared(self, reach: _Reach) -> bool:
+        """Whether others get the same frame: it has no extras, and there is just one watch."""
         if self._has_extras or len(self.watches) != 1 or len(reach.changes) != 1:
-            return None
+            return False
         ((watch, delta),) = reach.changes
-        if not watch.is_plain or watch.told_to != self.to or delta.is_empty():
-            return None
-        tells_values = self._feed.batches(self.to) is None
-        return self._key(watch, reach.to, names_watch=bool(delta.entered or delta.left or tells_values))
+        return watch.is_plain and watch.told_to == self.to and not delta.is_empty()
 
-    def _begin_shared(self, reach: _Reach, key: Key) -> bool:
+    def _begin_shared(self, reach: _Reach) -> bool:
         """The first to get it encodes it; one in parts is each session's own."""
+        ((watch, delta),) = reach.changes
+        names_watch = delta.entered or delta.left or self._feed.batches(self.to) is None
+        key = (self._connection.subprotocol, self.to, reach.to, watch.group)
         frame, _ = self._frame(reach)
         parts = frame.parts(self._limits.part_bytes_max)
         first = next(parts)
@@ -396,6 +395,6 @@ class Outbox:
             self._parts = parts
             return True
         if not frame.is_own:
-            self._shared.keep(key, Encoded(first, data))
+            self._shared.keep(key, Encoded(first, data, watch.number if names_watch else 0))
         self._reached(first.to)
         return True

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from stemmadb.protocol.model.ids import Version
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import Subprotocol
+from stemmadb.server.service.groups import Group
 
 FRAMES_MAX: Final = 1_024
 """How many are kept of one batch; sessions that start from other versions each need their own."""
-
-
-class Key(NamedTuple):
-    """What such a frame depends on: which group has news; `watch` is the client's number if it is named, else 0."""
-
-    subprotocol: Subprotocol
-    from_: Version
-    to: Version
-    group: object
-    watch: int
+Key: TypeAlias = tuple[Subprotocol, Version, Version, Group]
+"""What such a frame depends on: from where to where it goes, and which group has news."""
 
 
 class Encoded(NamedTuple):
+    """A frame with its bytes; `watch` is the client's number for the watch if the frame names it, else 0."""
+
     frame: Sync
     data: Data
+    watch: int
 
 
 class SharedFrames:
@@ -33,17 +29,25 @@ class SharedFrames:
 
     def __init__(self) -> None:
         self._encoded: dict[Key, Encoded] = {}
+        self._named: dict[tuple[Key, int], Encoded] = {}
 
     @property
     def is_empty(self) -> bool:
         return not self._encoded
 
-    def find(self, key: Key) -> Encoded | None:
-        return self._encoded.get(key)
+    def find(self, key: Key, watch: int) -> Encoded | None:
+        """The frame for a session that gave this number to its watch."""
+        found = self._encoded.get(key)
+        if found is None or found.watch in (0, watch):
+            return found
+        return self._named.get((key, watch))
 
     def keep(self, key: Key, encoded: Encoded) -> None:
-        if len(self._encoded) < FRAMES_MAX:
+        if key not in self._encoded and len(self._encoded) < FRAMES_MAX:
             self._encoded[key] = encoded
+        elif len(self._named) < FRAMES_MAX:
+            self._named[key, encoded.watch] = encoded
 
     def clear(self) -> None:
         self._encoded.clear()
+        self._named.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -32,6 +33,8 @@ from stemmadb.server.storage.sqlite import sqlite_version
 LOG: Final = Log("app")
 SPARE_WANTED: Final = 1_024
 """Connections that are no WebSocket yet, beside those that are."""
+COLLECTED_AT: Final = (20_000, 20, 50)
+"""How many new objects, and how many rounds before that, make the collector of reference cycles look."""
 GONE_POLL_SECONDS: Final = 0.01
 """How often a stop looks whether the last connection has taken its goodbye."""
 GOODBYE_MS: Final = 3_000
@@ -81,6 +84,7 @@ async def serve(
     `DirectoryHeld`, `UnusableKey`, `InvalidConfig`, `Unavailable` and `OSError` say why it cannot start.
     """
     asyncio.get_running_loop().set_exception_handler(_log_mistake)
+    _calm_collector()
     context = tls.context_of(config)  # before anything is opened or made
     counts = Counts()
     async with open_store(config.data, limits=config.limits(), settings=config.settings(), counts=counts) as store:
@@ -96,6 +100,12 @@ async def serve(
                 _tell(_serving(config, listener, identity), ready)
                 await stop.wait()
     LOG.info("stopped")
+
+
+def _calm_collector() -> None:
+    """What is alive now stays so, and little of what comes is in cycles: looking for them less often costs less."""
+    gc.freeze()
+    gc.set_threshold(*COLLECTED_AT)
 
 
 @asynccontextmanager
