@@ -15,28 +15,22 @@ from stemmadb.protocol.model.ids import EMPTY_SPACE, Hash, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.connection import State
-from stemmadb.protocol.wire.messages.commit import Accepted, Verdict
+from stemmadb.protocol.wire.messages.commit import Verdict
 from stemmadb.protocol.wire.messages.sync import Ended, Kept, Reset, Sync
 from stemmadb.protocol.wire.server_side import ServerConnection
 from stemmadb.server.counting import SpaceCounts
 from stemmadb.server.service import changes
 from stemmadb.server.service.changes import HasBytes
 from stemmadb.server.service.feed import Feed
-from stemmadb.server.service.frames import Frame, verdict_size
+from stemmadb.server.service.frames import Frame
 from stemmadb.server.service.groups import Delta
 from stemmadb.server.service.shared_frames import Encoded, SharedFrames
 from stemmadb.server.service.sockets import DRAIN_BYTES, Socket
+from stemmadb.server.service.waiting import Answers, Verdicts
 from stemmadb.server.service.watches import Watch, ended
 
 BARE_MAX: Final = 16
 """Verdicts that are sent in one message without looking at their size: those of accepted commits are small."""
-
-
-class _Decided(NamedTuple):
-    """A verdict, and the version that the frame with it reaches at least."""
-
-    at: Version
-    verdict: Verdict
 
 
 class _Reach(NamedTuple):
@@ -73,10 +67,8 @@ class Outbox:
         self._limits = limits
         self._unsent_bytes_max = unsent_bytes_max
         self._has_bytes = has_bytes
-        self._verdicts: list[_Decided] = []
-        self._accepted: set[Version] = set()
-        """Own commits whose verdicts wait here: one that is found twice is told once."""
-        self._answers: list[tuple[Version, Callable[[], None]]] = []
+        self._verdicts = Verdicts()
+        self._answers = Answers()
         self._refused: list[Ended] = []
         self._parts: Iterator[Sync] | None = None
         self._reset: Reset | None = None
@@ -95,20 +87,15 @@ class Outbox:
         self._is_started = self._is_due = True
 
     def decide(self, verdict: Verdict, at: Version) -> None:
-        self._verdicts.append(_Decided(at, verdict))
-
-    def accept(self, verdict: Verdict, version: Version) -> None:
-        """On a commit in the log, which may be found more than once: by the feed and by resuming."""
-        if version not in self._accepted:
-            self._accepted.add(version)
-            self.decide(verdict, version)
+        """On an own commit; a frame with it reaches this version at least."""
+        self._verdicts.add(verdict, at)
 
     def answer(self, version: Version, send: Callable[[], None]) -> None:
         """Sends a result with state once the stream has reached its version (SYNC-7)."""
         if version <= self.to:
             send()
         else:
-            self._answers.append((version, send))
+            self._answers.add(version, send)
 
     def owe(self) -> None:
         """A frame is due even if there is nothing to tell: the session was quiet for long."""
@@ -168,7 +155,7 @@ class Outbox:
     @property
     def verdict_bytes(self) -> int:
         """What the verdicts that wait take in memory, about."""
-        return sum(verdict_size(one.verdict) for one in self._verdicts)
+        return self._verdicts.size
 
     @property
     def expects_more(self) -> bool:
@@ -200,7 +187,7 @@ class Outbox:
 
     def _owes(self, to: Version) -> bool:
         """Whether a frame to there is due even if it is empty: an answer waits for it, or the session was quiet."""
-        return self._is_due or any(version <= to for version, _ in self._answers)
+        return self._is_due or self._answers.are_due(to)
 
     def _send_part(self, parts: Iterator[Sync]) -> None:
         part = next(parts)
@@ -219,9 +206,7 @@ class Outbox:
     def _reached(self, to: Version) -> None:
         self.to, self._is_due = to, False
         if self._answers:
-            waiting, self._answers = self._answers, []
-            for version, send in waiting:
-                self.answer(version, send)
+            self._answers.release(to)
 
     def _begin(self) -> bool:
         """Begins the next frame; False if there is nothing to tell, or not yet."""
@@ -240,20 +225,15 @@ class Outbox:
         """Whether the session watches nothing, so that a frame has nothing but a few verdicts: the way of most."""
         if self.watches or self._joining or self._refused or self._reset:
             return False
-        return len(self._verdicts) <= BARE_MAX and all(isinstance(one.verdict, Accepted) for one in self._verdicts)
+        return self._verdicts.are_few(BARE_MAX)
 
     def _send_bare(self) -> bool:
         to = self._feed.version
         if to < self.to or (to == self.to and not (self._verdicts or self._owes(to))):
             return False
-        decided, self._verdicts = self._verdicts, []
-        told = [one for one in decided if one.at <= to]
-        if len(told) < len(decided):
-            self._verdicts = [one for one in decided if one.at > to]
-            if not told and to == self.to:
-                return False
-        self._accepted.difference_update([one.at for one in told])
-        verdicts = tuple([one.verdict for one in told])
+        verdicts = tuple(self._verdicts.take(to))
+        if to == self.to and not (verdicts or self._owes(to)):
+            return False
         frame = Sync(from_=self.to, to=to, hash=self._feed.hash, verdicts=verdicts)
         data = self._connection.send(frame)
         assert data is not None, "the session is open"
@@ -274,7 +254,7 @@ class Outbox:
     def _frame(self, reach: _Reach) -> tuple[Frame, bool]:
         """The frame, and whether a watch has replaced another in it."""
         frame = Frame(self.to, reach.to, reach.hash, reset=self._reset)
-        self._take_verdicts(frame)
+        frame.verdicts = self._verdicts.take(frame.to)
         self._take_ended(frame)
         batches = None if self._reset else self._feed.batches(self.to)
         changes.tell(frame, reach.changes, batches, self._has_bytes)
@@ -283,15 +263,6 @@ class Outbox:
             if number not in replacing:  # what the one before has lost may enter again, and comes in the next frame
                 watch.fill(frame)
         return frame, bool(replacing)
-
-    def _take_verdicts(self, frame: Frame) -> None:
-        waiting, self._verdicts = self._verdicts, []
-        for decided in waiting:
-            if decided.at <= frame.to:
-                frame.verdicts.append(decided.verdict)
-                self._accepted.discard(decided.at)
-            else:
-                self._verdicts.append(decided)
 
     def _take_ended(self, frame: Frame) -> None:
         frame.ended += self._refused

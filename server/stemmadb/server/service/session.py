@@ -178,7 +178,7 @@ class Session:
     async def _resume(self, entered: Entered, message: SessionOpen) -> None:
         standing = await entering.stand(entered, message, self._house.now())
         for verdict in standing.accepted:
-            self.outbox.accept(verdict, verdict.version)
+            self.outbox.decide(verdict, verdict.version)
         await self._questions.go_on_watching(message, whole=standing.reset is not None)
         self.rights_changed()  # what was lent may have ended meanwhile
         if self.connection.state is not State.OPEN:
@@ -262,7 +262,7 @@ class Session:
     def accepted(self, told: Told) -> None:
         session = self.connection.session
         assert session is not None
-        self.outbox.accept(verdicts.accepted(told.commit, told.facts, session=session), told.commit.version)
+        self.outbox.decide(verdicts.accepted(told.commit, told.facts, session=session), told.commit.version)
         assert isinstance(told.commit.identity, LocalIdentity), "only plain commits have an author's verdict"
         self._commits.settled(told.commit.identity)
 
@@ -283,7 +283,7 @@ class Session:
         try:
             if isinstance(outcome, Repeated):
                 verdict = await verdicts.recalled(room.space, outcome.version, session=session)
-                self.outbox.accept(verdict, outcome.version)
+                self.outbox.decide(verdict, outcome.version)
             else:
                 has_room = self.outbox.verdict_bytes <= self._house.settings.unsent_bytes_max
                 against = await verdicts.rejected(

@@ -195,7 +195,7 @@ def _listener_settings(config: Config, context: ssl.SSLContext | None) -> Listen
         message_bytes_max=config.limits().message_bytes_max,
         connections_max=places.connections,
         spare_max=places.spare,
-        opening_bytes_max=2 * config.limits().schema_bytes_max,
+        opening_bytes_max=3 * config.limits().schema_bytes_max,
         origins=config.origins,
         ssl=context,
     )

@@ -29,7 +29,7 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """WebSockets at a time; one more gets 503."""
     spare_max: int = 1_024
     """Connections beyond that, so that handshakes and probes go on while all places are taken."""
-    opening_bytes_max: int = 2 * DEFAULTS.schema_bytes_max
+    opening_bytes_max: int = 3 * DEFAULTS.schema_bytes_max
     """What a peer may send before it is known who it is."""
     connections_per_address_max: int | None = None
     """Connections of any kind from one address; one more gets 429. Not for a server behind a proxy."""
