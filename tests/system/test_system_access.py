@@ -277,7 +277,7 @@ async def test_delegations_that_lend_nothing(room: Room) -> None:
     wrong = {
         "another space": [lend(owner, key.did, other.did)],
         "another audience": [lend(owner, other.did, space)],
-        "not signed by its issuer": [lend(owner, key.did, space)[:-1] + b"\0"],
+        "not signed by its issuer": [good[:-1] + bytes((good[-1] ^ 1,))],
         "junk": [b"junk"],
         "owning is not lent": [lend(owner, key.did, space, role="own")],
         "changed": [good.replace(payload[-40:], bytes(40))],
