@@ -7,6 +7,7 @@ over runs; a seed that fails is printed and ends the run with exit code 1. `--ki
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import random
 import sys
@@ -15,6 +16,8 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+
+import msgspec
 
 ROOT = Path(__file__).parents[1]
 STATE = ROOT / ".soak.json"
@@ -31,8 +34,14 @@ import test_watching_schedules  # noqa: E402
 import engine_machine  # noqa: E402
 import killing  # noqa: E402
 import schedules  # noqa: E402
+from engines import Wandering  # noqa: E402
+from service_machine import Machine  # noqa: E402
+from service_peers import house  # noqa: E402
 from stemmadb.protocol.errors import InvalidValue  # noqa: E402
 from stemmadb.protocol.model import body, scan  # noqa: E402
+from stemmadb.protocol.model.limits import DEFAULTS  # noqa: E402
+from stemmadb.server.engine.lanes import Lanes  # noqa: E402
+from stemmadb.server.service.settings import ServiceSettings  # noqa: E402
 
 
 def admission(seed: int) -> int:
@@ -96,6 +105,21 @@ def power(seed: int) -> int:
         return test_power_loss.lose_power(seed, Path(one), Path(other))
 
 
+def service(seed: int) -> int:
+    """Random lives of clients: what a watcher holds equals the query afresh, every commit is decided once."""
+
+    async def run() -> int:
+        workers = Lanes(Wandering(seed), Wandering(seed + 1, 12)) if seed % 2 else None
+        limits = msgspec.structs.replace(DEFAULTS, part_bytes_max=600) if seed % 3 else DEFAULTS
+        settings = ServiceSettings(feed_batches_max=3) if seed % 5 else ServiceSettings()
+        async with house(limits=limits, settings=settings, workers=workers) as home:
+            machine = Machine(home, seed)
+            await machine.run(60)
+            return machine.checked
+
+    return asyncio.run(run())
+
+
 def _outcome(data: bytes, read: Callable[[bytes], object]) -> str:
     try:
         return repr(read(data))
@@ -104,7 +128,8 @@ def _outcome(data: bytes, read: Callable[[bytes], object]) -> str:
 
 
 KINDS: dict[str, Callable[[int], int]] = {
-    check.__name__: check for check in (admission, watches, merges, ancestors, bodies, messages, engine, kills, power)
+    check.__name__: check
+    for check in (admission, watches, merges, ancestors, bodies, messages, engine, kills, power, service)
 }
 FIRST_SEED = 1_000_000  # beyond what the tests on every change use
 
