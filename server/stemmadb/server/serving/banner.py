@@ -22,7 +22,7 @@ def human(serving: Serving) -> str:
         f"SQLite      {serving.sqlite}",
         *warnings,
         "",
-        "Try it in 'python -m asyncio', after 'from stemmadb.client import connect':",
+        "How it will be used, once this version has a client library (until then: docs/spec/04-protocol.md):",
         EXAMPLE.format(url=serving.url),
         "",
         "Stop it with Ctrl-C.",
