@@ -85,7 +85,8 @@ class App:
         self.holder.apply(frame)
         for verdict in frame.verdicts:
             self.pending.pop(verdict.local, None)
-        for number in self.holder.ended:
+        for number, code in self.holder.ended.items():
+            assert code != "internal", f"watch {number} ended by a mistake"
             self.queries.pop(number, None)
         self.holder.ended.clear()
 

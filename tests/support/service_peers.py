@@ -296,6 +296,8 @@ async def house(
     bare: bool = False,
 ) -> AsyncIterator[House]:
     """A house with a space that alice owns, where bob may write and carol may read, unless it is bare."""
+    mistakes: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: mistakes.append(context))
     made = House(storage or MemoryStorage(), limits=limits, settings=settings or ServiceSettings(), workers=workers)
     if not bare:
         await made.make_space(bob="write", carol="read")
@@ -307,3 +309,4 @@ async def house(
                 peer.lose()
         await made.service.stop()
         await made.store.close()
+    assert not mistakes, mistakes

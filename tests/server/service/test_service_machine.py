@@ -33,3 +33,10 @@ async def test_the_same_holds_whatever_order_reads_and_writes_end_in(seed: int) 
     workers = Lanes(Wandering(seed), Wandering(seed + 1, 12))
     async with house(limits=SMALL_PARTS if seed % 2 else DEFAULTS, workers=workers) as home:
         await Machine(home, seed).run(50)
+
+
+@pytest.mark.rule("SYNC-7")
+async def test_a_page_may_ask_for_what_has_left_its_group_meanwhile() -> None:
+    """Found by this seed: the watch ended by a mistake."""
+    async with house(limits=SMALL_PARTS) as home:
+        await Machine(home, 2_000_240).run(60)

@@ -73,7 +73,7 @@ class Group:
         return self._answer
 
     def size_of(self, id_: EntityId) -> int:
-        """The bytes of the value of an entity in the answer, encoded."""
+        """The bytes of the value of an entity at `at`, encoded; one who is behind may ask for what has left since."""
         return self.watch.size_of(id_)
 
     def first(self) -> Mapping[EntityId, Entity] | None:

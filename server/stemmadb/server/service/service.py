@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from stemmadb.protocol.errors import GoingAway, Internal, UnknownSpace
@@ -108,7 +109,7 @@ class Service:
             opening = self._opening.get(space)
             if opening is None:
                 opening = self._opening[space] = asyncio.get_running_loop().create_task(self._open(space, may_make))
-                opening.add_done_callback(lambda _: self._opening.pop(space, None))
+                opening.add_done_callback(partial(self._opened, space))
             await asyncio.wait([opening])
             failure = opening.exception()
             if failure is not None and not (may_make and isinstance(failure, UnknownSpace)):
@@ -118,6 +119,10 @@ class Service:
         if (timer := self._closing.pop(room, None)) is not None:
             timer.cancel()
         return room
+
+    def _opened(self, space: Did, opening: asyncio.Task[Room]) -> None:
+        del self._opening[space]
+        _ = opening.cancelled() or opening.exception()  # whoever waits for it is told, if still there
 
     async def _open(self, space: Did, create: bool) -> Room:
         room = Room(await self._store.space(space, create), self.settings, self._counts.space(space))

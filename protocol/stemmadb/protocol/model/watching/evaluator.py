@@ -63,8 +63,9 @@ class Watch(Generic[H]):
         return {id_ for id_, entity in self._graph.entities.items() if entity.matched}
 
     def size_of(self, id_: EntityId) -> int:
-        """The bytes of the encoded value of an entity in the answer."""
-        return self._graph.entities[id_].size
+        """The bytes of the encoded value of an entity; 0 for one that the answer does not depend on."""
+        entity = self._graph.entities.get(id_)
+        return 0 if entity is None else entity.size
 
     def unresolved(self) -> frozenset[Unresolved]:
         return frozenset(self._graph.tally.unresolved)
