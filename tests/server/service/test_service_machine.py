@@ -38,5 +38,5 @@ async def test_the_same_holds_whatever_order_reads_and_writes_end_in(seed: int) 
 @pytest.mark.rule("SYNC-7")
 async def test_a_page_may_ask_for_what_has_left_its_group_meanwhile() -> None:
     """Found by this seed: the watch ended by a mistake."""
-    async with house(limits=SMALL_PARTS) as home:
-        await Machine(home, 2_000_240).run(60)
+    async with house(settings=SHORT_MEMORY) as home:
+        await Machine(home, 2_000_646).run(60)

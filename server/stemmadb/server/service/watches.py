@@ -103,7 +103,8 @@ class Watch:
         """Starts here; everything the answer holds is untold, but for what the watch that it replaces has told."""
         self._told_to = frame.to
         first = self.group.first()
-        self._untold = dict.fromkeys(self.group.entities()) if first is None else dict(first)
+        # By id, so that the same run gives the same frames.
+        self._untold = dict.fromkeys(sorted(self.group.entities())) if first is None else dict(first)
         if before is not None:
             self._replace(before, frame, self._untold)
         if self.joined is not None:
@@ -112,7 +113,7 @@ class Watch:
 
     def _replace(self, before: Watch, frame: Frame, untold: dict[EntityId, Entity | None]) -> None:
         """The client holds what the other has told, true at this version: only the difference is told."""
-        for id_ in before.group.entities() - (before._untold or {}).keys():
+        for id_ in sorted(before.group.entities() - (before._untold or {}).keys()):
             if before.branch != self.branch or untold.pop(id_, _TOLD) is _TOLD:
                 frame.left.append(Left(watch=self.number, branch=before.branch, id=id_))
 
@@ -127,7 +128,7 @@ class Watch:
         if self._untold is not None:
             delta = self._sift(delta, self._untold)
         number, branch = self.number, self.branch
-        frame.left += [Left(watch=number, branch=branch, id=id_) for id_ in delta.left]
+        frame.left += [Left(watch=number, branch=branch, id=id_) for id_ in sorted(delta.left)]
         return delta
 
     def was_told(self, to: Version) -> None:
