@@ -160,6 +160,11 @@ class Writer:
         compare = _field(1, _field(3, self._key) + b"\x20" + _varint(self._version))
         self.link.call(self._headers, compare + self._put)
 
+    def put_blindly(self, value: bytes) -> None:
+        """Whatever its version is."""
+        self._waits = True
+        self.link.call(self._headers, _field(2, _field(2, _field(1, self._key) + _field(2, value))))
+
     def _took(self, message: bytes) -> None:
         header = message[1]
         assert message[2 + header : 4 + header] == _SUCCEEDED, "the key has another version"

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -214,7 +214,7 @@ class Writer(Session):
     patches = False
     """Whether it patches two fields in the place of setting the whole."""
 
-    def begin(self, id_: str, document: object = DOCUMENT) -> Writer:
+    def begin(self, id_: str, document: object = DOCUMENT) -> Self:
         """Makes the entity; from then on a loop can drive it."""
         self.id = EntityId(id_)
         self.version = self.commit([Operation(op="set", id=self.id, body=encode(document), blind=True)])
@@ -234,6 +234,9 @@ class Writer(Session):
         else:
             body = encode(DOCUMENT | {"count": self.local})
             self.push((Operation(op="set", id=self.id, body=body),), (Read(version=version, id=self.id),))
+
+
+W = TypeVar("W", bound=Writer)
 
 
 def _change(number: int) -> bytes:
@@ -264,8 +267,12 @@ class Space:
         return session.open()
 
     def writer(self) -> Writer:
+        return self.of(Writer)
+
+    def of(self, kind: type[W]) -> W:
+        """A writer of this kind."""
         self._number += 1
-        writer = Writer(self.port, self.did, self.key, number=self._number)
+        writer = kind(self.port, self.did, self.key, number=self._number)
         writer.open()
         return writer
 
