@@ -440,3 +440,34 @@ async def test_what_happens_is_counted() -> None:
         assert counts.cache_hits > 0
         alice.lose()
         assert (counts.sessions, counts.watches) == (0, 0)
+
+
+async def test_all_watches_of_a_space_together_hold_only_so_many_entities() -> None:
+    async with house(settings=ServiceSettings(watched_entities_max=10)) as home:
+        alice = await home.peer(ALICE).open()
+        for number in range(6):
+            await alice.commit(put(f"urn:{number}", number))
+        await alice.watch(1, "urn:*")
+        await alice.watch(2, "urn:*", "urn:none")
+        with pytest.raises(errors.LimitExceeded) as caught:
+            await alice.watch(3, "urn:*", "urn:other")
+        assert caught.value.facts["bound"] == "watched_entities_max"
+        await alice.watch(3, "urn:*")  # an equal one costs nothing
+
+
+@pytest.mark.rule("SYNC-5")
+async def test_a_rejection_is_told_without_values_that_were_compacted_away_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with house() as home:
+        alice, bob = await home.peer(ALICE).open(), await home.peer(BOB).open()
+        await alice.commit(put("urn:x", 1))
+        await bob.commit(put("urn:x", 2))
+        monkeypatch.setattr("stemmadb.server.service.verdicts.moments.resolve", _compacted)
+        verdict = await alice.commit(put("urn:x", 3), reads=(read("urn:x", 2),))
+        assert (verdict.code, verdict.current) == ("conflict", ())
+        assert alice.closed is None
+
+
+def _compacted(*_: object) -> None:
+    raise errors.Compacted(version=3, oldest=9)
