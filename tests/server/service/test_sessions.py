@@ -471,3 +471,23 @@ async def test_a_rejection_is_told_without_values_that_were_compacted_away_meanw
 
 def _compacted(*_: object) -> None:
     raise errors.Compacted(version=3, oldest=9)
+
+
+@pytest.mark.rule("ACL-2")
+async def test_a_revoked_reader_does_not_get_the_rest_of_a_frame_in_parts() -> None:
+    limits = msgspec.structs.replace(DEFAULTS, part_bytes_max=2_000)
+    async with house(limits=limits, settings=ServiceSettings(unsent_bytes_max=3_000)) as home:
+        alice, carol = await home.peer(ALICE).open(), await home.peer(CAROL).open()
+        await carol.watch(1, "urn:*")
+        carol.stop_reading()
+        await alice.commit(*[put(f"urn:{number:02}", "x" * 900) for number in range(20)])
+        assert carol.visitor.outbox.is_in_parts
+        await alice.commit(put(home.space, {ALICE.did: "own"}))
+        sent = len(carol.wire.sent)
+        carol.wire.unsent = 1 << 20
+        carol.read_on()
+        await home.settle()
+        assert carol.closed is not None
+        assert carol.closed.error.code == "going_away"
+        assert sent < 12, "the parts that were sent before, and the goodbye"
+        assert not any(frame.entered for frame in carol.frames), "a frame is applied at its last part"

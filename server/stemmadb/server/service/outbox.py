@@ -149,6 +149,11 @@ class Outbox:
         return self._socket.unsent > self._unsent_bytes_max
 
     @property
+    def is_in_parts(self) -> bool:
+        """Whether a frame was begun whose last part is not sent yet."""
+        return self._parts is not None
+
+    @property
     def has_drained(self) -> bool:
         return self._socket.unsent <= DRAIN_BYTES
 

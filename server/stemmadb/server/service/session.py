@@ -346,7 +346,9 @@ class Session:
         assert self.connection.principal is not None
         rights = self._room.access.rights(self.connection.principal, self._lent, self._house.now())
         before, self._rights = self._rights, rights
-        if rights.role == "none":
+        if rights.role == "none" and self.outbox.is_in_parts:
+            self.end(GoingAway("What this identity may read has changed. Connect again."))
+        elif rights.role == "none":
             self._is_revoked = True
             self.outbox.end_watches(Forbidden(action="read", needs="read"))
             self._room.touch(self)
