@@ -19,7 +19,7 @@ from benchmarks import _engine
 from benchmarks._load_websocket import WebSocket
 from stemmadb.protocol import identity
 from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import Did, EntityId, Local, Version
+from stemmadb.protocol.model.ids import Did, EntityId, Hash, Local, Version
 from stemmadb.protocol.model.query import Query, Root
 from stemmadb.protocol.model.request import Content, Operation, Read
 from stemmadb.protocol.wire.client_side import ClientConnection, Standing
@@ -300,7 +300,7 @@ class Space:
 def holding(session: Session, query: Query) -> Standing:
     """What a client says that comes back with one watch."""
     held = HeldWatch(watch=1, query=query, filled=True)
-    return Standing(to=Version(session.to), hash=session.hash, watches=(held,))  # type: ignore[arg-type]
+    return Standing(to=Version(session.to), hash=Hash(session.hash), watches=(held,))
 
 
 def query_of(id_: str, schema: dict[str, Any] | bool | None = None) -> Query:

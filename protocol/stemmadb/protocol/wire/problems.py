@@ -21,7 +21,7 @@ from stemmadb.protocol.wire.messages.commit import Current, Rejected
 from stemmadb.protocol.wire.messages.session import ErrorMessage, Goodbye
 from stemmadb.protocol.wire.messages.sync import Ended
 
-CURRENT_SHARE: Final = 4  # current values take at most this part of a frame's part, so that verdicts stay quick
+_CURRENT_SHARE: Final = 4  # current values take at most this part of a frame's part, so that verdicts stay quick
 _TEXT_MAX: Final = 1_000  # what a person reads of a message or a fact; ids and names are shorter
 _LEVELS_MAX: Final = 32
 _GROUPS: Final = (msgspec.Struct, Mapping, list, tuple, set, frozenset)
@@ -77,12 +77,19 @@ def rejected(
         message=plain_text(error.message),
         details=plain_facts(facts, limits),
         stale=stale[: limits.page_max],
-        current=tuple(_fitting(current, limits.part_bytes_max // CURRENT_SHARE)),
+        current=tuple(fitting(current, limits)),
     )
 
 
-def _fitting(current: Iterable[Current], bytes_max: int) -> Iterable[Current]:
-    taken = 0
+def ended(watch: int, error: StemmaError, *, limits: Limits = DEFAULTS) -> Ended:
+    """That a watch is over, and why."""
+    details = plain_facts(error.facts, limits)
+    return Ended(watch=watch, code=error.code, message=plain_text(error.message), details=details)
+
+
+def fitting(current: Iterable[Current], limits: Limits) -> Iterable[Current]:
+    """Those that a rejection has room for; what is too large is left out, and the client asks for it (SYNC-5)."""
+    bytes_max, taken = limits.part_bytes_max // _CURRENT_SHARE, 0
     for item in current:
         size = len(item.body or b"") + len(item.id)
         if taken + size <= bytes_max:

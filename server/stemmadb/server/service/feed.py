@@ -22,12 +22,10 @@ from stemmadb.server.service.batches import Batch
 from stemmadb.server.service.group import JournalBounds
 from stemmadb.server.service.groups import ENTITIES_MAX, Groups
 from stemmadb.server.service.lingering import LINGER_MAX
-from stemmadb.server.service.watch_reports import report
+from stemmadb.server.service.watch_reports import AGAIN_SECONDS, report
 
 GAP_BYTES_MAX: Final = 4 * 1024 * 1024
 """How much of a gap is read at once; one commit may be larger by itself."""
-AGAIN_SECONDS: Final = 0.2
-"""How long after a failure of the storage a gap is read again."""
 WAITING_MAX: Final = 256
 """How many batches wait behind a gap; beyond it they are read from the log as well."""
 

@@ -25,7 +25,6 @@ PAGE: Final = 256
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """What a client has to be told first, as far as the log alone says it."""
 
-    to: Version
     reset: Reset | None = None
     kept: tuple[Kept, ...] = ()
     accepted: tuple[Accepted, ...] = ()
@@ -44,7 +43,7 @@ def stand(reader: LogReader, message: SessionOpen, limits: Limits) -> Standing:
         kept = tuple(_kept(reader, principal, session, limits))
     since = EMPTY_SPACE if reset else to
     accepted = _accepted(reader, principal, session, since, message.lowest, limits)
-    return Standing(to=to, reset=reset, kept=kept, accepted=tuple(accepted))
+    return Standing(reset=reset, kept=kept, accepted=tuple(accepted))
 
 
 def _reset(reader: LogReader, to: Version, hash_: Hash | None) -> Reset | None:

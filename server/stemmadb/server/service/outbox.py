@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from stemmadb.protocol.errors import Compacted, StemmaError
 from stemmadb.protocol.model.ids import EMPTY_SPACE, Hash, Version
 from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.wire import problems
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.connection import State
 from stemmadb.protocol.wire.messages.commit import Verdict
@@ -27,7 +28,7 @@ from stemmadb.server.service.groups import Delta
 from stemmadb.server.service.shared_frames import Encoded, SharedFrames
 from stemmadb.server.service.sockets import DRAIN_BYTES, Socket
 from stemmadb.server.service.waiting import Answers, Verdicts
-from stemmadb.server.service.watches import Watch, ended
+from stemmadb.server.service.watches import Watch
 
 BARE_MAX: Final = 16
 """Verdicts that are sent in one message without looking at their size: those of accepted commits are small."""
@@ -120,7 +121,7 @@ class Outbox:
 
     def refuse(self, number: int, error: StemmaError) -> None:
         """A watch that a client wanted to go on with cannot be."""
-        self._refused.append(ended(number, error, self._limits))
+        self._refused.append(problems.ended(number, error, limits=self._limits))
 
     def end_watches(self, error: StemmaError) -> None:
         """All of them are over."""
@@ -196,14 +197,19 @@ class Outbox:
 
     def _send_part(self, parts: Iterator[Sync]) -> None:
         part = next(parts)
-        data = self._connection.send(part)
-        assert data is not None, "the session is open"
-        self._send(data)
+        self._send_frame(part)
         if not part.more:
             self._parts = None
             self._reached(part.to)
 
-    def _send(self, data: Data) -> None:
+    def _send_frame(self, part: Sync) -> Data:
+        data = self._connection.send(part)
+        assert data is not None, "the session is open"
+        self.send(data)
+        return data
+
+    def send(self, data: Data) -> None:
+        """At once: a frame, or what may stand between two of them."""
         self._counts.messages_out += 1
         self._counts.bytes_out += len(data)
         self._socket.send(data)
@@ -234,15 +240,13 @@ class Outbox:
 
     def _send_bare(self) -> bool:
         to = self._feed.version
-        if to < self.to or (to == self.to and not (self._verdicts or self._owes(to))):
+        if to < self.to:
             return False
         verdicts = tuple(self._verdicts.take(to))
-        if to == self.to and not (verdicts or self._owes(to)):
+        if not (verdicts or self._owes(to)):
             return False
         frame = Sync(from_=self.to, to=to, hash=self._feed.hash, verdicts=verdicts)
-        data = self._connection.send(frame)
-        assert data is not None, "the session is open"
-        self._send(data)
+        self._send_frame(frame)
         self._reached(to)
         return True
 
@@ -276,7 +280,7 @@ class Outbox:
             for number, watch in list(place.items()):
                 if (error := watch.error) is not None:
                     if not watch.fail(error):
-                        frame.ended.append(ended(number, error, self._limits))
+                        frame.ended.append(problems.ended(number, error, limits=self._limits))
                     del place[number]
                     self._let_go(watch)
 
@@ -345,7 +349,7 @@ class Outbox:
             return False
         watch.was_told(to)
         self._connection.sent(found.frame)
-        self._send(found.data)
+        self.send(found.data)
         self._reached(to)
         return True
 
@@ -364,9 +368,7 @@ class Outbox:
         frame, _ = self._frame(reach)
         parts = frame.parts(self._limits.part_bytes_max)
         first = next(parts)
-        data = self._connection.send(first)
-        assert data is not None, "the session is open"
-        self._send(data)
+        data = self._send_frame(first)
         if first.more:
             self._parts = parts
             return True

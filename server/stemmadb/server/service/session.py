@@ -73,7 +73,6 @@ class Session:
         self._lent: tuple[Lent, ...] = ()
         self._rights = Rights("none")
         self._is_open = False
-        self._is_revoked = False
         self._valve = Valve(socket)
         self._telling = asyncio.Lock()
         self._expiry: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(
@@ -170,7 +169,6 @@ class Session:
             has_bytes=self._commits.has_bytes,
         )
         self._questions = Questions(self, room, at_once_max=house.settings.requests_at_once_max)
-        self._is_revoked = self._rights.role == "none"
         self.socket.trust()
         room.enter(self, (principal, message.session))
         room.counts.sessions += 1
@@ -202,7 +200,7 @@ class Session:
         if isinstance(event, CommitMessage):
             self._commit(event)
         elif isinstance(event, Unread):
-            self.socket.send(event.reply)
+            self.send(event.reply)
         else:
             assert isinstance(event, Request), "an opening and an end are taken before"
             self._ask(event, size)
@@ -241,8 +239,9 @@ class Session:
         return Asker(principal, session, self._rights, self._lent)
 
     def send(self, data: Data | None) -> None:
+        """At once; counted from when it is known in which space."""
         if data is not None:
-            self.socket.send(data)
+            (self.socket if self._room is None else self.outbox).send(data)
 
     def _count_in(self, data: Data) -> None:
         if self._room is not None:
@@ -275,7 +274,7 @@ class Session:
         assert session is not None
         async with self._telling:  # one by one: what the clients of a flood of conflicts are told is large
             await self._find_verdict(room, identity, outcome, session)
-        self._room_touch()
+        self.changed()
 
     async def _find_verdict(
         self, room: Room, identity: LocalIdentity, outcome: Repeated | Refused, session: bytes
@@ -294,13 +293,9 @@ class Session:
         except Unready as unready:
             self._commits.put_off(identity, unready)
 
-    def _room_touch(self) -> None:
-        if self._room is not None:
-            self._room.touch(self)
-
     def defer(self, message: Deferred) -> None:
         self.send(self.connection.send(message))
-        self._room_touch()  # the queue of the space may have emptied by this
+        self.changed()  # the queue of the space may have emptied by this
 
     def has_room(self) -> None:
         """The writer of the space has room again."""
@@ -314,10 +309,11 @@ class Session:
 
     def changed(self) -> None:
         """There may be something to tell."""
-        self._room_touch()
+        if self._room is not None:
+            self._room.touch(self)
 
     def owe_frame(self) -> None:
-        if not self._is_revoked:
+        if self._rights.role != "none":
             self.outbox.owe()
 
     def flush(self) -> None:
@@ -346,14 +342,11 @@ class Session:
         assert self.connection.principal is not None
         rights = self._room.access.rights(self.connection.principal, self._lent, self._house.now())
         before, self._rights = self._rights, rights
-        if rights.role == "none" and self.outbox.is_in_parts:
+        if self.outbox.is_in_parts if rights.role == "none" else self._reads_other(before, rights):
             self.end(GoingAway("What this identity may read has changed. Connect again."))
         elif rights.role == "none":
-            self._is_revoked = True
             self.outbox.end_watches(Forbidden(action="read", needs="read"))
-            self._room.touch(self)
-        elif self._reads_other(before, rights):
-            self.end(GoingAway("What this identity may read has changed. Connect again."))
+            self.changed()
 
     def _reads_other(self, before: Rights, rights: Rights) -> bool:
         """A founder that watches nothing yet simply goes on, with the access list that it has just written."""

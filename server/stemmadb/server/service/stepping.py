@@ -31,10 +31,8 @@ from stemmadb.server.service.batches import Batch
 from stemmadb.server.service.evaluating import Filled, Scope
 from stemmadb.server.service.group import Group, Unfinished
 from stemmadb.server.service.watch_index import WatchIndex, narrowed_ids, narrowed_prefixes
-from stemmadb.server.service.watch_reports import internal, report
+from stemmadb.server.service.watch_reports import AGAIN_SECONDS, internal, report
 
-AGAIN_SECONDS: Final = 0.2
-"""How long after a failure of the storage an evaluation is tried again."""
 FILLS_MAX: Final = 8
 """How often an evaluation is tried again because the log was compacted beyond what has been told."""
 

@@ -62,19 +62,11 @@ async def rejected(
 
 
 def _current(reader: LogReader, stale: Iterable[StaleRead], at: Version, limits: Limits) -> list[Current]:
-    """As many as fit in a part of a frame; the rest is not even read."""
+    """As many as a rejection has room for; of the others no value is kept."""
     wanted: dict[BranchName, dict[EntityId, None]] = {}
     for read in stale:
         wanted.setdefault(read.branch, {})[read.id] = None
-    found: list[Current] = []
-    room = limits.part_bytes_max // problems.CURRENT_SHARE
-    for branch, one in _loaded(reader, wanted, at):
-        told = _told(branch, one)
-        size = len(told.body or b"")
-        if size <= room:
-            found.append(told)
-            room -= size
-    return found
+    return list(problems.fitting((_told(branch, one) for branch, one in _loaded(reader, wanted, at)), limits))
 
 
 def _loaded(

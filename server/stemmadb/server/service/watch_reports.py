@@ -1,11 +1,15 @@
-"""Mistakes of ours in feeds and watches: reported to the loop, and told as `internal` with the same reference."""
+"""What goes wrong in feeds and watches: mistakes of ours are reported, failures of the storage tried again."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from stemmadb.protocol.errors import Internal
 from stemmadb.protocol.model.ids import Version
+
+AGAIN_SECONDS: Final = 0.2
+"""How long after a failure of the storage it is tried again."""
 
 
 def internal(mistake: Exception, version: Version) -> Internal:

@@ -11,22 +11,20 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
-from stemmadb.protocol.errors import Compacted, Internal, StemmaError, Unready
+from stemmadb.protocol.errors import Compacted, StemmaError, Unready
 from stemmadb.protocol.model.ids import EMPTY_SPACE, EntityId, Version
 from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.wire import problems
-from stemmadb.protocol.wire.messages.sync import Ended, Entered, Left
+from stemmadb.protocol.wire.messages.sync import Entered, Left
 from stemmadb.server.engine.api import SpaceApi
 from stemmadb.server.engine.reading import Entity
 from stemmadb.server.service import evaluating
 from stemmadb.server.service.frames import ITEM_BYTES, Frame
 from stemmadb.server.service.groups import Delta, Group
 from stemmadb.server.service.journals import compose
+from stemmadb.server.service.watch_reports import AGAIN_SECONDS, internal
 
 PAGE_IDS_MAX: Final = 1_000
 """Entities that are read for one page."""
-AGAIN_SECONDS: Final = 0.2
-"""How long after a failure of the storage it is tried again."""
 _TOLD: Final = object()
 
 
@@ -198,12 +196,14 @@ class Watch:
         self._in_flight.clear()
         if task.cancelled():
             return
-        loop, failure = asyncio.get_running_loop(), task.exception()
+        failure = task.exception()
         if isinstance(failure, Unready):
-            loop.call_later(AGAIN_SECONDS, self._changed)
+            asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._changed)
             return
-        if failure is not None:
-            self._error = _told_error(failure, loop)
+        if isinstance(failure, StemmaError):
+            self._error = failure
+        elif isinstance(failure, Exception):
+            self._error = internal(failure, self.told_to)
         self._changed()
 
     async def _read_page(self) -> None:
@@ -246,16 +246,3 @@ class Watch:
         if self._told_to == after:  # else its client has started over meanwhile
             self._base = change if self._base is None else compose((self._base, change))
             self._told_to = version
-
-
-def _told_error(failure: BaseException, loop: asyncio.AbstractEventLoop) -> StemmaError:
-    if isinstance(failure, StemmaError):
-        return failure
-    loop.call_exception_handler({"message": "a watch could not be read", "exception": failure})
-    return Internal(reference="watch")
-
-
-def ended(number: int, error: StemmaError, limits: Limits) -> Ended:
-    """That a watch is over, and why."""
-    told = problems.goodbye(error, limits=limits)
-    return Ended(watch=number, code=told.code, message=told.message, details=told.details)
