@@ -67,8 +67,9 @@ class Room:
 
 
 async def agree(client: PlainClient, *numbers: int) -> None:
-    """What each watch holds is the query run afresh, while nobody writes (WATCH-1)."""
+    """What each watch holds, once it is filled, is the query run afresh, while nobody writes (WATCH-1)."""
     for number in numbers or tuple(client.holding.watches):
+        await client.filled(number)
         fresh = await client.query(client.holding.watches[number].query)
         held = client.holding.held_by(number)
         assert held == fresh, f"watch {number} holds {_difference(held, fresh)} at {client.holding.to}"
