@@ -344,6 +344,35 @@ class NotInView(StemmaError):
     says = "{id!r} is not held here and the server cannot be reached. Watch it first, or write it blind."
 
 
+class AlreadyExists(StemmaError):
+    code = "already_exists"
+    says = "{id!r} is there already on branch {branch!r}, and nothing was written. Use 'set' to replace it."
+
+
+class Unreachable(Unready):
+    """No connection could be made; nothing was sent."""
+
+    code = "unreachable"
+    says = "{url} cannot be reached: {why}. Check the address, or start a server with 'stemmadb serve'."
+
+
+class Unconfirmed(StemmaError):
+    """The client was closed with work undecided and no journal to keep it."""
+
+    code = "unconfirmed"
+    says = (
+        "{count} commits were not decided when the client was closed, and no journal keeps them: they may be on the "
+        "server or not. Give 'connect' a journal, or wait with 'settled' before closing."
+    )
+
+
+class JournalFailed(StemmaError):
+    """The disk refused; the commit was not sent and is out of the view."""
+
+    code = "journal_failed"
+    says = "The journal {path!r} cannot be written: {why}. Make room or check the disk, and connect again."
+
+
 def _leaves(root: type[StemmaError]) -> list[type[StemmaError]]:
     children = root.__subclasses__()
     return [root] if not children else [leaf for child in children for leaf in _leaves(child)]

@@ -73,6 +73,8 @@ class Room:
         self.guests: dict[Guest, None] = {}
         self._quiet_versions = max(1, space.limits.quiet_versions_max // 2)
         self._quiet_checked = space.version
+        self._quiet_seconds = settings.quiet_ms / 1_000
+        self._quiet_timer: asyncio.TimerHandle | None = None
         self._dirty: dict[Guest, None] = {}
         self._waiting: dict[Guest, None] = {}
         self._expecting: dict[Guest, None] = {}
@@ -110,6 +112,8 @@ class Room:
     def close(self) -> None:
         if self._sweeping is not None:
             self._sweeping.cancel()
+        if self._quiet_timer is not None:
+            self._quiet_timer.cancel()
         self.feed.stop()
         self._stay.close()
 
@@ -154,13 +158,20 @@ class Room:
         for guest in expecting:
             self.touch(guest)
         if batch.to - self._quiet_checked >= self._quiet_versions:
-            self._wake_quiet(batch.to)
+            self._wake_quiet(batch.to, self._quiet_versions)
+        if self._quiet_timer is None:
+            self._quiet_timer = asyncio.get_running_loop().call_later(self._quiet_seconds, self._end_silence)
 
-    def _wake_quiet(self, version: Version) -> None:
-        """Twice in the time that a session may be quiet, those that were for half of it get a frame (SYNC-1)."""
+    def _end_silence(self) -> None:
+        """A while after the first commit that a session has not heard of: what it reads and writes next is fresh."""
+        self._quiet_timer = None
+        self._wake_quiet(self.feed.version, behind=1)
+
+    def _wake_quiet(self, version: Version, behind: int) -> None:
+        """Those that are so far behind get a frame, though it be empty (SYNC-1)."""
         self._quiet_checked = version
         for guest in self.guests:
-            if version - guest.to >= self._quiet_versions:
+            if version - guest.to >= behind:
                 guest.owe_frame()
                 self.touch(guest)
 

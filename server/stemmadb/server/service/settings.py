@@ -35,6 +35,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a space that nobody is in is followed, so that those who come back find what they watched."""
     rooms_max: int = 1_000
     """Spaces that are followed although nobody is in them."""
+    quiet_ms: int = 1_000
+    """How long a session may be without a frame while others commit what it does not watch."""
     sweep_ms: int = 3_600_000
     """How often uploads that nobody goes on with are removed."""
 

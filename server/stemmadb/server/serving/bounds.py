@@ -47,6 +47,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "watch_groups_max": "Different watches of one space; equal ones count once.",
     "room_linger_ms": "How long a space that nobody is in is followed, for those who come back.",
     "rooms_max": "Spaces that are followed although nobody is in them.",
+    "quiet_ms": "How long a session may be without a frame while others commit what it does not watch.",
     "sweep_ms": "How often uploads that nobody goes on with are removed.",
     "message_bytes_max": "Bytes of a message.",
     "part_bytes_max": "Bytes of a part of a frame, unless one fact is larger.",

@@ -1,0 +1,180 @@
+"""The core of a space: its session and link, and everything that all its branches share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from stemmadb.client.dialing.channel import Dial
+from stemmadb.client.nursery.held import Held
+from stemmadb.client.nursery.pending import writes_of
+from stemmadb.client.nursery.plans import Plan, Write
+from stemmadb.client.nursery.view import View
+from stemmadb.client.reading.fetching import Cut, fetch_ids, fetch_query
+from stemmadb.client.reading.undo_stack import UndoStack
+from stemmadb.client.reading.undoing import Undoing
+from stemmadb.client.session.handle import Handle
+from stemmadb.client.session.link import Link
+from stemmadb.client.session.refused import Refused
+from stemmadb.client.session.session import Session
+from stemmadb.client.status import PendingCommit, SpaceStatus
+from stemmadb.client.transactions import Transaction
+from stemmadb.protocol.errors import GoingAway, Malformed, NotInView, StemmaError, TimedOut, Unconfirmed
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.query import Query, Root
+from stemmadb.protocol.model.request import Content, Operation
+from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
+
+CATCH_UP_SECONDS: Final = 5.0
+"""How long a transaction waits to hear where the server is; then it stands where the client stands."""
+
+
+class SpaceCore:
+    """One open space. `close` ends it; until then a task keeps it connected."""
+
+    def __init__(self, session: Session, dial: Dial, *, url: str, random: Callable[[], float]) -> None:
+        self.session = session
+        self.link = Link(session, dial, url=url, random=random)
+        self._undos: dict[BranchName, Undoing] = {}
+        self._undo_stacks: dict[BranchName, UndoStack] = {}
+        self._task = asyncio.get_running_loop().create_task(self.link.run())
+        session.resubmit = self._resubmit
+        session.telling.on_confirmed = self._note_confirmed
+
+    # ------------------------------------------------------------ for transactions (`transactions.Desk`)
+
+    @property
+    def limits(self) -> Limits:
+        return self.session.asker.limits
+
+    def view(self, branch: BranchName) -> View:
+        return self.session.nursery.view(branch)
+
+    def release(self, view: View) -> None:
+        self.session.nursery.release(view)
+
+    def submit(self, plan: Plan) -> Handle:
+        return self.session.submit(plan)
+
+    async def fetch(self, branch: BranchName, ids: Iterable[EntityId], version: Version) -> dict[EntityId, Held]:
+        wanted = tuple(ids)
+        await self._reach(wanted[0])
+        return _held(await fetch_ids(self.session.asker, branch, wanted, version=version))
+
+    async def fetch_under(self, branch: BranchName, prefix: str, version: Version) -> dict[EntityId, Held]:
+        await self._reach(f"{prefix}*")
+        return _held(await fetch_query(self.session.asker, Query((Root(f"{prefix}*"),), branch, version)))
+
+    async def begin(self) -> None:
+        """A transaction begins: it must stand on own writes beside commits, such as a merge (`transactions.Desk`)."""
+        if self.session.nursery.to < self.link.server_head and self.link.state == "open":
+            await self.catch_up()
+
+    async def catch_up(self) -> None:
+        """A question whose answer comes after a frame that reaches the head (SYNC-7); without a server nothing."""
+        if self.link.state == "open":
+            query = Query((Root(self.session.space),))
+            with suppress(StemmaError):
+                await self.session.asker.ask(QueryRequest, QueryAnswer, timeout=CATCH_UP_SECONDS, query=query)
+
+    async def _reach(self, what: str) -> None:
+        """What is not in view needs the server; without one it is refused at once (NURSERY-8)."""
+        await self.link.settled()
+        if self.link.state != "open":
+            raise NotInView(id=what)
+
+    # ------------------------------------------------------------ refused commits
+
+    async def _resubmit(self, refused: Refused, operations: Sequence[Mapping[str, Any]] | None) -> Transaction:
+        writes = refused.writes() if operations is None else _edited(operations, refused.branch)
+        async with Transaction(self, refused.branch, note=refused.note) as tx:
+            tx.learn(refused.held())
+            for write in writes:
+                tx.repeat(write)
+        return tx
+
+    # ------------------------------------------------------------ undo
+
+    def undoing(self, branch: BranchName) -> Undoing:
+        """Undo and redo on a branch: one for all who look at it."""
+        if branch not in self._undos:
+            stack = self._undo_stacks[branch] = UndoStack()
+            self._undos[branch] = Undoing(self.session.asker, branch, stack)
+        return self._undos[branch]
+
+    def _note_confirmed(self, branch: BranchName, version: Version) -> None:
+        self.undoing(branch)
+        self._undo_stacks[branch].committed(version)
+
+    async def settled(self) -> None:
+        """Returns once every own commit is decided; `Unreachable` or `TimedOut` if that takes too long."""
+        seconds = self.session.settings.ask_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                await self.session.telling.idle()
+        except TimeoutError:
+            raise self.session.why_offline or TimedOut(timeout_ms=round(seconds * 1_000)) from None
+
+    # ------------------------------------------------------------ how it stands
+
+    def status(self) -> SpaceStatus:
+        session, waiting = self.session, self.session.telling.undecided()
+        now = asyncio.get_running_loop().time()
+        return SpaceStatus(
+            connection=self.link.state,
+            error=session.failure or session.why_offline,
+            local_head=session.nursery.to,
+            server_head=max(self.link.server_head, session.nursery.to),
+            pending=len(waiting),
+            pending_bytes=session.pending_bytes,
+            oldest_pending_seconds=now - waiting[0].since if waiting else None,
+            rejected=len(session.telling.tray),
+            lost=len(session.telling.lost),
+        )
+
+    def pending(self) -> list[PendingCommit]:
+        now, telling = asyncio.get_running_loop().time(), self.session.telling
+        found = []
+        for pending in self.session.nursery.pending():
+            handle = telling.handle(pending.name)
+            assert handle is not None, "every pending commit has a handle"
+            found.append(PendingCommit(pending, handle, age_seconds=now - handle.since))
+        return found
+
+    # ------------------------------------------------------------ the end
+
+    async def close(self, *, wait_seconds: float) -> StemmaError | None:
+        """Waits a while for undecided commits, then lets go; gives the error if work is left that nothing keeps."""
+        if self.link.state == "open":
+            try:
+                async with asyncio.timeout(wait_seconds):
+                    await self.session.telling.idle()
+            except TimeoutError:
+                pass
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self.link.state = "closed"
+        left = await self.session.close(GoingAway("The client was closed; what is pending is kept by the journal."))
+        return Unconfirmed(count=left) if left else None
+
+
+def _held(cut: Cut) -> dict[EntityId, Held]:
+    return {id_: Held(one.value, one.version, one.hash, cut.version) for id_, one in cut.entities.items()}
+
+
+def _edited(operations: Sequence[Mapping[str, Any]], branch: BranchName) -> tuple[Write, ...]:
+    """Operations as `Refused.operations` gives them, after somebody changed them."""
+    made = []
+    for index, one in enumerate(operations):
+        body: Value = one.get("value") if one.get("op") == "set" else one.get("patch")
+        kind, id_ = one.get("op"), one.get("id")
+        if kind not in ("set", "patch", "delete") or not isinstance(id_, str):
+            raise Malformed(path=f"operations/{index}", why="it has an 'op' (set, patch, delete) and an 'id'")
+        encoded = None if kind == "delete" else encode(body)
+        made.append(Operation(op=kind, id=EntityId(id_), body=encoded, blind=bool(one.get("blind"))))
+    return writes_of(Content(operations=tuple(made), branch=branch))

@@ -1,0 +1,244 @@
+"""The database: one server, one identity, and the spaces opened there."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Protocol, TypeAlias
+
+from stemmadb.client.core import SpaceCore
+from stemmadb.client.dialing.channel import Dial
+from stemmadb.client.dialing.websocket import WebSocketDial
+from stemmadb.client.journal.disk import DiskJournal
+from stemmadb.client.journal.memory import MemoryJournal
+from stemmadb.client.journal.port import Journal
+from stemmadb.client.keys.identity import Identity
+from stemmadb.client.keys.names import Names
+from stemmadb.client.keys.ring import SEED_BYTES, KeyRing
+from stemmadb.client.nursery.plans import Plan, PlannedRead, Write
+from stemmadb.client.reading.delegating import read_tokens
+from stemmadb.client.session.session import Session
+from stemmadb.client.session.settings import DEFAULT_SETTINGS, ClientSettings
+from stemmadb.client.space import Space
+from stemmadb.protocol import identity as identities
+from stemmadb.protocol.errors import StemmaError, UnknownSpace
+from stemmadb.protocol.model import body
+from stemmadb.protocol.model.ids import EMPTY_SPACE, MAIN, Did, EntityId, TimeMs
+
+MakeJournal: TypeAlias = Callable[[Did, Did], Journal]
+"""Makes the journal of a space for a principal."""
+
+
+class SpaceNames(Protocol):
+    """Which space a name means on a server."""
+
+    def find(self, server_url: str, name: str) -> Did | None: ...
+
+    def remember(self, server_url: str, name: str, space: Did) -> Did:
+        """The space that the name means from now on: the first one that was given wins."""
+        ...
+
+
+class SpaceKeys(Protocol):
+    """The keys of spaces that were made here."""
+
+    def space_key(self, space: Did) -> Identity | None: ...
+
+    def keep_space_key(self, key: Identity) -> None: ...
+
+
+class Means(NamedTuple):
+    """How a client reaches, keeps, chooses and tells the time; a simulation has its own."""
+
+    dial: Dial
+    make_journal: MakeJournal
+    random: Callable[[int], bytes]
+    now: Callable[[], TimeMs]
+    settings: ClientSettings
+
+    def chance(self) -> float:
+        """A number from 0 to 1."""
+        return int.from_bytes(self.random(8)) / 2**64
+
+
+class Database:
+    """A server, as one identity sees it. Made by `connect`."""
+
+    def __init__(
+        self,
+        url: str,
+        identity: Identity,
+        means: Means,
+        *,
+        names: SpaceNames,
+        keys: SpaceKeys,
+        delegations: tuple[bytes, ...] = (),
+    ) -> None:
+        self.url = url
+        self.identity = identity
+        self._means = means
+        self._names = names
+        self._keys = keys
+        self._delegations = delegations
+        self._cores: dict[Did, SpaceCore] = {}
+
+    # ------------------------------------------------------------ spaces
+
+    async def space(self, name: str) -> Space:
+        """The space of this local name, made on first use; or the one with this did:key.
+
+        Without a server this works for a space whose journal is here; else it raises `Unreachable`.
+        """
+        if name.startswith(identities.PREFIX):
+            identities.public_key(name)
+            return Space(await self._open(Did(name)))
+        known = self._names.find(self.url, name)
+        if known is None:
+            return Space(await self._make(name))
+        try:
+            return Space(await self._open(known))
+        except UnknownSpace:
+            if self._keys.space_key(known) is None:
+                raise
+            await self._found(known)
+            return Space(await self._open(known))
+
+    async def _open(self, space: Did) -> SpaceCore:
+        core = self._cores.get(space)
+        if core is not None:
+            return core
+        journal = self._means.make_journal(space, self.identity.did)
+        is_known = journal.keeps and journal.load().standing is not None
+        core = self._start(space, self.identity, journal)
+        await core.link.settled()
+        if core.link.state == "open" or (core.link.state == "offline" and is_known):
+            self._cores[space] = core
+            return core
+        why = core.link.why_not_open()
+        await core.close(wait_seconds=0)
+        raise why
+
+    def _start(self, space: Did, identity: Identity, journal: Journal) -> SpaceCore:
+        means = self._means
+        session = Session(
+            space,
+            identity,
+            journal=journal,
+            random=means.random,
+            now=means.now,
+            settings=means.settings,
+            delegations=self._delegations,
+        )
+        return SpaceCore(session, means.dial, url=self.url, random=means.chance)
+
+    async def _make(self, name: str) -> SpaceCore:
+        """A new space: its key is kept first, then its name, then the server is told. Who takes a name first wins."""
+        key = Identity.from_seed(self._means.random(SEED_BYTES))
+        self._keys.keep_space_key(key)
+        space = self._names.remember(self.url, name, key.did)
+        if space == key.did:
+            await self._found(space)
+        return await self._open(space)
+
+    async def _found(self, space: Did) -> None:
+        """The first commit of a space is its access list, made by the space's own key."""
+        key = self._keys.space_key(space)
+        assert key is not None, "whoever makes a space has its key"
+        core = self._start(space, key, MemoryJournal())
+        try:
+            await core.link.settled()
+            if core.link.state != "open":
+                raise core.link.why_not_open()
+            await core.submit(_founding(space, self.identity.did)).confirmed()
+        finally:
+            await core.close(wait_seconds=0)
+
+    # ------------------------------------------------------------ the end
+
+    async def close(self, *, wait_seconds: float | None = None) -> None:
+        """Waits for undecided commits, at most `wait_seconds`, and lets everything go.
+
+        `Unconfirmed` if some are undecided and no journal keeps them.
+        """
+        cores, self._cores = self._cores, {}
+        wait = self._means.settings.close_seconds if wait_seconds is None else wait_seconds
+        errors = [await core.close(wait_seconds=wait) for core in cores.values()]
+        for error in errors:
+            if error is not None:
+                raise error
+
+    async def __aenter__(self) -> Database:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.close(wait_seconds=None if error is None else 0)
+        except StemmaError:
+            if error is None:
+                raise
+
+    def __repr__(self) -> str:
+        return f"Database({self.url}, {self.identity.did})"
+
+
+def _founding(space: Did, owner: Did) -> Plan:
+    roles = body.encode({owner: "own"})
+    write = Write("set", EntityId(space), roles, body.read_stored(roles), None)
+    return Plan(MAIN, (write,), (PlannedRead(EMPTY_SPACE, EntityId(space)),))
+
+
+def _now() -> TimeMs:
+    return TimeMs(time.time_ns() // 1_000_000)
+
+
+def connect(  # noqa: PLR0913  # each has a default, and most apps give none
+    url: str = "ws://127.0.0.1:8420",
+    *,
+    journal: str | os.PathLike[str] | MakeJournal | None = None,
+    identity: Identity | str | None = None,
+    config: str | os.PathLike[str] | None = None,
+    delegations: Iterable[str | bytes] = (),
+    settings: ClientSettings = DEFAULT_SETTINGS,
+    dial: Dial | None = None,
+    names: SpaceNames | None = None,
+    keys: SpaceKeys | None = None,
+    random: Callable[[int], bytes] = os.urandom,
+    now: Callable[[], TimeMs] = _now,
+) -> Database:
+    """A client of the server at `url`. Nothing is connected before a space is opened.
+
+        async with connect("ws://127.0.0.1:8420", journal="~/.my-app") as db:
+            space = await db.space("todo")
+
+    `journal` is a directory that keeps undecided and refused commits over restarts of the app. `identity` is who you
+    are: one of the key ring by its name, or an `Identity`; the default one is made on first use in the config
+    directory `config`. `delegations` are tokens that lend you rights. The rest is for tests: how connections, names,
+    chance and time are made.
+    """
+    directory = None if config is None else Path(config)
+    ring = KeyRing(directory)
+    if not isinstance(identity, Identity):
+        identity = ring.identity() if identity is None else ring.identity(identity)
+    means = Means(dial or WebSocketDial(url), _journals(journal), random, now, settings)
+    return Database(
+        url,
+        identity,
+        means,
+        names=names or Names(directory),
+        keys=keys or ring,
+        delegations=read_tokens(delegations),
+    )
+
+
+def _journals(journal: str | os.PathLike[str] | MakeJournal | None) -> MakeJournal:
+    if journal is None:
+        return lambda _space, _principal: MemoryJournal()
+    if callable(journal):
+        return journal
+    directory = Path(journal)
+    return lambda space, principal: DiskJournal(directory, space=space, principal=principal)

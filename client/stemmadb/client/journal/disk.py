@@ -1,0 +1,100 @@
+"""The journal on disk: pending work, confirmed commits and the tray survive the app (NURSERY-5)."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from stemmadb.client.journal.database import Database
+from stemmadb.client.journal.holding import Holding, hold
+from stemmadb.client.journal.port import Done, JournalState, JournalStep
+from stemmadb.client.journal.problems import reason, refused
+from stemmadb.client.journal.writer import Writer
+from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.limits import DEFAULTS
+
+DID_KEY: Final = "did:key:"
+
+
+def journal_file(directory: Path, *, space: Did, principal: Did) -> Path:
+    """The file of a principal in a space; a colon cannot be in a file's name everywhere."""
+    return directory / f"{space.removeprefix(DID_KEY)}.{principal.removeprefix(DID_KEY)}.journal"
+
+
+class DiskJournal:
+    """One file in a directory, for one principal in one space, held by one at a time.
+
+    Opening it and `load` wait for the disk: call them in a thread where that matters. `DirectoryHeld` if another has
+    it, `NewerStorage` if a newer StemmaDB wrote it, `JournalFailed` if it cannot be used, which says what to do.
+
+    Example::
+
+        journal = DiskJournal("~/.my-app/journal", space=space, principal=identity.did)
+        state = journal.load()
+        journal.write(JournalStep(keep=(commit,)), told)     # told(None) once it is on disk
+        await journal.close()
+    """
+
+    keeps = True
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        space: Did,
+        principal: Did,
+        lost_keep_max: int = DEFAULTS.lost_keep_max,
+        factory: type[sqlite3.Connection] = sqlite3.Connection,
+    ) -> None:
+        directory = Path(path).expanduser()
+        self.file: Final = journal_file(directory, space=space, principal=principal)
+        self._holding = self._hold(directory)
+        try:
+            self._database = Database(
+                self.file, space=space, principal=principal, lost_keep_max=lost_keep_max, factory=factory
+            )
+        except BaseException as error:
+            self._holding.close()
+            if isinstance(error, OSError | sqlite3.Error):
+                raise refused(self.file, reason(error)) from error
+            raise
+        self._writer = Writer(self._database, self._has_ended)
+        self._closing: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
+
+    @property
+    def syncs(self) -> int:
+        """How often the disk was synced for steps: less often than there were steps when they came together."""
+        return self._database.syncs
+
+    def load(self) -> JournalState:
+        return self._database.load()
+
+    def write(self, step: JournalStep, done: Done) -> None:
+        assert self._closing is None, "the journal is closed"
+        self._writer.put(step, done)
+
+    async def close(self) -> None:
+        """Waits until every step was told, and lets the file go; safe to call twice, and to cancel."""
+        if self._closing is None:
+            loop = asyncio.get_running_loop()
+            self._closing = (loop, loop.create_future())
+            self._writer.end()
+        await asyncio.shield(self._closing[1])
+
+    def _hold(self, directory: Path) -> Holding:
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return hold(self.file.with_name(f"{self.file.name}.lock"))
+        except OSError as error:
+            raise refused(self.file, reason(error)) from error
+
+    def _has_ended(self) -> None:
+        """Called by the writer's thread, after everybody was told."""
+        self._holding.close()
+        assert self._closing is not None
+        loop, ended = self._closing
+        with suppress(RuntimeError):  # the loop was closed while nobody waited any more
+            loop.call_soon_threadsafe(ended.set_result, None)

@@ -1,0 +1,106 @@
+"""Local names of spaces: each belongs to the address of a server, and means the first space it was given to."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from stemmadb.client.keys import private_files
+from stemmadb.client.keys.addresses import Address, address
+from stemmadb.client.keys.places import config_directory
+from stemmadb.protocol import identity
+from stemmadb.protocol.errors import InvalidDid, InvalidName, Malformed, NewerStorage
+from stemmadb.protocol.model.ids import Did
+
+FILE: Final = "names.json"
+FORM: Final = 1
+FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+NAME_LETTERS_MAX: Final = 128
+
+
+class _Form(msgspec.Struct):
+    version: int
+
+
+class _Known(msgspec.Struct, forbid_unknown_fields=True):
+    """The file."""
+
+    version: int = FORM
+    servers: dict[Address, dict[str, Did]] = msgspec.field(default_factory=dict)
+
+
+class Names:
+    """Names in one small file of the config directory, which several processes may use at once.
+
+    Example::
+
+        names = Names()
+        space = names.find("ws://127.0.0.1:8420", "todo")
+    """
+
+    def __init__(self, directory: Path | str | None = None) -> None:
+        self.directory: Final = config_directory() if directory is None else Path(directory).expanduser()
+        self.file: Final = self.directory / FILE
+
+    def find(self, server_url: str, name: str) -> Did | None:
+        """The space of this name on this server."""
+        return self.all(server_url).get(space_name(name))
+
+    def remember(self, server_url: str, name: str, space: Did) -> Did:
+        """Gives a name to a space unless it has one: the space that it means from now on, durably."""
+        identity.public_key(space)
+        with private_files.locked(self.directory):
+            known = self._read()
+            names = known.servers.setdefault(address(server_url), {})
+            winner = names.setdefault(space_name(name), space)
+            if winner == space:
+                private_files.write(self.file, msgspec.json.format(msgspec.json.encode(known)))
+        return winner
+
+    def all(self, server_url: str) -> dict[str, Did]:
+        """Every name on this server."""
+        return self._read().servers.get(address(server_url), {})
+
+    def servers(self) -> dict[Address, dict[str, Did]]:
+        """Every name, by server."""
+        return self._read().servers
+
+    def _read(self) -> _Known:
+        try:
+            content = private_files.read(self.file, bytes_max=FILE_BYTES_MAX, is_secret=False)
+        except FileNotFoundError:
+            return _Known()
+        try:
+            return self._decoded(content)
+        except (msgspec.MsgspecError, UnicodeDecodeError, InvalidDid) as error:
+            hint = "It was left as it is: mend it, put a good copy in its place, or move it away"
+            message = f"The names of spaces in {str(self.file)!r} cannot be read: {error}. {hint}."
+            raise Malformed(message, path=str(self.file), why=str(error)) from error
+
+    def _decoded(self, content: bytes) -> _Known:
+        found = msgspec.json.decode(content, type=_Form).version
+        if found > FORM:
+            raise NewerStorage(file=str(self.file), found=found, known=FORM)
+        known = msgspec.json.decode(content, type=_Known)
+        for names in known.servers.values():
+            for space in names.values():
+                identity.public_key(space)
+        return known
+
+
+def space_name(text: str) -> str:
+    """The text as a local name: any word or words in any language; what begins with `did:` is no name but a space."""
+    name = unicodedata.normalize("NFC", text)
+    if not 1 <= len(name) <= NAME_LETTERS_MAX or not name.isprintable() or name != name.strip():
+        raise _wrong(text, f"use 1 to {NAME_LETTERS_MAX} letters that can be seen, without spaces around them")
+    if name.startswith("did:"):
+        raise _wrong(text, "what begins with 'did:' is the space itself")
+    return name
+
+
+def _wrong(text: str, why: str) -> InvalidName:
+    shown = text[:80].encode("utf-8", "backslashreplace").decode()
+    return InvalidName(f"{shown!r} is not a name for a space: {why}.", name=shown)

@@ -1,0 +1,146 @@
+"""Confirmed: what the server has told, for each branch and entity, true at `to` for what is watched (NURSERY-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from stemmadb.client.nursery.held import ABSENT, UNKNOWN, Held, Key, Nothing
+from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Hash, Version
+from stemmadb.protocol.model.values import Value
+
+NO_MEMBERS: frozenset[EntityId] = frozenset()
+
+
+class Membership:
+    """What one watch holds, as the server tells it; `plain` names what it would hold if it were there.
+
+    A root without a schema and without a path holds every entity it names: what it names and does not hold is
+    known not to be there, once the watch is filled.
+    """
+
+    __slots__ = ("branch", "ids", "is_filled", "names", "prefixes")
+
+    def __init__(self, branch: BranchName, *, names: Iterable[str] = (), prefixes: Iterable[str] = ()) -> None:
+        self.branch = branch
+        self.names = frozenset(names)
+        self.prefixes = tuple(prefixes)
+        self.ids: set[EntityId] = set()
+        self.is_filled = False
+
+    def covers(self, id_: str) -> bool:
+        return id_ in self.names or id_.startswith(self.prefixes)
+
+
+class Confirmed:
+    """Values by branch and id, and which watches hold them. Changed by frames, answers and the end of watches."""
+
+    def __init__(self) -> None:
+        self.to = EMPTY_SPACE
+        self.hash: Hash | None = None
+        self.watches: dict[int, Membership] = {}
+        self._held: dict[Key, Held] = {}
+        self._holders: dict[Key, int] = {}
+        self._doubtful: dict[Key, Version] = {}
+        """Watched, but what is held is not right: asked for again. With the version of the last fact told of it."""
+
+    # ------------------------------------------------------------ looking
+
+    def get(self, key: Key) -> Held | None:
+        return self._held.get(key)
+
+    def value(self, key: Key) -> Value | Nothing:
+        """The confirmed value; ABSENT where a filled watch would hold it, UNKNOWN where nobody can tell."""
+        held = self._held.get(key)
+        if held is not None:
+            return held.value
+        return ABSENT if key not in self._doubtful and self.covered(key) else UNKNOWN
+
+    def covered(self, key: Key) -> bool:
+        """Whether a filled watch names it, so that it is there only if it is held."""
+        branch, id_ = key
+        return any(one.is_filled and one.branch == branch and one.covers(id_) for one in self.watches.values())
+
+    def is_watched(self, key: Key) -> bool:
+        return key in self._holders
+
+    def is_doubtful(self, key: Key) -> bool:
+        return key in self._doubtful
+
+    def doubtful(self) -> Iterable[Key]:
+        """Watched entities whose value is asked for (SYNC-4)."""
+        return self._doubtful.keys()
+
+    def watched(self, branch: BranchName) -> Iterator[EntityId]:
+        """The entities on a branch that some watch holds."""
+        for on, id_ in self._holders:
+            if on == branch:
+                yield id_
+
+    # ------------------------------------------------------------ changing
+
+    def hold(self, key: Key, held: Held) -> None:
+        """This is the value now."""
+        self._held[key] = held
+        self._doubtful.pop(key, None)
+
+    def doubt(self, key: Key, version: Version) -> None:
+        """What is held is not right, or something is missing: nobody is shown a guess (SYNC-4)."""
+        self._held.pop(key, None)
+        if key in self._holders:
+            self._doubtful[key] = version
+
+    def told_of(self, key: Key) -> Version:
+        """The last version at which a fact of a doubtful entity was told."""
+        return self._doubtful.get(key, EMPTY_SPACE)
+
+    def forget(self, key: Key) -> None:
+        """Nobody needs it any more."""
+        self._held.pop(key, None)
+        self._doubtful.pop(key, None)
+
+    def enter(self, watch: int, id_: EntityId) -> bool:
+        """The watch holds it now; whether it did not before."""
+        membership = self.watches[watch]
+        if id_ in membership.ids:
+            return False
+        membership.ids.add(id_)
+        key = (membership.branch, id_)
+        self._holders[key] = self._holders.get(key, 0) + 1
+        return True
+
+    def leave(self, watch: int, id_: EntityId) -> Key | None:
+        """The watch holds it no longer; gives the key if no watch does now."""
+        membership = self.watches[watch]
+        if id_ not in membership.ids:
+            return None
+        membership.ids.remove(id_)
+        key = (membership.branch, id_)
+        self._holders[key] -= 1
+        if self._holders[key]:
+            return None
+        del self._holders[key]
+        return key
+
+    def holders(self, key: Key) -> int:
+        """How many watches hold it."""
+        return self._holders.get(key, 0)
+
+    def members(self, watch: int) -> set[EntityId] | frozenset[EntityId]:
+        membership = self.watches.get(watch)
+        return NO_MEMBERS if membership is None else membership.ids
+
+    def empty(self, watch: int) -> list[Key]:
+        """Takes the watch from all its entities, and says which no watch holds now."""
+        membership = self.watches[watch]
+        membership.is_filled = False
+        orphans = [self.leave(watch, id_) for id_ in tuple(membership.ids)]
+        return [key for key in orphans if key is not None]
+
+    def start_over(self) -> set[Key]:
+        """Forgets everything that was told, but not which watches there are (RESUME-1, RESUME-4)."""
+        gone = self._held.keys() | self._doubtful.keys()
+        self._held, self._holders, self._doubtful = {}, {}, {}
+        for membership in self.watches.values():
+            membership.ids, membership.is_filled = set(), False
+        self.to, self.hash = EMPTY_SPACE, None
+        return set(gone)

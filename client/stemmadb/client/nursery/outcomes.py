@@ -1,0 +1,51 @@
+"""What becomes of pending commits, and what a frame came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from stemmadb.client.nursery.held import CommitName, Key
+from stemmadb.client.nursery.pending import Pending
+from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.model.ids import EMPTY_SPACE, Hash, TimeMs, Version
+from stemmadb.protocol.model.stale import StaleRead
+from stemmadb.protocol.wire.messages.commit import Current
+
+
+class Confirmation(NamedTuple):
+    """Durable on the server."""
+
+    pending: Pending
+    version: Version
+    time: TimeMs
+    hash: Hash
+
+
+class Refusal(NamedTuple):
+    """Not in the log, and never will be under this name."""
+
+    pending: Pending
+    code: str
+    message: str
+    details: Mapping[str, Any] = MappingProxyType({})
+    stale: tuple[StaleRead, ...] = ()
+    current: tuple[Current, ...] = ()
+    decided: Version = EMPTY_SPACE
+    """The version at which it was decided: what `current` is as of."""
+    because: CommitName | None = None
+    """The commit with which it fell, if it was not refused itself (NURSERY-3)."""
+
+
+class Integrated(NamedTuple):
+    """What a frame came to, for those who keep and tell it."""
+
+    confirmed: tuple[Confirmation, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    ended: tuple[tuple[int, StemmaError], ...] = ()
+    """Watches that are over, and why."""
+    strangers: bool = False
+    """There was a verdict for a commit that was never made here: somebody else uses this session (NURSERY-5)."""
+    wanted: frozenset[Key] = frozenset()
+    """Entities whose value must be asked for: watched ones that do not fit, and those beneath pending work."""

@@ -1,0 +1,116 @@
+"""Pending commits: own work that is not decided yet, with the exact bytes that are sent (COMMIT-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stemmadb.client.nursery.held import CommitName, Key
+from stemmadb.client.nursery.plans import Plan, Write
+from stemmadb.protocol.model import body
+from stemmadb.protocol.model.ids import BranchName, EntityId, Local
+from stemmadb.protocol.model.patch import footprint
+from stemmadb.protocol.model.request import Content, Operation, PendingName, Read
+from stemmadb.protocol.wire.codec import encode_content, read_content
+
+
+class Pending:
+    """One undecided commit. Its bytes never change: a retry sends the same ones (RESUME-2)."""
+
+    __slots__ = ("branch", "by_id", "content", "depends", "has_landed", "is_shown", "name", "nonce", "writes")
+
+    def __init__(
+        self,
+        name: CommitName,
+        *,
+        nonce: bytes,
+        content: bytes,
+        branch: BranchName,
+        writes: tuple[Write, ...],
+        depends: frozenset[CommitName],
+    ) -> None:
+        self.name = name
+        self.nonce = nonce
+        self.content = content
+        self.branch = branch
+        self.writes = writes
+        self.depends = depends
+        """The own commits it was read through: if one of them is refused, so is this one (COMMIT-4)."""
+        self.is_shown = True
+        """Whether the view has it: False while one of its operations, or one it builds on, does not apply."""
+        self.has_landed = False
+        """Whether its facts came as anybody's, before its verdict: they are confirmed, and it is shown no longer."""
+        self.by_id: dict[EntityId, list[int]] = {}
+        """Which operations write each entity, by index."""
+        for index, write in enumerate(writes):
+            self.by_id.setdefault(write.id, []).append(index)
+
+    def written(self) -> Iterator[Key]:
+        for id_ in self.by_id:
+            yield self.branch, id_
+
+    def __repr__(self) -> str:
+        return f"Pending({self.name.local}, {', '.join(f'{one.op} {one.id}' for one in self.writes)})"
+
+
+def named(plan: Plan, name: CommitName, *, nonce: bytes) -> Pending:
+    """The commit that a plan becomes once it has a name: encoded here, once."""
+    depends = frozenset(below for read in plan.reads for below in read.through)
+    content = Content(
+        operations=tuple(Operation(op=one.op, id=one.id, body=one.body, blind=one.blind) for one in plan.writes),
+        reads=tuple(
+            Read(
+                version=read.version,
+                id=read.id,
+                prefix=read.prefix,
+                path=read.path,
+                branch=read.branch,
+                locals=tuple(_told(below, name.session) for below in read.through),
+            )
+            for read in plan.reads
+        ),
+        branch=plan.branch,
+        note=plan.note,
+    )
+    return Pending(
+        name,
+        nonce=nonce,
+        content=encode_content(content),
+        branch=plan.branch,
+        writes=plan.writes,
+        depends=depends,
+    )
+
+
+def _told(below: CommitName, session: bytes) -> PendingName:
+    return below.local if below.session == session else (below.session, below.local)
+
+
+def restored(name: CommitName, *, nonce: bytes, content: bytes) -> Pending:
+    """The commit as it was kept: read again from the bytes that will be sent."""
+    read = read_content(content)
+    return Pending(
+        name,
+        nonce=nonce,
+        content=content,
+        branch=read.branch,
+        writes=writes_of(read),
+        depends=frozenset(_meant(below, name.session) for one in read.reads for below in one.locals),
+    )
+
+
+def _meant(below: PendingName, session: bytes) -> CommitName:
+    return CommitName(session, Local(below)) if isinstance(below, int) else CommitName(below[0], Local(below[1]))
+
+
+def writes_of(content: Content) -> tuple[Write, ...]:
+    """The operations of a content, each with the value that it means."""
+    return tuple(_write(operation) for operation in content.operations)
+
+
+def _write(operation: Operation) -> Write:
+    value = None if operation.body is None else body.read_stored(operation.body)
+    paths = None
+    if operation.op == "patch":
+        assert isinstance(value, list), "the list of operations was read before"
+        paths = footprint(value).writes  # type: ignore[arg-type]  # a list of objects
+    return Write(operation.op, operation.id, operation.body, value, paths, operation.blind)

@@ -1,0 +1,186 @@
+"""What history, log and blame tell: plain records, every value in them a copy of its own (HISTORY-1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+from stemmadb.client.reading.plain import decoded
+from stemmadb.client.reading.times import Timed
+from stemmadb.protocol.model import reference
+from stemmadb.protocol.model.commit import CommitKind
+from stemmadb.protocol.model.facts import FactKind
+from stemmadb.protocol.model.ids import HASH_BYTES, BranchName, Did, EntityId, Local, TimeMs, Version
+from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.wire.messages import base, reading
+from stemmadb.protocol.wire.messages.sync import FactItem
+
+Patch = list[dict[str, Value]]
+"""The operations of a patch (PATCH-1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactChange:
+    """What a commit did to one entity: `value` after a set, `patch` for a patch, neither for a delete.
+
+    `gone` says that it was erased or compacted away; then a set has no value and a patch no operations.
+    """
+
+    id: EntityId
+    kind: FactKind
+    branch: BranchName | None
+    value: Value = None
+    patch: Patch | None = None
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry(Timed):
+    """One change of an entity, and the commit that made it.
+
+        entry.version, entry.time, entry.author, entry.kind      (4, datetime, "did:key:...", "set")
+
+    `kind` is `set` (then `value` is the whole value), `patch` (then `patch` has the operations), `delete`, or
+    `checkpoint`, by which a server repeats a value and nothing changes. `gone` as in `FactChange`.
+    """
+
+    version: Version
+    kind: FactKind
+    author: Did
+    time_ms: TimeMs
+    branch: BranchName
+    value: Value = None
+    patch: Patch | None = None
+    gone: bool = False
+    note: Value = None
+    made_by: CommitKind = "commit"
+    hash: str = field(repr=False)
+    """The reference of this fact, `b3:...`."""
+    session: bytes | None = field(default=None, repr=False)
+    local: Local | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry(Timed):
+    """One commit: who, when, where and why; `changes` only if the log was asked for them.
+
+    `details` tell what a write other than a plain commit did, such as the source of a merge.
+    """
+
+    version: Version
+    kind: CommitKind
+    author: Did
+    time_ms: TimeMs
+    branch: BranchName | None
+    note: Value = None
+    details: dict[str, Value] | None = None
+    changes: tuple[FactChange, ...] = ()
+    facts_count: int = 0
+    hash: str = field(repr=False)
+    """The reference of the commit, `b3:...`."""
+    session: bytes | None = field(default=None, repr=False)
+    local: Local | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlameLine(Timed):
+    """The commit that last wrote the leaf at `path`."""
+
+    path: str
+    version: Version
+    author: Did
+    time_ms: TimeMs
+    note: Value = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt(Timed):
+    """A write that was done: the version it took, the reference of its commit, and when."""
+
+    version: Version
+    time_ms: TimeMs
+    hash: str = field(repr=False)
+
+
+# ---------------------------------------------------------------- from the wire
+
+
+def history_entry(entry: reading.HistoryEntry) -> HistoryEntry:
+    return HistoryEntry(
+        version=entry.version,
+        kind=entry.kind,
+        author=entry.author,
+        time_ms=entry.time,
+        branch=entry.branch,
+        value=_value(entry.kind, entry.body),
+        patch=_patch(entry.kind, entry.body),
+        gone=_is_gone(entry.kind, entry.body),
+        note=decoded(entry.note),
+        made_by=entry.made_by,
+        hash=reference.write(entry.hash),
+        session=entry.session,
+        local=entry.local,
+    )
+
+
+def log_entry(entry: reading.LogEntry) -> LogEntry:
+    return LogEntry(
+        version=entry.version,
+        kind=entry.kind,
+        author=entry.author,
+        time_ms=entry.time,
+        branch=entry.branch,
+        note=decoded(entry.note),
+        details=_details(entry.arguments),
+        changes=tuple(_fact_change(item, entry.branch) for item in entry.items),
+        facts_count=len(entry.facts),
+        hash=reference.write(entry.hash),
+        session=entry.session,
+        local=entry.local,
+    )
+
+
+def blame_line(line: reading.BlameLine) -> BlameLine:
+    return BlameLine(
+        path=line.path, version=line.version, author=line.author, time_ms=line.time, note=decoded(line.note)
+    )
+
+
+def receipt(written: base.Written) -> Receipt:
+    return Receipt(version=written.version, time_ms=written.time, hash=reference.write(written.hash))
+
+
+def _fact_change(item: FactItem, branch: BranchName | None) -> FactChange:
+    return FactChange(
+        id=item.id,
+        kind=item.kind,
+        branch=item.branch or branch,
+        value=_value(item.kind, item.body),
+        patch=_patch(item.kind, item.body),
+        gone=_is_gone(item.kind, item.body),
+    )
+
+
+def _value(kind: FactKind, body: bytes | None) -> Value:
+    return None if kind == "patch" else decoded(body)
+
+
+def _patch(kind: FactKind, body: bytes | None) -> Patch | None:
+    return cast("Patch", decoded(body)) if kind == "patch" and body is not None else None
+
+
+def _is_gone(kind: FactKind, body: bytes | None) -> bool:
+    return body is None and kind != "delete"
+
+
+def _details(arguments: bytes) -> dict[str, Value] | None:
+    """What the write did; hashes in it as people see them (FACT-4)."""
+    details = decoded(arguments)
+    if not isinstance(details, dict):
+        return None
+    return {name: _shown(item) for name, item in details.items()}
+
+
+def _shown(item: object) -> Value:
+    is_hash = isinstance(item, bytes) and len(item) == HASH_BYTES
+    return reference.write(item) if is_hash else cast("Value", item)  # type: ignore[arg-type]

@@ -1,0 +1,149 @@
+"""Asking for the past: history, log, difference and blame (HISTORY-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+from stemmadb.client.asking import Asker
+from stemmadb.client.reading.entries import (
+    BlameLine,
+    HistoryEntry,
+    LogEntry,
+    blame_line,
+    history_entry,
+    log_entry,
+)
+from stemmadb.client.reading.pages import Fetch, Listing, Page, Turning
+from stemmadb.client.reading.times import When, checked_version, milliseconds, optional_version
+from stemmadb.protocol.model import ids, pointer
+from stemmadb.protocol.model.ids import BranchName, Did, Version
+from stemmadb.protocol.wire.messages import reading
+from stemmadb.protocol.wire.messages.reading import Order
+from stemmadb.protocol.wire.records import joined_entries
+
+
+class LogFilters(TypedDict, total=False):
+    """Which commits a log shows: those that pass every filter given; both times are included."""
+
+    branch: str | None
+    author: Did | None
+    session: bytes | None
+    prefix: str | None
+    since: When | None
+    until: When | None
+    version: int | None
+    order: Order
+    with_facts: bool
+
+
+def page_size(limit: int | None, asker: Asker) -> int | None:
+    """How many to ask for at a time so that no more come than are wanted."""
+    return None if limit is None else min(limit, asker.limits.page_max)
+
+
+class Point(NamedTuple):
+    """A branch up to a version, or up to its head."""
+
+    branch: BranchName
+    version: Version | None = None
+
+
+def history(
+    asker: Asker, id_: str, where: Point | Callable[[], Awaitable[Point]], *, order: Order = "newest"
+) -> Listing[HistoryEntry]:
+    """The changes of an entity as a branch sees them, up to a point. Iterating raises `NotFound` if it never was."""
+    entity = ids.entity_id(id_, asker.limits.id_bytes_max)
+    if isinstance(where, Point):
+        optional_version(where.version)
+
+    async def fetch(after: str | None, size: int | None) -> Page[HistoryEntry]:
+        branch, version = where if isinstance(where, Point) else await where()
+        answer = await asker.ask(
+            reading.HistoryRequest,
+            reading.HistoryAnswer,
+            entity=entity,
+            branch=branch,
+            version=version,
+            order=order,
+            after=after,
+            limit=page_size(size, asker),
+        )
+        return Page(answer.version, tuple(map(history_entry, answer.entries)), answer.next)
+
+    return Listing(partial(Turning, fetch))
+
+
+def log(asker: Asker, **filters: Unpack[LogFilters]) -> Listing[LogEntry]:
+    """The commits of the space that pass every filter, newest first unless `order` says otherwise."""
+    fields = _log_fields(filters)
+
+    async def fetch(after: str | None, size: int | None) -> Page[reading.LogEntry]:
+        answer = await asker.ask(
+            reading.LogRequest, reading.LogAnswer, **fields, after=after, limit=page_size(size, asker)
+        )
+        return Page(answer.version, answer.entries, answer.next)
+
+    return Listing(partial(_JoinedLog, fetch))
+
+
+async def blame(
+    asker: Asker, id_: str, *, branch: BranchName, version: Version | None = None, path: str = pointer.ROOT
+) -> tuple[BlameLine, ...]:
+    """For each leaf of the value, or of the part at `path`: the commit that wrote it last."""
+    pointer.parse(path)
+
+    async def fetch(after: str | None, size: int | None) -> Page[BlameLine]:
+        answer = await asker.ask(
+            reading.BlameRequest,
+            reading.BlameAnswer,
+            entity=ids.entity_id(id_, asker.limits.id_bytes_max),
+            branch=branch,
+            version=optional_version(version),
+            path=path,
+            after=after,
+            limit=size,
+        )
+        return Page(answer.version, tuple(map(blame_line, answer.lines)), answer.next)
+
+    return tuple(await Listing(partial(Turning, fetch)).all())
+
+
+def _log_fields(filters: LogFilters) -> dict[str, Any]:
+    """The filters as the wire has them; what is None is left out."""
+    fields: dict[str, Any] = {name: given for name, given in filters.items() if given is not None}
+    for name in ("since", "until"):
+        if name in fields:
+            fields[name] = milliseconds(fields[name])
+    if "version" in fields:
+        fields["version"] = checked_version(fields["version"])
+    if "branch" in fields:
+        fields["branch"] = ids.branch_name(fields["branch"])
+    return fields
+
+
+class _JoinedLog:
+    """Pages of the log with every commit whole: the last of a page may go on in the next, and waits for it."""
+
+    def __init__(self, fetch: Fetch[reading.LogEntry], size: int | None) -> None:
+        self._turning = Turning(fetch, size)
+        self._waiting: tuple[reading.LogEntry, ...] = ()
+        self._version = Version(0)
+
+    async def turn(self) -> Page[LogEntry] | None:
+        page = await self._turning.turn()
+        if page is None:
+            return self._rest()
+        pieces = (*self._waiting, *page.items)
+        last = pieces[-1].version if pieces else None
+        self._waiting = tuple(piece for piece in pieces if piece.version == last)
+        self._version = page.version
+        return self._page(pieces[: len(pieces) - len(self._waiting)])
+
+    def _rest(self) -> Page[LogEntry] | None:
+        waiting, self._waiting = self._waiting, ()
+        return self._page(waiting) if waiting else None
+
+    def _page(self, pieces: Sequence[reading.LogEntry]) -> Page[LogEntry]:
+        return Page(self._version, tuple(map(log_entry, joined_entries(pieces))))

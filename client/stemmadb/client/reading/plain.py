@@ -1,0 +1,48 @@
+"""Values on their way in and out: encoded once when they are given to us, decoded afresh when they are given away."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, Literal, TypeAlias
+
+from stemmadb.protocol.model import body, values
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.traversal import MISSING, resolve
+from stemmadb.protocol.model.values import Value
+
+
+class Deletion(enum.Enum):
+    """In the place of a value: the entity shall be gone. Null is a value like any other."""
+
+    DELETED = "deleted"
+
+
+DELETED: Final = Deletion.DELETED
+Given: TypeAlias = Value | Literal[Deletion.DELETED]
+"""What an entity shall be: a value, or `DELETED`."""
+
+
+def encoded(value: object, limits: Limits) -> bytes:
+    """The body of a value; `InvalidValue` if it is not JSON."""
+    return body.encode(values.check(value, limits.depth_max))
+
+
+def encoded_given(given: object, limits: Limits) -> bytes | None:
+    """The body of what an entity shall be, none if it shall be gone."""
+    return None if given is DELETED else encoded(given, limits)
+
+
+def encoded_note(note: object, limits: Limits) -> bytes | None:
+    """The body of a note: any JSON value, by convention a text or an object with `message`. None is no note."""
+    return None if note is None else encoded(note, limits)
+
+
+def decoded(encoded_: bytes | None) -> Value:
+    """A value that nobody else holds; None where there are no bytes."""
+    return None if encoded_ is None else body.read_stored(encoded_)
+
+
+def part_of(value: Value, path: str) -> Value:
+    """What is at the path, None if nothing is."""
+    found = resolve(value, path)
+    return None if found is MISSING else found

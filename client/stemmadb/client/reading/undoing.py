@@ -1,0 +1,112 @@
+"""Taking commits back: revert of anything one may write, undo and redo of one's own (COMMIT-9)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypedDict, Unpack
+
+from stemmadb.client.asking import Asker
+from stemmadb.client.reading.merging import PlannedWrite, planned_write
+from stemmadb.client.reading.plain import encoded_note
+from stemmadb.client.reading.times import checked_version, optional_version
+from stemmadb.client.reading.undo_stack import Step, UndoStack
+from stemmadb.protocol.errors import Conflict
+from stemmadb.protocol.model import reference
+from stemmadb.protocol.model.ids import BranchName, Did, TimeMs, Version
+from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.wire.messages import structure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevertReport:
+    """What was taken back. `version` is None if nothing was written: there was nothing left to undo, or it was a dry
+    run, which has `writes` instead, cut at the server's page bound."""
+
+    version: Version | None
+    reverted: tuple[Version, ...] = ()
+    writes: tuple[PlannedWrite, ...] = ()
+    writes_count: int = 0
+    hash: str | None = field(default=None, repr=False)
+    time_ms: TimeMs | None = field(default=None, repr=False)
+
+
+class RevertOptions(TypedDict, total=False):
+    """Which commits are taken back: those of a session or of an author, all or after a version."""
+
+    session: bytes | None
+    author: Did | None
+    since: int | None
+    dry_run: bool
+    note: Value
+
+
+async def revert(
+    asker: Asker, versions: int | Iterable[int] = (), *, branch: BranchName, **options: Unpack[RevertOptions]
+) -> RevertReport:
+    """Writes the inverse of these commits, on this branch alone:
+
+        await space.revert(7)
+        await space.revert(author="did:key:...", since=3, dry_run=True)
+
+    `Conflict` if later commits touched the same places.
+    """
+    answer = await asker.write(
+        structure.RevertRequest,
+        structure.RevertAnswer,
+        branch=branch,
+        versions=tuple(map(checked_version, (versions,) if isinstance(versions, int) else versions)),
+        session=options.get("session"),
+        author=options.get("author"),
+        since=optional_version(options.get("since")),
+        dry_run=options.get("dry_run", False),
+        note=encoded_note(options.get("note"), asker.limits),
+    )
+    return RevertReport(
+        version=answer.version,
+        reverted=answer.reverted,
+        writes=tuple(map(planned_write, answer.writes)),
+        writes_count=answer.writes_count,
+        hash=None if answer.hash is None else reference.write(answer.hash),
+        time_ms=answer.time,
+    )
+
+
+class Undoing:
+    """Undo and redo of own commits on one branch, one at a time. The stack is told of them as they are accepted.
+
+    report = await undoing.undo()          # None: there is nothing to undo
+    """
+
+    def __init__(self, asker: Asker, branch: BranchName, stack: UndoStack) -> None:
+        self._asker = asker
+        self._branch = branch
+        self._stack = stack
+        self._one_at_a_time = asyncio.Lock()
+
+    async def undo(self, *, note: Value = None) -> RevertReport | None:
+        """Takes the newest own commit back that is not undone. `Conflict` if others changed what it wrote; then all
+        is as it was."""
+        async with self._one_at_a_time:
+            return await self._take(self._stack.undo(), note)
+
+    async def redo(self, *, note: Value = None) -> RevertReport | None:
+        """Brings back what the last undo took. None after a new commit of one's own."""
+        async with self._one_at_a_time:
+            return await self._take(self._stack.redo(), note)
+
+    async def _take(self, step: Step | None, note: Value) -> RevertReport | None:
+        if step is None:
+            return None
+        report = await self._revert(step, note) if step.narrow else RevertReport(version=None)
+        self._stack.done(step, report.version)
+        return report
+
+    async def _revert(self, step: Step, note: Value) -> RevertReport:
+        try:
+            return await revert(self._asker, step.narrow, branch=self._branch, note=note)
+        except Conflict:
+            if step.wide == step.narrow:
+                raise
+        return await revert(self._asker, step.wide, branch=self._branch, note=note)

@@ -1,0 +1,177 @@
+"""One connection: says who comes, reads, writes, and asks for signs of life (RESUME-5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+from stemmadb.client.dialing.channel import Channel, ChannelClosed
+from stemmadb.client.session.session import Session
+from stemmadb.protocol.errors import GoingAway, StemmaError, TimedOut
+from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.wire.client_side import ClientConnection
+from stemmadb.protocol.wire.codec import Data
+from stemmadb.protocol.wire.connection import Closed
+from stemmadb.protocol.wire.messages.base import Part
+from stemmadb.protocol.wire.messages.session import Hello, Pong
+
+
+class Listener(Protocol):
+    """Who hears how the connection is."""
+
+    def opened(self) -> None:
+        """Frames come."""
+        ...
+
+    def heard_of(self, version: Version) -> None:
+        """The space is at least there."""
+        ...
+
+
+class Carrier:
+    """Carries the messages of one session over one channel, until either side ends it."""
+
+    def __init__(self, session: Session, channel: Channel, listener: Listener) -> None:
+        self._listener = listener
+        self._session = session
+        self._channel = channel
+        self._connection = ClientConnection(subprotocol=channel.subprotocol, space=session.space)
+        self._queue: deque[Data] = deque()
+        self._queued_bytes = 0
+        self._has_work = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
+        self._watch: asyncio.TimerHandle | None = None
+        self._reading: asyncio.Task[Closed] | None = None
+        self._verdict: Closed | None = None
+
+    async def carry(self) -> Closed:
+        """Until the connection is over; `ChannelClosed` if it broke without a word."""
+        writing = self._loop.create_task(self._write())
+        self._reading = self._loop.create_task(self._read())
+        try:
+            return await self._reading
+        except asyncio.CancelledError:
+            if self._verdict is None or _is_cancelled():
+                raise
+            return self._verdict
+        finally:
+            if self._watch is not None:
+                self._watch.cancel()
+            for task in (writing, self._reading):
+                task.cancel()
+            await asyncio.gather(writing, self._reading, return_exceptions=True)
+
+    def drop(self) -> None:
+        """Ends it from this side."""
+        self._end(GoingAway("The client starts a new connection."))
+
+    def _end(self, error: StemmaError) -> None:
+        if self._verdict is None and self._reading is not None:
+            self._verdict = Closed(error=error, close_code=1000)
+            self._reading.cancel()
+
+    # ------------------------------------------------------------ reading
+
+    async def _read(self) -> Closed:
+        closed = await self._greet()
+        if closed is not None:
+            return closed
+        self._look_after()
+        while True:
+            closed = self._take(await self._channel.receive())
+            if closed is not None:
+                return closed
+
+    async def _greet(self) -> Closed | None:
+        """Reads hello, signs, and says where this side stands; or why the server will not have us."""
+        session = self._session
+        try:
+            async with asyncio.timeout(session.settings.open_seconds):
+                closed = self._take(await self._channel.receive())
+        except TimeoutError:
+            raise ChannelClosed(1006, "it did not say hello") from None
+        if closed is not None:
+            return closed
+        standing = session.standing()
+        identity = session.identity
+        data = self._connection.open(
+            principal=identity.did, session=session.id, sign=identity.sign, standing=standing
+        )
+        self._send(data)
+        session.begin(self._connection, self._send)
+        return None
+
+    def _take(self, data: Data) -> Closed | None:
+        self._heard = self._loop.time()
+        for event in self._connection.receive(data):
+            if isinstance(event, Closed):
+                return event
+            if not isinstance(event, Hello):
+                self._session.handle(event)
+                self._listener.heard_of(self._connection.to)
+                if self._session.is_open:
+                    self._listener.opened()
+        return None
+
+    # ------------------------------------------------------------ writing
+
+    def _send(self, data: Data) -> bool:
+        """Queues a message; whether there is room for more."""
+        self._queue.append(data)
+        self._queued_bytes += len(data)
+        self._has_work.set()
+        return self._queued_bytes < self._session.settings.unsent_bytes_max
+
+    async def _write(self) -> None:
+        while True:
+            self._has_work.clear()
+            while self._queue:
+                data = self._queue.popleft()
+                try:
+                    await self._channel.send(data)
+                except ChannelClosed:
+                    return  # the reader learns of it too
+                self._queued_bytes -= len(data)
+            self._session.drained()
+            if not self._queue:
+                await self._has_work.wait()
+
+    # ------------------------------------------------------------ signs of life
+
+    def check_life(self) -> None:
+        """Asks for a sign of life now."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._ask_for_life()
+
+    def _look_after(self) -> None:
+        """Asks for a sign of life when nothing has come for a while."""
+        quiet = self._loop.time() - self._heard
+        rest = self._session.settings.heartbeat_seconds - quiet
+        if rest > 0:
+            self._watch = self._loop.call_later(rest, self._look_after)
+        else:
+            self._ask_for_life()
+
+    def _ask_for_life(self) -> None:
+        asked = self._loop.time()
+        self._session.ask_for_life(self._pong)
+        self._watch = self._loop.call_later(self._session.settings.dead_seconds, self._judge, asked)
+
+    def _judge(self, asked: float) -> None:
+        if self._heard >= asked:
+            self._look_after()
+        else:
+            self._end(TimedOut(timeout_ms=round(self._session.settings.dead_seconds * 1_000)))
+
+    def _pong(self, result: Part | StemmaError) -> None:
+        if isinstance(result, Pong):
+            self._listener.heard_of(result.version)
+
+
+def _is_cancelled() -> bool:
+    """Whether the task itself is, and not only what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

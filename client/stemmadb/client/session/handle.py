@@ -1,0 +1,106 @@
+"""The handle of a commit: what has become of it, and a way to wait for more (NURSERY-7)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal, TypeAlias
+
+from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.session.refused import Refused
+from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.model.ids import TimeMs, Version
+
+Status: TypeAlias = Literal["pending", "confirmed", "rejected"]
+
+
+class Handle:
+    """One own commit, from the moment it is in the view.
+
+    A write is `applied` at once, `kept` when the journal has it, and `confirmed` when the server has.
+    """
+
+    __slots__ = (
+        "_confirmed",
+        "_kept",
+        "failure",
+        "is_kept",
+        "name",
+        "rejection",
+        "since",
+        "status",
+        "time",
+        "version",
+    )
+
+    def __init__(self, name: CommitName, *, since: float) -> None:
+        self.name = name
+        self.since = since
+        """When it was applied, on the clock of the event loop."""
+        self.status: Status = "pending"
+        self.is_kept = False
+        self.version: Version | None = None
+        self.time: TimeMs | None = None
+        self.rejection: Refused | None = None
+        """Why it was refused, what it fell with, and a way to try again."""
+        self.failure: StemmaError | None = None
+        """What `confirmed` raises."""
+        self._kept: asyncio.Future[None] | None = None
+        self._confirmed: asyncio.Future[None] | None = None
+
+    # ------------------------------------------------------------ waiting
+
+    async def kept(self) -> None:
+        """Returns once the journal has it; raises if it was refused before that."""
+        if not self.is_kept and self.status == "pending":
+            self._kept = self._kept or _future()
+            await asyncio.shield(self._kept)
+        if not self.is_kept and self.failure is not None:
+            raise self.failure
+
+    async def confirmed(self) -> Version:
+        """Its version, once it is durable on the server; raises why it was refused."""
+        if self.status == "pending" and self.failure is None:
+            self._confirmed = self._confirmed or _future()
+            await asyncio.shield(self._confirmed)
+        if self.failure is not None:
+            raise self.failure
+        assert self.version is not None, "a confirmed commit has a version"
+        return self.version
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for the verdict, and so will learn of it."""
+        return self._confirmed is not None
+
+    # ------------------------------------------------------------ what happens to it
+
+    def keep(self) -> None:
+        self.is_kept = True
+        _wake(self._kept)
+
+    def confirm(self, version: Version, time: TimeMs | None = None) -> None:
+        self.status, self.version, self.time = "confirmed", version, time
+        self.is_kept = True
+        self._wake_all()
+
+    def reject(self, error: StemmaError, rejection: Refused) -> None:
+        self.status, self.failure, self.rejection = "rejected", error, rejection
+        self._wake_all()
+
+    def abandon(self, error: StemmaError) -> None:
+        """Nobody here will learn what becomes of it; it stays `pending`."""
+        self.failure = error
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        _wake(self._kept)
+        _wake(self._confirmed)
+
+
+def _future() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _wake(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)

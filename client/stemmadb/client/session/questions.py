@@ -1,0 +1,103 @@
+"""Questions that wait for their answers, over lost connections too (WIRE-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.wire.client_side import Answered, ClientConnection
+from stemmadb.protocol.wire.codec import Data
+from stemmadb.protocol.wire.connection import UNANSWERED_MAX
+from stemmadb.protocol.wire.messages.base import Part, Request
+
+Told: TypeAlias = Callable[[Part | StemmaError], None]
+
+
+class Question:
+    """Something to ask: sent on each connection until there is an answer."""
+
+    __slots__ = ("fields", "is_lasting", "kind", "told")
+
+    def __init__(self, kind: type[Request], fields: dict[str, Any], told: Told, *, is_lasting: bool) -> None:
+        self.kind = kind
+        self.fields = fields
+        self.told = told
+        self.is_lasting = is_lasting
+
+
+class Questions:
+    """All that were asked and not answered; a connection that opens is given them again, in order."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Question, None] = {}
+        self._sent: dict[int, Question] = {}
+        self._connection: ClientConnection | None = None
+        self._send: Callable[[Data], object] = _nowhere
+
+    def ask(self, kind: type[Request], fields: dict[str, Any], told: Told, *, is_lasting: bool = True) -> Question:
+        """Asks now, or as soon as there is a connection. `told` is called once, with the result or the error.
+
+        One that is not lasting dies with its connection, untold: opening the next one says the same.
+        """
+        question = Question(kind, fields, told, is_lasting=is_lasting)
+        self._waiting[question] = None
+        self._flush()
+        return question
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection to ask on."""
+        return self._connection is not None
+
+    def give_up(self, question: Question) -> None:
+        """Nobody waits for it any more; an answer that still comes is ignored."""
+        self._waiting.pop(question, None)
+        question.told = _ignore
+
+    def open(self, connection: ClientConnection, send: Callable[[Data], object]) -> None:
+        """There is a connection: everything that waits is asked on it."""
+        self._connection, self._send = connection, send
+        self._flush()
+
+    def lose(self) -> None:
+        """The connection is gone; what was asked on it is asked again on the next."""
+        again = [one for one in self._sent.values() if one.told is not _ignore]
+        self._waiting = dict.fromkeys(one for one in (*again, *self._waiting) if one.is_lasting)
+        self._sent.clear()
+        self._connection = None
+
+    def answered(self, event: Answered) -> None:
+        question = self._sent.pop(event.request.id)
+        self._flush()
+        question.told(event.result)
+
+    def fail(self, error: StemmaError) -> None:
+        """None of them will be answered."""
+        waiting = [*self._sent.values(), *self._waiting]
+        self._sent.clear()
+        self._waiting.clear()
+        for question in waiting:
+            question.told(error)
+
+    def _flush(self) -> None:
+        while self._connection is not None and self._waiting and len(self._sent) < UNANSWERED_MAX:
+            question = next(iter(self._waiting))
+            del self._waiting[question]
+            request = question.kind(id=self._connection.next_id(), **question.fields)
+            self._sent[request.id] = question
+            try:
+                data = self._connection.request(request)
+            except StemmaError as error:  # it is larger than the server takes
+                del self._sent[request.id]
+                question.told(error)
+                continue
+            self._send(data)
+
+
+def _nowhere(_data: Data) -> None:
+    raise AssertionError("nothing is sent without a connection")
+
+
+def _ignore(_result: Part | StemmaError) -> None:
+    """Nobody waits."""

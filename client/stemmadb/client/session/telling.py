@@ -1,0 +1,126 @@
+"""Telling the app: handles, the tray, and callbacks; a verdict is told once it is kept (NURSERY-5, NURSERY-7)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TypeAlias, TypeVar
+
+from stemmadb.client.journal.port import ConfirmedCommit
+from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.nursery.outcomes import Confirmation
+from stemmadb.client.session.handle import Handle
+from stemmadb.client.session.refused import Refused
+from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.model.ids import BranchName, Version
+
+_T = TypeVar("_T")
+OnRejected: TypeAlias = Callable[[Refused], object]
+OnLost: TypeAlias = Callable[[ConfirmedCommit], object]
+
+_log = logging.getLogger("stemmadb.client")
+
+
+class Telling:
+    """Who waits for which commit, what was refused, and who wants to hear of it."""
+
+    def __init__(self, tray: Iterable[Refused]) -> None:
+        self.tray: dict[CommitName, Refused] = {one.name: one for one in tray}
+        self.lost: list[ConfirmedCommit] = []
+        """Commits that were confirmed and that a restored server no longer has (RESUME-4)."""
+        self.on_confirmed: Callable[[BranchName, Version], object] = _ignore
+        """Called for each own commit that is confirmed."""
+        self._handles: dict[CommitName, Handle] = {}
+        self._on_rejected: list[OnRejected] = []
+        self._on_lost: list[OnLost] = []
+        self._idle: asyncio.Event | None = None
+
+    # ------------------------------------------------------------ handles
+
+    def begin(self, name: CommitName) -> Handle:
+        """The handle of a commit that is in the view now."""
+        handle = self._handles[name] = Handle(name, since=asyncio.get_running_loop().time())
+        if self._idle is not None:
+            self._idle.clear()
+        return handle
+
+    def handle(self, name: CommitName) -> Handle | None:
+        return self._handles.get(name)
+
+    def undecided(self) -> tuple[Handle, ...]:
+        """Commits whose verdict was not told yet, the oldest first."""
+        return tuple(self._handles.values())
+
+    async def idle(self) -> None:
+        """Returns once every commit has been decided and told."""
+        while self._handles:
+            self._idle = self._idle or asyncio.Event()
+            self._idle.clear()
+            await self._idle.wait()
+
+    # ------------------------------------------------------------ what became of them
+
+    def kept(self, name: CommitName) -> None:
+        handle = self._handles.get(name)
+        if handle is not None:
+            handle.keep()
+
+    def confirmed(self, one: Confirmation) -> None:
+        self._pop(one.pending.name).confirm(one.version, one.time)
+        self.on_confirmed(one.pending.branch, one.version)
+
+    def refused(self, one: Refused) -> None:
+        """Into the tray; whoever waits is told, and if nobody does, whoever asked to hear of such."""
+        self.tray[one.name] = one
+        handle = self._pop(one.name)
+        handle.reject(one.error, one)
+        if handle.is_awaited:
+            return
+        if not self._on_rejected:
+            _log.warning("a commit was refused and nobody waits for it: %s (%s)", one.message, one)
+        for callback in self._on_rejected:
+            _call(callback, one)
+
+    def losses(self, lost: Iterable[ConfirmedCommit]) -> None:
+        for one in lost:
+            self.lost.append(one)
+            _log.warning("the server was restored and lost commit %s, confirmed at version %s", one.name, one.version)
+            for callback in self._on_lost:
+                _call(callback, one)
+
+    def abandon(self, error: StemmaError) -> None:
+        """Nobody here will learn what becomes of these."""
+        for handle in tuple(self._handles.values()):
+            self._pop(handle.name).abandon(error)
+
+    def _pop(self, name: CommitName) -> Handle:
+        handle = self._handles.pop(name)
+        if not self._handles and self._idle is not None:
+            self._idle.set()
+        return handle
+
+    # ------------------------------------------------------------ callbacks
+
+    def on_rejected(self, callback: OnRejected) -> Callable[[], None]:
+        """Calls it for each refused commit that nobody waits for; returns how to stop that."""
+        self._on_rejected.append(callback)
+        return lambda: self._on_rejected.remove(callback)
+
+    def on_lost(self, callback: OnLost) -> Callable[[], None]:
+        """Calls it for each confirmed commit that a restored server lacks; returns how to stop that."""
+        self._on_lost.append(callback)
+        return lambda: self._on_lost.remove(callback)
+
+
+def _ignore(_branch: BranchName, _version: Version) -> None:
+    """Nobody wants to know."""
+
+
+def _call(callback: Callable[[_T], object], one: _T) -> None:
+    """What an app's callback raises is the app's: it stops nothing here."""
+    try:
+        callback(one)
+    except Exception as error:
+        context = {"message": "a callback failed", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)

@@ -1,0 +1,291 @@
+"""A space on one branch: what an app reads, writes and watches."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, TypeVar, Unpack, cast
+
+from stemmadb.client.core import SpaceCore
+from stemmadb.client.nursery.held import Nothing
+from stemmadb.client.nursery.plans import Plan, PlannedRead, Write
+from stemmadb.client.reading import differences, erasing, merging, past, undoing
+from stemmadb.client.reading.access import Acl, Roles
+from stemmadb.client.reading.blobs import Blobs
+from stemmadb.client.reading.branches import Branch, Branches, Tags
+from stemmadb.client.reading.delegating import Delegating, Expiry, Lendable, Loan
+from stemmadb.client.reading.differences import Difference, Side
+from stemmadb.client.reading.entries import BlameLine, HistoryEntry, LogEntry, Receipt
+from stemmadb.client.reading.erasing import Compaction, Erasure
+from stemmadb.client.reading.heads import Heads
+from stemmadb.client.reading.merging import MergeOptions, MergeReport
+from stemmadb.client.reading.moment import Moment
+from stemmadb.client.reading.pages import Listing
+from stemmadb.client.reading.past import LogFilters, Point
+from stemmadb.client.reading.plain import Given, decoded, part_of
+from stemmadb.client.reading.queries import QueryResult, Schema, Selector, roots_of
+from stemmadb.client.reading.times import When
+from stemmadb.client.reading.undoing import RevertOptions, RevertReport
+from stemmadb.client.session.refused import Refused
+from stemmadb.client.session.telling import OnLost, OnRejected
+from stemmadb.client.status import PendingCommit, SpaceStatus
+from stemmadb.client.transactions import Transaction
+from stemmadb.client.watches import Watch
+from stemmadb.protocol.errors import BranchDeleted, BranchExists, Conflict, Dependency, UnknownBranch
+from stemmadb.protocol.model import body, ids, pointer
+from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Version
+from stemmadb.protocol.model.query import EVERY, Query
+from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.wire.messages.reading import Order
+
+T = TypeVar("T")
+
+TRIES_MAX: Final = 10
+"""How often `transact` runs its function before it gives up."""
+
+
+class Space:
+    """One space, seen on one branch. `branch` gives the same space on another.
+
+    Reads of what is watched need no server, and show own writes at once. Everything else asks the server, and shows
+    own pending writes on top.
+    """
+
+    def __init__(self, core: SpaceCore, branch: BranchName = MAIN) -> None:
+        self._core = core
+        self._session = core.session
+        self._asker = core.session.asker
+        self.did: Did = core.session.space
+        self.branch_name = branch
+        self._heads = Heads(self._asker, core.session.nursery, branch=branch, space=self.did)
+        self._undoing = core.undoing(branch)
+        self._delegating = Delegating(
+            self._asker,
+            core.session.identity,
+            space=self.did,
+            now=core.session.now,
+            held=core.session.delegations,
+        )
+        self.blobs = Blobs(self._asker)
+        """`await space.blobs.put(data)`, `await space.blobs.get(ref)`."""
+        self.acl = Acl(self._asker, self._commit_roles)
+        """`await space.acl.get()`, `await space.acl.set(did, "write")`."""
+        self.tags = Tags(self._asker)
+        """`await space.tags.create("v1")`, `await space.tags.list()`."""
+        self._branches = Branches(self._asker)
+
+    # ------------------------------------------------------------ writing
+
+    def transaction(self, *, note: Value = None) -> Transaction:
+        """One commit: `async with space.transaction() as tx: tx.set(...)`. In the view when the block ends."""
+        return Transaction(self._core, self.branch_name, note=note)
+
+    async def transact(
+        self, fn: Callable[[Transaction], Awaitable[T] | T], *, note: Value = None, tries: int = TRIES_MAX
+    ) -> T:
+        """Runs `fn(tx)` and waits until its commit is confirmed; runs it again on the current values on a conflict.
+
+        async def count(tx):
+            todo = await tx.get("urn:todo:1")
+            tx.update("urn:todo:1", todo | {"tries": todo["tries"] + 1})
+
+        await space.transact(count)
+        """
+        for left in reversed(range(tries)):
+            async with self.transaction(note=note) as tx:
+                result = fn(tx)
+                if inspect.isawaitable(result):
+                    result = await result
+            try:
+                await tx.confirmed()
+            except (Conflict, Dependency):
+                if not left:
+                    raise
+                assert tx.rejection is not None, "it was refused"
+                tx.rejection.drop()
+            else:
+                return cast("T", result)
+        raise AssertionError("at least one try")
+
+    async def settled(self) -> None:
+        """Returns once every own commit has been decided."""
+        await self._session.telling.idle()
+
+    # ------------------------------------------------------------ reading
+
+    async def get(self, id_: str, path: str = pointer.ROOT) -> Value:
+        """The value, or the part of it at `path`; None if there is none. Own writes are seen at once."""
+        entity = ids.entity_id(id_, self._asker.limits.id_bytes_max)
+        pointer.parse(path)
+        nursery, branch = self._session.nursery, self.branch_name
+        is_local = nursery.is_local(branch, entity)
+        shown = nursery.value(branch, entity)
+        if is_local or (self._core.link.state != "open" and not isinstance(shown, Nothing)):
+            return None if isinstance(shown, Nothing) else decoded(body.encode(part_of(shown, path)))
+        return await self._heads.get(id_, path)
+
+    async def list(self, prefix: str = EVERY) -> dict[str, Value]:
+        """Everything under a prefix such as `urn:todo:*`, by id."""
+        return await self._heads.list(prefix)
+
+    async def query(
+        self, selector: Selector = EVERY, *, schema: Schema | None = None, path: str = pointer.ROOT
+    ) -> QueryResult:
+        """What matches, and what its links lead to: `await space.query("urn:todo:*", schema={...})`."""
+        return await self._heads.query(selector, schema=schema, path=path)
+
+    def watch(self, selector: Selector = EVERY, *, schema: Schema | None = None, path: str = pointer.ROOT) -> Watch:
+        """The same, kept up to date: `async for change in space.watch("urn:todo:*", schema={...}): ...`."""
+        roots = roots_of(selector, schema=schema, path=path)
+        return Watch(self._session.subscriptions, Query(roots=roots, branch=self.branch_name))
+
+    # ------------------------------------------------------------ the past
+
+    def at(self, *, version: int | None = None, time: When | None = None, tag: str | None = None) -> Moment:
+        """Any past state: `await space.at(version=3).get("urn:todo:1")`."""
+        return Moment(self._asker, branch=self.branch_name, space=self.did, version=version, time=time, tag=tag)
+
+    def history(self, id_: str, *, version: int | None = None, order: Order = "newest") -> Listing[HistoryEntry]:
+        """The changes of an entity: `async for entry in space.history("urn:todo:1"): ...`."""
+        where = Point(self.branch_name, None if version is None else Version(version))
+        return past.history(self._asker, id_, where, order=order)
+
+    def log(self, **filters: Unpack[LogFilters]) -> Listing[LogEntry]:
+        """The commits of this branch, newest first; `branch=None` for those of all branches."""
+        return past.log(self._asker, **({"branch": self.branch_name} | filters))
+
+    async def diff(self, left: Side, right: Side = None, *, prefix: str = EVERY) -> Difference:
+        """What leads from one state to another, each a version, a `Moment` or a branch; the head if not given."""
+        return await differences.diff(self._asker, left, right, branch=self.branch_name, prefix=prefix)
+
+    async def blame(self, id_: str, path: str = pointer.ROOT, *, version: int | None = None) -> tuple[BlameLine, ...]:
+        """For each leaf of a value, who wrote it last."""
+        at = None if version is None else Version(version)
+        return await past.blame(self._asker, id_, branch=self.branch_name, version=at, path=path)
+
+    # ------------------------------------------------------------ branches
+
+    async def branch(self, name: str, *, create: bool = False, fork: int | None = None, note: Value = None) -> Space:
+        """The same space on a branch; with `create` the branch is made here if it is not there yet."""
+        checked = ids.branch_name(name)
+        if create:
+            await self._core.settled()
+            with suppress(BranchExists):
+                await self._branches.create(name, parent=self.branch_name, fork=fork, note=note)
+                return Space(self._core, checked)
+        if name != MAIN:
+            known = {one.name: one for one in await self._branches.list(deleted=True)}
+            if name not in known:
+                raise UnknownBranch(branch=name)
+            if create and known[checked].deleted is not None:
+                raise BranchDeleted(branch=name)
+        return Space(self._core, checked)
+
+    async def branches(self, *, deleted: bool = False) -> Sequence[Branch]:
+        """The branches of the space by name."""
+        return await self._branches.list(deleted=deleted)
+
+    async def delete_branch(self, name: str, *, note: Value = None) -> Receipt:
+        """Ends a branch; it can still be read and merged from."""
+        return await self._branches.delete(name, note=note)
+
+    async def merge_into(self, target: str, **options: Unpack[MergeOptions]) -> MergeReport:
+        """Brings what this branch has to another; `report.conflicts` lists what both sides changed."""
+        await self._core.settled()
+        return await merging.merge(self._asker, self.branch_name, target, **options)
+
+    async def merge_from(self, source: str, **options: Unpack[MergeOptions]) -> MergeReport:
+        """Brings what another branch has to this one."""
+        await self._core.settled()
+        return await merging.merge(self._asker, source, self.branch_name, **options)
+
+    # ------------------------------------------------------------ taking back
+
+    async def revert(self, versions: int | Iterable[int] = (), **options: Unpack[RevertOptions]) -> RevertReport:
+        """Undoes commits by a new one; `Conflict` where later commits touched the same places."""
+        await self._core.settled()
+        return await undoing.revert(self._asker, versions, branch=self.branch_name, **options)
+
+    async def undo(self, *, note: Value = None) -> RevertReport | None:
+        """Takes back the newest own commit of this client that is not undone; None if there is none."""
+        await self._core.settled()
+        return await self._undoing.undo(note=note)
+
+    async def redo(self, *, note: Value = None) -> RevertReport | None:
+        """Brings back what the last `undo` took; None after a new commit."""
+        await self._core.settled()
+        return await self._undoing.redo(note=note)
+
+    async def erase(
+        self,
+        id_: str,
+        versions: Iterable[int],
+        *,
+        survivors: Mapping[str, Given] | None = None,
+        blobs: Iterable[str] = (),
+        note: Value = None,
+    ) -> Erasure:
+        """Destroys what an entity was at these versions, for good; history still verifies. Needs the role `own`."""
+        return await erasing.erase(self._asker, id_, versions, survivors=survivors, blobs=blobs, note=note)
+
+    async def compact(self, floor: int, *, note: Value = None) -> Compaction:
+        """Removes what no state at or above a version needs. Needs the role `own`."""
+        return await erasing.compact(self._asker, floor, note=note)
+
+    # ------------------------------------------------------------ access
+
+    async def delegate(
+        self, audience: str, role: Lendable, *, prefixes: Sequence[str] = (EVERY,), expires: Expiry
+    ) -> str:
+        """A token that lends rights to another identity until it expires; hand it over, it is given to `connect`."""
+        return self._delegating.delegate(Loan(audience=audience, role=role, prefixes=prefixes, expires=expires))
+
+    async def revoke(self, token: str) -> Receipt:
+        """Takes back a token and all that were made from it. Needs the role `own`."""
+        return await self._delegating.revoke(token)
+
+    async def _commit_roles(self, roles: Roles, basis: Version) -> None:
+        """The access list is an entity: written whole, alone in its commit, on `main`."""
+        entity, encoded = EntityId(self.did), body.encode(roles)
+        write = Write("set", entity, encoded, body.read_stored(encoded), None)
+        plan = Plan(MAIN, (write,), (PlannedRead(basis, entity),))
+        await self._core.submit(plan).confirmed()
+
+    # ------------------------------------------------------------ how it stands
+
+    def status(self) -> SpaceStatus:
+        """Whether it is connected, and what waits."""
+        return self._core.status()
+
+    def pending(self) -> Sequence[PendingCommit]:
+        """Own commits that are not decided, the oldest first."""
+        return self._core.pending()
+
+    def rejected(self) -> Sequence[Refused]:
+        """Own commits that were refused, until they are retried or dropped; a journal keeps them over restarts."""
+        return list(self._session.telling.tray.values())
+
+    def on_rejected(self, callback: OnRejected) -> Callable[[], None]:
+        """Calls it with each refused commit that nobody awaits; returns how to stop that."""
+        return self._session.telling.on_rejected(callback)
+
+    def on_lost(self, callback: OnLost) -> Callable[[], None]:
+        """Calls it with each confirmed commit that the server, restored from a backup, no longer has."""
+        return self._session.telling.on_lost(callback)
+
+    def nudge(self) -> None:
+        """Tries to connect at once, say after the machine has woken up."""
+        self._core.link.nudge()
+
+    async def connected(self, *, timeout: float | None = None) -> None:
+        """Returns once the connection is open; `Unreachable`, or why the server refuses, after `timeout` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self._core.link.when_open()
+        except TimeoutError:
+            raise self._core.link.why_not_open() from None
+
+    def __repr__(self) -> str:
+        return f"Space({self.did}, branch {self.branch_name!r})"

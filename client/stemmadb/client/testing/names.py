@@ -1,0 +1,38 @@
+"""Names and keys of spaces that all clients of a world share: two apps that open "todo" meet there."""
+
+from __future__ import annotations
+
+from stemmadb.client.keys.addresses import Address, address
+from stemmadb.client.keys.identity import Identity
+from stemmadb.client.keys.names import space_name
+from stemmadb.protocol.model.ids import Did
+
+
+class SharedNames:
+    """As the names in the user's config directory; whoever remembers a name first has it."""
+
+    def __init__(self) -> None:
+        self._names: dict[Address, dict[str, Did]] = {}
+
+    def find(self, server_url: str, name: str) -> Did | None:
+        return self.all(server_url).get(space_name(name))
+
+    def remember(self, server_url: str, name: str, space: Did) -> Did:
+        """The space that the name means from now on."""
+        return self._names.setdefault(address(server_url), {}).setdefault(space_name(name), space)
+
+    def all(self, server_url: str) -> dict[str, Did]:
+        return dict(self._names.get(address(server_url), {}))
+
+
+class SharedKeys:
+    """The keys of spaces that were made in the world."""
+
+    def __init__(self) -> None:
+        self._keys: dict[Did, Identity] = {}
+
+    def space_key(self, space: Did) -> Identity | None:
+        return self._keys.get(space)
+
+    def keep_space_key(self, key: Identity) -> None:
+        self._keys[key.did] = key

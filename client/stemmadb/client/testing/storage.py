@@ -1,0 +1,76 @@
+"""The storage of a world: in memory, with hooks around each append, and copies that cost nothing."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from stemmadb.protocol.model.ids import Did, Version
+from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
+from stemmadb.server.storage.memory.contents import Contents
+
+
+class Watching(Protocol):
+    """Who is asked around each append."""
+
+    def before_append(self) -> None:
+        """Nothing is written yet; may raise `StorageFailed`."""
+        ...
+
+    def after_append(self) -> None:
+        """It is durable, and nobody was told; may raise `StorageFailed`."""
+        ...
+
+
+class Nobody:
+    """Watches nothing."""
+
+    def before_append(self) -> None: ...
+
+    def after_append(self) -> None: ...
+
+
+class Backup:
+    """What a storage held at a moment. It never changes, and can be restored as often as wanted."""
+
+    def __init__(self, contents: dict[Did, Contents]) -> None:
+        self._contents = contents
+
+    def contents(self) -> dict[Did, Contents]:
+        return dict(self._contents)
+
+    def versions(self) -> dict[Did, Version]:
+        """How far each space had come."""
+        return {did: held.tip.version for did, held in self._contents.items()}
+
+
+class KitLog(MemoryLog):
+    """Alone, as the log of the default storage is: only what writes something is appended."""
+
+    is_alone = True
+
+    def __init__(self, of: MemoryLog, storage: MemoryStorage) -> None:
+        super().__init__(of._shelf, storage)
+
+
+class KitStorage(MemoryStorage):
+    """Holds what a backup held, and goes its own way from there."""
+
+    def __init__(self, backup: Backup | None = None) -> None:
+        super().__init__(self._operation)
+        self.watching: Watching = Nobody()
+        for did, contents in (backup.contents() if backup is not None else {}).items():
+            super().open(did, create=True)
+            self._shelves[did].contents = contents
+
+    def open(self, space: Did, *, create: bool = False) -> KitLog:
+        return KitLog(super().open(space, create=create), self)
+
+    def backup(self) -> Backup:
+        """A writer puts changed contents in the place of the old ones, so those can be kept as they are."""
+        return Backup({did: shelf.contents for did, shelf in self._shelves.items()})
+
+    def _operation(self, name: str) -> None:
+        if name == "append":
+            self.watching.before_append()
+        elif name == "appended":
+            self.watching.after_append()

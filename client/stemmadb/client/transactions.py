@@ -1,0 +1,231 @@
+"""Transactions: what an app reads and writes in one block becomes one commit (NURSERY-2, NURSERY-8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Protocol
+
+from stemmadb.client.drafting import MISSING, Draft
+from stemmadb.client.nursery.held import ABSENT, Held
+from stemmadb.client.nursery.plans import Plan, Write
+from stemmadb.client.nursery.view import View
+from stemmadb.client.session.handle import Handle, Status
+from stemmadb.client.session.refused import Refused
+from stemmadb.protocol.errors import Malformed
+from stemmadb.protocol.model import facts
+from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Version
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.values import Value
+
+
+class Desk(Protocol):
+    """What a transaction needs of its space."""
+
+    @property
+    def limits(self) -> Limits: ...
+
+    def view(self, branch: BranchName) -> View: ...
+
+    def release(self, view: View) -> None: ...
+
+    async def begin(self) -> None:
+        """Returns at once, unless the client knows of own writes that its view does not have yet."""
+        ...
+
+    async def catch_up(self) -> None:
+        """Brings the view to where the server is; returns at once if there is no server."""
+        ...
+
+    async def fetch(self, branch: BranchName, ids: Iterable[EntityId], version: Version) -> dict[EntityId, Held]:
+        """These entities as of a version; what is not there is left out. `NotInView` if there is no server."""
+        ...
+
+    async def fetch_under(self, branch: BranchName, prefix: str, version: Version) -> dict[EntityId, Held]:
+        """Everything under a prefix as of a version."""
+        ...
+
+    def submit(self, plan: Plan) -> Handle: ...
+
+
+class Transaction:
+    """One commit in the making, and its handle once the block has ended.
+
+        async with space.transaction() as tx:
+            todo = await tx.get("urn:todo:1")
+            tx.update("urn:todo:1", todo | {"done": True})
+        await tx.confirmed()
+
+    Everything it reads is as of the moment it began. What it read or wrote must not have changed on the server when
+    it is decided, unless it was written `blind`. If the block raises, nothing is written.
+    """
+
+    def __init__(self, desk: Desk, branch: BranchName, *, note: Value = None) -> None:
+        self._desk = desk
+        self._branch = branch
+        self._note: Value = {"message": note} if isinstance(note, str) else note
+        self._view: View | None = None
+        self._draft: Draft | None = None
+        self._handle: Handle | None = None
+        self._at: Version = EMPTY_SPACE
+
+    async def __aenter__(self) -> Transaction:
+        assert self._view is None, "a transaction is used once"
+        await self._desk.begin()
+        self._view = self._desk.view(self._branch)
+        self._at = self._view.to
+        self._draft = Draft(self._view, limits=self._desk.limits, note=self._note)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            plan = await self._planned() if error is None else None
+        finally:
+            self._desk.release(self._begun)
+            self._view = self._draft = None
+        if plan is not None and plan.writes:
+            self._handle = self._desk.submit(plan)
+
+    async def _planned(self) -> Plan:
+        missing = self._open.missing()
+        if missing:
+            await self._learn(sorted(missing))
+        return self._open.plan()
+
+    @property
+    def _open(self) -> Draft:
+        if self._draft is None:
+            raise Malformed("The transaction is over; start another one.", path="transaction", why="it is over")
+        return self._draft
+
+    @property
+    def _begun(self) -> View:
+        assert self._view is not None, "use it with 'async with'"
+        return self._view
+
+    # ------------------------------------------------------------ reading
+
+    async def get(self, id_: str, path: str = "") -> Value:
+        """The value, or the part of it at `path`, as this transaction sees it; None if there is none.
+
+        It must not have changed when the commit is decided: name the path you use, and others may change the rest.
+        """
+        value = self._open.get(id_, path)
+        if value is MISSING:
+            await self._learn((EntityId(id_),))
+            value = self._open.get(id_, path)
+            assert value is not MISSING, "what was learned is known"
+        return value
+
+    async def list(self, prefix: str) -> dict[EntityId, Value]:
+        """Everything under a prefix such as `urn:todo:*`; nothing may be added there before the commit is decided."""
+        bare = prefix.removesuffix("*")
+        found = self._open.listing(bare)
+        if found is MISSING:
+            if not self._open.has_told:
+                await self._desk.catch_up()
+                self._move()
+            fetched = await self._desk.fetch_under(self._branch, bare, self._at)
+            self._open.learn_listing(bare, fetched)
+            found = self._open.listing(bare)
+            assert found is not MISSING, "what was learned is known"
+        return found
+
+    async def _learn(self, ids: Iterable[EntityId]) -> None:
+        """What is not in view is read as of the view; as long as the app was told nothing, the view is a new one."""
+        wanted = tuple(ids)
+        if not self._open.has_told:
+            await self._desk.catch_up()
+            self._move()
+        found = await self._desk.fetch(self._branch, wanted, self._at)
+        for id_ in wanted:
+            self._open.learn(id_, found.get(id_) or Held(ABSENT, EMPTY_SPACE, facts.empty(id_), self._at))
+
+    def _move(self) -> None:
+        """Starts on the view of now: others may have written what this transaction is about to read."""
+        view = self._desk.view(self._branch)
+        self._draft = self._open.moved_to(view)
+        self._desk.release(self._begun)
+        self._view, self._at = view, view.to
+
+    # ------------------------------------------------------------ writing
+
+    def set(self, id_: str, value: object, *, blind: bool = False) -> None:
+        """Gives it this value, whether it is there or not. `blind`: whatever others did meanwhile."""
+        self._open.set(id_, value, blind=blind)
+
+    def create(self, id_: str, value: object) -> None:
+        """The same for one that must not be there yet; `AlreadyExists`, here or when the block ends."""
+        self._open.create(id_, value)
+
+    def patch(self, id_: str, operations: Sequence[Mapping[str, Any]], *, blind: bool = False) -> None:
+        """Changes parts of it: JSON Patch (RFC 6902), with `splice` and `increment`."""
+        self._open.patch(id_, operations, blind=blind)
+
+    def update(self, id_: str, value: object) -> None:
+        """Gives one that is there this value, and writes only what differs."""
+        self._open.update(id_, value)
+
+    def increment(self, id_: str, path: str, by: int | float = 1, *, blind: bool = False) -> None:
+        """Adds to a number; increments of others never conflict with it."""
+        self._open.increment(id_, path, by, blind=blind)
+
+    def delete(self, id_: str, *, blind: bool = False) -> None:
+        """Takes it away."""
+        self._open.delete(id_, blind=blind)
+
+    def repeat(self, write: Write) -> None:
+        """An operation that was made before."""
+        if write.op == "set":
+            self.set(write.id, write.value, blind=write.blind)
+        elif write.op == "delete":
+            self.delete(write.id, blind=write.blind)
+        else:
+            assert isinstance(write.value, list), "a patch is a list of operations"
+            self.patch(write.id, write.value, blind=write.blind)  # type: ignore[arg-type]  # each an object
+
+    def learn(self, known: Mapping[EntityId, Held]) -> None:
+        """What is known of entities that are not in view, so that they need not be asked for."""
+        for id_, held in known.items():
+            if self._begun.shown(id_) is None:
+                self._open.learn(id_, held)
+
+    # ------------------------------------------------------------ what became of it
+
+    @property
+    def status(self) -> Status:
+        """`pending`, `confirmed` or `rejected`; one that wrote nothing is confirmed."""
+        return "confirmed" if self._handle is None and self._draft is None else self._status()
+
+    def _status(self) -> Status:
+        return "pending" if self._handle is None else self._handle.status
+
+    @property
+    def version(self) -> Version | None:
+        """The version it took, once it is confirmed; for one that wrote nothing the version it read."""
+        if self._handle is not None:
+            return self._handle.version
+        return self._at if self._draft is None else None
+
+    @property
+    def rejection(self) -> Refused | None:
+        """Why it was refused, what it fell with, the current values, and a way to try again."""
+        return None if self._handle is None else self._handle.rejection
+
+    async def applied(self) -> None:
+        """Returns at once after the block: the view has it."""
+        assert self._draft is None, "the block has not ended"
+
+    async def kept(self) -> None:
+        """Returns once the journal has it, so that it survives a crash of the app."""
+        if self._handle is not None:
+            await self._handle.kept()
+
+    async def confirmed(self) -> Version:
+        """Its version, once it is durable on the server; raises `Conflict`, or whatever it was refused with."""
+        return self._at if self._handle is None else await self._handle.confirmed()
+
+    def __repr__(self) -> str:
+        return f"Transaction({self.status}, version {self.version})"

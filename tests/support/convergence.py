@@ -1,0 +1,200 @@
+"""Checkers of convergence: what every client and the server must have come to once all faults are over.
+
+They know commits by their names and by a mark in their notes, so that they work with any workload: a `Ledger` is told
+of each commit that is made and of what became of it, and is compared with what is durable on the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import graphs
+from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.testing import World
+from stemmadb.protocol.model import body
+from stemmadb.protocol.model.commit import LocalIdentity
+from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Version
+from stemmadb.protocol.model.query import Root
+from stemmadb.protocol.model.values import Value, equal
+from stemmadb.server.engine import listing
+from stemmadb.server.engine.moments import Moment
+from stemmadb.server.keeping.verifying import verify
+
+State: TypeAlias = dict[EntityId, Value]
+Fate: TypeAlias = Literal["pending", "confirmed", "rejected", "unknown", "unsent"]
+"""`unknown`: the app died without a journal. `unsent`: it died before its journal had the commit."""
+
+
+class Effect(NamedTuple):
+    """What a commit does to an entity of `main` that adds up: a number to a counter, or an element to a list."""
+
+    kind: Literal["add", "append"]
+    id: str
+    what: int
+
+
+@dataclass(slots=True)
+class Record:
+    """A commit that an app made."""
+
+    principal: Did
+    name: CommitName
+    mark: int
+    effects: tuple[Effect, ...] = ()
+    can_repeat: bool = False
+    """Whether its operations mean the same on any value, so that a retry from the tray is right."""
+    fate: Fate = "pending"
+    version: Version | None = None
+    was_kept: bool = False
+    decisions: list[str] = field(default_factory=list)
+
+    def decide(self, fate: Fate, version: Version | None = None) -> None:
+        """What became of it; a second, different word is a violation (NURSERY-7)."""
+        said = f"{fate} at {version}"
+        assert self.fate in ("pending", fate) and self.version in (None, version), f"{self}: now {said}"
+        self.fate, self.version = fate, version
+
+
+class Logged(NamedTuple):
+    """A plain commit in the server's log."""
+
+    principal: Did
+    name: CommitName
+    mark: int
+    version: Version
+
+
+class States:
+    """The server's state at any branch and version, read once each."""
+
+    def __init__(self, world: World, space: Did) -> None:
+        self._world = world
+        self._space = space
+        self._known: dict[tuple[str, int, Version], State] = {}
+        self.epoch = 0
+        """Raised by whoever restores the server: what was known is another history then."""
+
+    def at(self, branch: str, version: Version) -> State:
+        key = (branch, self.epoch, version)
+        if key not in self._known:
+            self._known[key] = self._read(branch, version)
+        return self._known[key]
+
+    def _read(self, branch: str, version: Version) -> State:
+        moment = Moment(branch=BranchName(branch), version=version)
+        with self._world.truth._storage.open(self._space).reader() as reader:
+            page = listing.page(reader, "urn:", moment)
+            assert page.next is None, "a small space is one page"
+            return {one.id: body.read_stored(one.body) for one in page.entities}
+
+    def head(self, branch: str) -> State:
+        return self.at(branch, self._world.truth.version(self._space))
+
+
+def answer(state: Mapping[EntityId, Value], roots: Sequence[Root]) -> State:
+    """The query over a state, afresh."""
+    return {id_: one.value for id_, one in graphs.ask(state, *roots).entities.items()}
+
+
+def same(left: Mapping[EntityId, Value], right: Mapping[EntityId, Value]) -> bool:
+    return left.keys() == right.keys() and all(equal(left[id_], right[id_]) for id_ in left)
+
+
+def differences(left: Mapping[EntityId, Value], right: Mapping[EntityId, Value]) -> str:
+    """What a person needs to see of two states that should be the same."""
+    ids = sorted(left.keys() | right.keys())
+    lines = [f"{id_}: {left.get(id_)} <> {right.get(id_)}" for id_ in ids if left.get(id_) != right.get(id_)]
+    return "; ".join(lines)
+
+
+# ---------------------------------------------------------------- commits
+
+
+class Ledger:
+    """Every commit that was made, in all lives of all apps."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self._marks = 0
+
+    def next_mark(self) -> int:
+        self._marks += 1
+        return self._marks
+
+    def add(self, record: Record) -> Record:
+        self.records.append(record)
+        return record
+
+    def find(self, principal: Did, name: CommitName, mark: int) -> Record:
+        """The newest one of this name: a copied journal may have used it for another commit."""
+        for record in reversed(self.records):
+            if (record.principal, record.name, record.mark) == (principal, name, mark):
+                return record
+        raise AssertionError(f"{name} with mark {mark} was never made")
+
+
+def log_of(world: World, space: Did) -> list[Logged]:
+    """The plain commits in the server's log that carry a mark, oldest first."""
+    found = []
+    for commit in world.truth.commits(space):
+        note = None if commit.note is None else body.read_stored(commit.note)
+        if isinstance(commit.identity, LocalIdentity) and isinstance(note, dict) and "mark" in note:
+            identity = commit.identity
+            mark = note["mark"]
+            assert isinstance(mark, int)
+            name = CommitName(identity.session, identity.local)
+            found.append(Logged(identity.principal, name, mark, commit.version))
+    return found
+
+
+def check_decided(ledger: Ledger, log: Sequence[Logged]) -> None:
+    """Each commit was decided once; what was confirmed is in the log once, what was refused never is (COMMIT-5)."""
+    there: dict[tuple[Did, CommitName], Logged] = {}
+    for entry in log:
+        key = (entry.principal, entry.name)
+        assert key not in there, f"{entry} is in the log twice"
+        there[key] = entry
+    made = set()
+    for record in ledger.records:
+        entry_of = there.get((record.principal, record.name))
+        version = entry_of.version if entry_of is not None and entry_of.mark == record.mark else None
+        made.add((record.principal, record.name, record.mark))
+        assert record.fate != "pending", f"{record} was never decided"
+        if record.fate == "confirmed":
+            assert version == record.version, f"{record} is in the log at {version}"
+        elif record.fate != "unknown":
+            assert version is None, f"{record} is in the log at {version}"
+    strangers = [one for one in log if (one.principal, one.name, one.mark) not in made]
+    assert not strangers, f"nobody made {strangers}"
+
+
+def check_sums(ledger: Ledger, log: Sequence[Logged], state: Mapping[EntityId, Any]) -> int:
+    """Counters are the sums, and lists the elements in the order, of what is in the log; gives how many there are."""
+    effects = {(one.principal, one.name, one.mark): one.effects for one in ledger.records}
+    sums: dict[str, int] = {}
+    lists: dict[str, list[int]] = {}
+    for entry in log:
+        for kind, id_, what in effects[entry.principal, entry.name, entry.mark]:
+            if kind == "add":
+                sums[id_] = sums.get(id_, 0) + what
+            else:
+                lists.setdefault(id_, []).append(what)
+    for id_, total in sums.items():
+        assert state[EntityId(id_)]["n"] == total, f"{id_}: {state[EntityId(id_)]}, but {total} was confirmed"
+    for id_, items in lists.items():
+        assert state[EntityId(id_)]["items"] == items, f"{id_}: {state[EntityId(id_)]}, confirmed in order {items}"
+    return len(sums) + len(lists)
+
+
+def check_chain(world: World, space: Did) -> None:
+    """The hash chain, the snapshots and every patch of the space hold (FACT-3)."""
+    verify(world.truth._storage.open(space))
+
+
+def branches_of(world: World, space: Did) -> Iterable[str]:
+    """Every branch there is."""
+    with world.truth._storage.open(space).reader() as reader:
+        names = {str(one.name) for one in reader.branches()}
+    return sorted(names | {str(MAIN)})

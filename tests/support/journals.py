@@ -1,0 +1,190 @@
+"""Steps of a journal, known from their number alone; and, run as a program, one that writes them until it is killed.
+
+    python journals.py <directory> <first step> [<bytes that a file may have>]
+
+It prints the number of a step once it is durable, or `failed <number>`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import resource
+import sqlite3
+import sys
+from pathlib import Path
+
+from stemmadb.client.journal.contents import Contents
+from stemmadb.client.journal.disk import DiskJournal
+from stemmadb.client.journal.port import Base, ConfirmedCommit, JournalState, JournalStep, KeptCommit, TrayedCommit
+from stemmadb.client.nursery.held import CommitName
+from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Local, TimeMs, Version
+from stemmadb.protocol.model.stale import StaleRead
+from stemmadb.protocol.wire.messages.commit import Current
+
+SPACE = Did("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK")
+PRINCIPAL = Did("did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp")
+SESSION = b"s" * 16
+LOST_KEEP_MAX = 20
+WINDOW = 32
+"""How many steps are on their way at once."""
+
+
+def name(local: int, session: bytes = SESSION) -> CommitName:
+    return CommitName(session, Local(local))
+
+
+def base(number: int = 1, *, as_of: int = 9, body: bytes | None = b"\xa1x") -> Base:
+    id_ = EntityId(f"urn:base:{number}")
+    return Base(BranchName("main"), id_, Version(number), Hash(bytes([number % 256]) * 32), Version(as_of), body)
+
+
+def kept(local: int, *bases: Base, session: bytes = SESSION, size: int = 100) -> KeptCommit:
+    content = random.Random(local).randbytes(size)
+    return KeptCommit(name(local, session), local.to_bytes(16, "big"), content, bases)
+
+
+def confirmed(local: int, session: bytes = SESSION) -> ConfirmedCommit:
+    return ConfirmedCommit(name(local, session), Version(local), Hash(bytes([local % 256]) * 32), b"content")
+
+
+def trayed(local: int, session: bytes = SESSION, message: str = "stale") -> TrayedCommit:
+    id_, main = EntityId("urn:x"), BranchName("main")
+    return TrayedCommit(
+        name=name(local, session),
+        content=b"content",
+        code="conflict",
+        message=message,
+        time=TimeMs(1),
+        details={"count": 1, "of": ["a", None, 1.5, b"raw"]},
+        stale=(
+            StaleRead(branch=main, id=id_, read=Version(1), head=Version(2), winner=Version(2), author=PRINCIPAL),
+        ),
+        current=(Current(branch=main, id=id_, version=Version(2), hash=Hash(b"h" * 32), body=b"\xc0"),),
+        decided=Version(2),
+        because=name(local + 1),
+    )
+
+
+def numbered(number: int) -> JournalStep:
+    """Two commits are kept; of those five steps before, one is confirmed and one goes to the tray for a while."""
+    local = 2 * number - 1
+    old = local - 10
+    return JournalStep(
+        session=SESSION if number == 1 else None,
+        keep=(kept(local, base(number // 3, as_of=number)), kept(local + 1)),
+        confirm=(confirmed(old),) if old > 0 else (),
+        tray=(trayed(old + 1),) if old > 0 else (),
+        drop=(name(old - 9),) if old > 10 else (),
+        standing=(Version(number), Hash(bytes([number % 256]) * 32)),
+    )
+
+
+def state_after(count: int, *, lost_keep_max: int = LOST_KEEP_MAX) -> JournalState:
+    contents = Contents(lost_keep_max=lost_keep_max)
+    for number in range(1, count + 1):
+        contents.take(numbered(number))
+    return contents.state()
+
+
+def steps_in(state: JournalState) -> int:
+    """How many numbered steps a journal has."""
+    return state.last_local // 2
+
+
+def random_steps(seed: int, count: int) -> list[JournalStep]:
+    """Steps with everything that can be in one, in an order that can happen."""
+    dice = random.Random(seed)
+    session, last, pending, trays, lost = bytes(16), 0, list[CommitName](), list[CommitName](), list[CommitName]()
+    steps = []
+    for number in range(count):
+        moved = dice.random() < 0.1 or number == 0
+        if moved and dice.random() < 0.8:
+            session, last = dice.randbytes(16), 0
+        keep = []
+        for _ in range(dice.choice([0, 1, 1, 3])):
+            last += dice.choice([1, 1, 5])
+            bases = [base(dice.randint(1, 4), as_of=dice.randint(4, 9)) for _ in range(dice.choice([0, 0, 1, 2]))]
+            keep.append(kept(last, *bases, session=session))
+        decided = dice.sample(pending, min(len(pending), dice.choice([0, 0, 1, 2])))
+        pending = [one for one in pending if one not in decided] + [one.name for one in keep]
+        good = [one for one in decided if dice.random() < 0.7]
+        bad = [one for one in decided if one not in good]
+        dropped = trays[:1] if dice.random() < 0.3 else []
+        trays = trays[len(dropped) :] + bad
+        steps.append(
+            JournalStep(
+                keep=tuple(keep),
+                confirm=tuple(confirmed(one.local, one.session) for one in good),
+                tray=tuple(trayed(one.local, one.session) for one in bad),
+                drop=tuple(dropped),
+                forget=tuple(dice.sample(lost, min(len(lost), 2))) if dice.random() < 0.1 else (),
+                standing=(Version(number), Hash(dice.randbytes(32))) if dice.random() < 0.3 else None,
+                session=session if moved else None,
+            )
+        )
+        lost += good
+    return steps
+
+
+class Failing(sqlite3.Connection):
+    """Its sync fails after the bytes were written: the worst that a disk may do."""
+
+    is_broken = False
+
+    def execute(self, sql: str, *values: object) -> sqlite3.Cursor:
+        done = super().execute(sql, *values)  # type: ignore[arg-type]
+        if sql == "COMMIT" and Failing.is_broken:
+            raise sqlite3.OperationalError("disk I/O error")
+        return done
+
+
+def opened(directory: Path, *, factory: type[sqlite3.Connection] = sqlite3.Connection) -> DiskJournal:
+    return DiskJournal(directory, space=SPACE, principal=PRINCIPAL, lost_keep_max=LOST_KEEP_MAX, factory=factory)
+
+
+async def written(journal: DiskJournal, *steps: JournalStep) -> list[Exception | None]:
+    """Writes them all at once; what became of each."""
+    told: list[Exception | None] = []
+    last = asyncio.get_running_loop().create_future()
+    for step in steps[:-1]:
+        journal.write(step, told.append)
+    journal.write(steps[-1], last.set_result)
+    told.append(await last)
+    return told
+
+
+async def loaded(directory: Path) -> JournalState:
+    """What the next one who opens it finds."""
+    journal = opened(directory)
+    try:
+        return journal.load()
+    finally:
+        await journal.close()
+
+
+async def _write_for_ever(directory: Path, first: int) -> None:
+    journal = opened(directory)
+    journal.load()
+    print("ready", flush=True)
+    room = asyncio.Semaphore(WINDOW)
+    failed = asyncio.Event()
+
+    def tell(number: int, error: Exception | None) -> None:
+        print(number if error is None else f"failed {number}", flush=True)
+        room.release()
+        if error is not None:
+            failed.set()
+
+    number = first
+    while not failed.is_set():
+        await room.acquire()
+        journal.write(numbered(number), lambda error, number=number: tell(number, error))  # type: ignore[misc]
+        number += 1
+    await journal.close()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
+    asyncio.run(_write_for_ever(Path(sys.argv[1]), int(sys.argv[2])))
