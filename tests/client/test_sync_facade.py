@@ -465,14 +465,23 @@ def test_the_block_of_a_database_lets_the_apps_own_error_through(server: Process
         pass
 
 
-def test_the_block_reports_work_that_nothing_keeps(tmp_path: Path) -> None:
+def test_the_block_reports_work_that_nothing_keeps_unless_the_app_has_failed_itself(tmp_path: Path) -> None:
     process = Process(tmp_path / "data")
     process.start()
-    db = connect(process.address, config=tmp_path / "config")
-    space = db.space("todo")
+    db, other = (connect(process.address, config=tmp_path / "config") for _ in range(2))
+    space, same = db.space("todo"), other.space("todo")
     process.kill()
     with pytest.raises(Unconfirmed, match="1 commits were not decided"), db, space.transaction() as tx:
         tx.set("urn:a", 1, blind=True)
+
+    def fail() -> None:
+        with other:
+            with same.transaction() as tx:
+                tx.set("urn:a", 1, blind=True)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("stemmadb")]
 
 

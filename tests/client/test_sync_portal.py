@@ -17,10 +17,11 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from stemmadb.client.sync.calls import INTERRUPT_SECONDS, Errands
+from stemmadb.client.sync.patience import within
 from stemmadb.client.sync.portal import Portal
 from stemmadb.client.sync.streams import Stream
 from stemmadb.client.sync.telling import Teller
-from stemmadb.protocol.errors import NotFound, OutOfOrder
+from stemmadb.protocol.errors import NotFound, OutOfOrder, TimedOut
 
 PATIENCE = 10.0
 
@@ -91,6 +92,17 @@ def test_the_callers_context_goes_along(portal: Portal) -> None:
         return request.get()
 
     assert portal.call(read) == "r1"
+
+
+def test_waiting_for_a_while_ends_in_a_typed_error_and_lets_others_through(portal: Portal) -> None:
+    async def fail() -> None:
+        raise TimeoutError("mine")
+
+    assert portal.call(lambda: within(None, asyncio.sleep(0, "done"))) == "done"
+    with pytest.raises(TimedOut, match="within 10 ms"):
+        portal.call(lambda: within(0.01, for_ever()))
+    with pytest.raises(TimeoutError, match="mine"):
+        portal.call(lambda: within(PATIENCE, fail()))
 
 
 # ---------------------------------------------------------------- interruptions

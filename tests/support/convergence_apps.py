@@ -8,8 +8,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from convergence import Effect, Ledger, Record, State, States, answer, differences, same
-from stemmadb.client import connect
-from stemmadb.client.database import Database
+from stemmadb.client.database import Database, MakeJournal
 from stemmadb.client.journal.memory import KeptInMemory, MemoryJournal
 from stemmadb.client.journal.port import Done, Journal, JournalState, JournalStep
 from stemmadb.client.nursery.applying import after
@@ -207,7 +206,7 @@ class App:
         self.lives += 1
         while True:
             journal = LifeJournal(MemoryJournal() if self.disk is None else self.disk)
-            db = self._connect(journal)
+            db = self.world.connect(self.name, journal=_only(journal), settings=SETTINGS)
             try:
                 space = await db.space(self.space_did)
             except Unready:
@@ -215,19 +214,6 @@ class App:
                 continue
             self.life = Life(self, db, space, journal)
             return self.life
-
-    def _connect(self, journal: LifeJournal) -> Database:
-        world, name = self.world, self.name
-        return connect(
-            "ws://test",
-            journal=lambda _space, _principal: journal,
-            identity=world.identity(name),
-            settings=SETTINGS,
-            dial=world.dial(name),
-            names=world.names,
-            random=world.random(name),
-            now=world.clock,
-        )
 
     async def crash(self) -> None:
         """Kill -9: what the disk has stays, all else is gone."""
@@ -281,3 +267,7 @@ class App:
         elif record.name in {one.name for one in state.tray}:
             record.decide("rejected")
         return record.fate != "pending" or record.name in {one.name for one in state.pending}
+
+
+def _only(journal: Journal) -> MakeJournal:
+    return lambda _space, _principal: journal

@@ -19,6 +19,7 @@ from stemmadb.protocol.errors import (
     Dependency,
     NotFound,
     NotInView,
+    Overtaken,
     PatchFailed,
     StemmaError,
     UnknownBranch,
@@ -45,6 +46,7 @@ EXPECTED: Final[tuple[type[StemmaError], ...]] = (
     NotInView,
     AlreadyExists,
     NotFound,
+    Overtaken,
     PatchFailed,
     UnknownBranch,
 )
@@ -264,23 +266,22 @@ class Worker:
             assert sum(found.entities[one]["n"] for one in ACCOUNTS) == 0, f"a torn read: {found.entities}"
 
     async def merge(self) -> None:
-        draft = await self._branch()
+        """One branch is merged into main, the other is given what main has: a criss-cross would be a conflict, and
+        what wins there is not for sums to say (MERGE-2)."""
         strategy = self._random.choice(("lww", "source", "target", "fields"))
-
-        async def merge() -> None:
-            if self._random.random() < 0.7:
-                await draft.merge_into("main", strategy=strategy)
-            else:
-                await draft.merge_from("main", strategy=strategy)
-
-        self._life.spawn(_waited(merge))
+        if self._random.random() < 0.7:
+            side = await self._branch("side")
+            self._life.spawn(_waited(lambda: side.merge_into("main", strategy=strategy)))
+        else:
+            draft = await self._branch("draft")
+            self._life.spawn(_waited(lambda: draft.merge_from("main", strategy=strategy)))
 
     async def undo(self) -> None:
         draft = await self._branch()
         self._life.spawn(_waited(draft.undo if self._random.random() < 0.6 else draft.redo))
 
-    async def _branch(self) -> Space:
-        name, spaces = self._random.choice(BRANCHES), self._life.branches
+    async def _branch(self, name: str | None = None) -> Space:
+        name, spaces = name or self._random.choice(BRANCHES), self._life.branches
         if name not in spaces:
             spaces[name] = await self._life.space.branch(name, create=True)
         return spaces[name]

@@ -29,6 +29,9 @@ LOST_KEEP_MAX = 20
 WINDOW = 32
 """How many steps are on their way at once."""
 
+STEPS_MAX = 5_000
+"""Where the program ends by itself, if nobody kills it and nothing fails."""
+
 
 def name(local: int, session: bytes = SESSION) -> CommitName:
     return CommitName(session, Local(local))
@@ -163,7 +166,7 @@ async def loaded(directory: Path) -> JournalState:
         await journal.close()
 
 
-async def _write_for_ever(directory: Path, first: int) -> None:
+async def _write_on(directory: Path, first: int) -> None:
     journal = opened(directory)
     journal.load()
     print("ready", flush=True)
@@ -176,15 +179,15 @@ async def _write_for_ever(directory: Path, first: int) -> None:
         if error is not None:
             failed.set()
 
-    number = first
-    while not failed.is_set():
+    for number in range(first, first + STEPS_MAX):
         await room.acquire()
+        if failed.is_set():
+            break
         journal.write(numbered(number), lambda error, number=number: tell(number, error))  # type: ignore[misc]
-        number += 1
     await journal.close()
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 3:
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
-    asyncio.run(_write_for_ever(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(_write_on(Path(sys.argv[1]), int(sys.argv[2])))

@@ -125,9 +125,9 @@ class Machine:
         """What can happen, how often, and whether it can happen now."""
         is_there = client.peer is not None and not client.peer.is_lost
         return [
-            (self._write, 30, True),
+            (self._write, 20, True),
             (self._send, 30, client.unsent),
-            (self._take, 30, client.waits),
+            (self._take, 20, client.waits),
             (self._look, 3, client.watchers),
             (self._capture, 4, True),
             (self._other, 7, True),
@@ -138,23 +138,26 @@ class Machine:
             (self._drop, 3, is_there),
             (self._branch, 1, True),
             (self._compact, 1, True),
-            (self._take_over, 1, True),
+            (self._take_over, 2, is_there),
         ]
 
     def note(self, client: Client, what: object) -> None:
         self.trace.append(f"{client.number}: {what}")
 
     def _write(self, client: Client) -> None:
-        """A transaction on a view of now, or on one captured before."""
-        older = [captured for owner, captured in self.views if owner is client]
-        if older and self.random.random() < 0.3:
-            captured = self.random.choice(older)
-        else:
-            captured = client.capture(self.random.choice(self.branches), PREFIXES)
-        plan = Planning(self, client, captured).plan()
-        if plan.writes:
-            name = client.write(plan)
-            self.note(client, f"{name.local} on {plan.branch} {[_short(one) for one in plan.writes]} {plan.reads}")
+        """Some transactions, each on a view of now or on one captured before."""
+        for _ in range(self.random.choice((1, 2, 4))):
+            older = [captured for owner, captured in self.views if owner is client]
+            if older and self.random.random() < 0.25:
+                captured = self.random.choice(older)
+            else:
+                captured = client.capture(self.random.choice(self.branches), PREFIXES)
+            plan = Planning(self, client, captured).plan()
+            if plan.writes:
+                name = client.write(plan)
+                self.note(
+                    client, f"{name.local} on {plan.branch} {[_short(one) for one in plan.writes]} {plan.reads}"
+                )
 
     def _send(self, client: Client) -> None:
         for _ in range(self.random.randint(1, len(client.unsent))):
@@ -224,7 +227,7 @@ class Machine:
     async def _take_over(self, client: Client) -> None:
         """Somebody has a copy of its journal: takes its session, and sometimes a local of it."""
         thief = await self.house.peer(client.key, session=client.session).open()
-        if self.random.random() < 0.7:
+        if self.random.random() < 0.5:
             local = Local(client.issued + STOLEN)
             thief.send(put(self.random.choice(IDS), {"stolen": True}), local=local, nonce=b"t" * 16)
         await self.house.settle()
@@ -305,7 +308,7 @@ class Planning:
     def plan(self) -> Plan:
         for _ in range(self.random.choice((1, 1, 2, 3))):
             self._write(self.random.choice(IDS))
-        if self.random.random() < 0.15:
+        if self.random.random() < 0.3:
             self._read(self.random.choice(IDS), "")
         if self.random.random() < 0.1:
             self._list(self.random.choice(PREFIXES))

@@ -149,8 +149,12 @@ class SpaceCore:
     # ------------------------------------------------------------ the end
 
     async def close(self, *, wait_seconds: float) -> StemmaError | None:
-        """Waits a while for undecided commits, then lets go; gives the error if work is left that nothing keeps."""
-        if self.link.state == "open":
+        """Waits a while for undecided commits, then lets go; gives the error if work is left that nothing keeps.
+
+        Without a connection it waits only for what nothing keeps: a lost connection may be back in a moment.
+        """
+        may_come = self.link.state in ("connecting", "offline") and not self.session.keeps
+        if self.link.state == "open" or may_come:
             try:
                 async with asyncio.timeout(wait_seconds):
                     await self.session.telling.idle()

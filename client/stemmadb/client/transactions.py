@@ -68,6 +68,7 @@ class Transaction:
         self._draft: Draft | None = None
         self._handle: Handle | None = None
         self._at: Version = EMPTY_SPACE
+        self._has_failed = False
 
     async def __aenter__(self) -> Transaction:
         assert self._view is None, "a transaction is used once"
@@ -196,18 +197,25 @@ class Transaction:
 
     @property
     def status(self) -> Status:
-        """`pending`, `confirmed` or `rejected`; one that wrote nothing is confirmed."""
-        return "confirmed" if self._handle is None and self._draft is None else self._status()
+        """`pending`, `confirmed` or `rejected`; one that wrote nothing is confirmed, one whose block failed rejected."""
+        if self._handle is not None:
+            return self._handle.status
+        if self._has_failed:
+            return "rejected"
+        return "confirmed" if self._draft is None else "pending"
 
-    def _status(self) -> Status:
-        return "pending" if self._handle is None else self._handle.status
+    def _check(self) -> None:
+        """`Malformed` if there is nothing to wait for: the block raised, and nothing was written."""
+        if self._has_failed:
+            why = "its block failed, and nothing was written"
+            raise Malformed(f"There is nothing to wait for: {why}.", path="transaction", why=why)
 
     @property
     def version(self) -> Version | None:
         """The version it took, once it is confirmed; for one that wrote nothing the version it read."""
         if self._handle is not None:
             return self._handle.version
-        return self._at if self._draft is None else None
+        return self._at if self._draft is None and not self._has_failed else None
 
     @property
     def rejection(self) -> Refused | None:
@@ -216,15 +224,18 @@ class Transaction:
 
     async def applied(self) -> None:
         """Returns at once after the block: the view has it."""
+        self._check()
         assert self._draft is None, "the block has not ended"
 
     async def kept(self) -> None:
         """Returns once the journal has it, so that it survives a crash of the app."""
+        self._check()
         if self._handle is not None:
             await self._handle.kept()
 
     async def confirmed(self) -> Version:
         """Its version, once it is durable on the server; raises `Conflict`, or whatever it was refused with."""
+        self._check()
         return self._at if self._handle is None else await self._handle.confirmed()
 
     def __repr__(self) -> str:

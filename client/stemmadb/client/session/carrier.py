@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from typing import Protocol
 
@@ -42,6 +43,8 @@ class Carrier:
         self._has_work = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._heard = self._loop.time()
+        self._asked = -math.inf
+        """When a sign of life was asked for last."""
         self._watch: asyncio.TimerHandle | None = None
         self._reading: asyncio.Task[Closed] | None = None
         self._verdict: Closed | None = None
@@ -141,8 +144,8 @@ class Carrier:
     # ------------------------------------------------------------ signs of life
 
     def check_life(self) -> None:
-        """Asks for a sign of life now."""
-        if self._watch is not None:
+        """Asks for a sign of life now; one that was asked for and has not come is not given more time."""
+        if self._watch is not None and self._heard > self._asked:
             self._watch.cancel()
             self._ask_for_life()
 
@@ -156,12 +159,12 @@ class Carrier:
             self._ask_for_life()
 
     def _ask_for_life(self) -> None:
-        asked = self._loop.time()
+        self._asked = self._loop.time()
         self._session.ask_for_life(self._pong)
-        self._watch = self._loop.call_later(self._session.settings.dead_seconds, self._judge, asked)
+        self._watch = self._loop.call_later(self._session.settings.dead_seconds, self._judge)
 
-    def _judge(self, asked: float) -> None:
-        if self._heard >= asked:
+    def _judge(self) -> None:
+        if self._heard > self._asked:
             self._look_after()
         else:
             self._end(TimedOut(timeout_ms=round(self._session.settings.dead_seconds * 1_000)))

@@ -51,7 +51,7 @@ class Handle:
 
     async def kept(self) -> None:
         """Returns once the journal has it; raises if it was refused before that."""
-        if not self.is_kept and self.status == "pending":
+        if not self.is_kept and self.status == "pending" and self.failure is None:
             self._kept = self._kept or _future()
             await asyncio.shield(self._kept)
         if not self.is_kept and self.failure is not None:

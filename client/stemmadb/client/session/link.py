@@ -10,7 +10,7 @@ from stemmadb.client.dialing.backoff import Backoff
 from stemmadb.client.dialing.channel import ChannelClosed, Dial
 from stemmadb.client.session.carrier import Carrier
 from stemmadb.client.session.session import Session
-from stemmadb.protocol.errors import Internal, StemmaError, Unreachable, Unready
+from stemmadb.protocol.errors import Internal, StemmaError, Unauthenticated, Unreachable, Unready
 from stemmadb.protocol.model.ids import EMPTY_SPACE, Version
 
 LinkState: TypeAlias = Literal["connecting", "open", "offline", "refused", "closed"]
@@ -35,6 +35,7 @@ class Link:
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._carrier: Carrier | None = None
+        self._is_late = False
         session.reconnect = self.drop
         session.subscriptions.give_up = self.drop
         session.asker.wrote = self.heard_of
@@ -75,11 +76,16 @@ class Link:
         while True:
             why, pause_ms = await self._connect_and_carry()
             self._session.lost(why)
-            is_welcome = isinstance(why, Unready) or why.code in COME_BACK
+            is_welcome = isinstance(why, Unready) or why.code in COME_BACK or self._may_be_late(why)
             if not is_welcome:
                 self._session.refuse_questions(why)
             self._enter("offline" if is_welcome else "refused")
             await self._pause(pause_ms)
+
+    def _may_be_late(self, why: StemmaError) -> bool:
+        """A challenge expires on a slow line, or when a clock is set: only one after the other is a refusal."""
+        was_late, self._is_late = self._is_late, isinstance(why, Unauthenticated)
+        return self._is_late and not was_late
 
     async def _connect_and_carry(self) -> tuple[StemmaError, int | None]:
         """One connection, from the attempt to its end: why it ended, and how long the server said to wait."""

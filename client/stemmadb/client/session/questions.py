@@ -34,13 +34,20 @@ class Questions:
         self._sent: dict[int, Question] = {}
         self._connection: ClientConnection | None = None
         self._send: Callable[[Data], object] = _nowhere
+        self._refusal: StemmaError | None = None
+        self.opened = 0
+        """How many connections there have been: the number of the one that is open, if one is."""
 
     def ask(self, kind: type[Request], fields: dict[str, Any], told: Told, *, is_lasting: bool = True) -> Question:
         """Asks now, or as soon as there is a connection. `told` is called once, with the result or the error.
 
-        One that is not lasting dies with its connection, untold: opening the next one says the same.
+        One that is not lasting dies with its connection, untold: opening the next one says the same. While the server
+        will not have us, whoever asks is told so at once.
         """
         question = Question(kind, fields, told, is_lasting=is_lasting)
+        if self._refusal is not None:
+            told(self._refusal)
+            return question
         self._waiting[question] = None
         self._flush()
         return question
@@ -57,7 +64,8 @@ class Questions:
 
     def open(self, connection: ClientConnection, send: Callable[[Data], object]) -> None:
         """There is a connection: everything that waits is asked on it."""
-        self._connection, self._send = connection, send
+        self._connection, self._send, self._refusal = connection, send, None
+        self.opened += 1
         self._flush()
 
     def lose(self) -> None:
@@ -71,6 +79,11 @@ class Questions:
         question = self._sent.pop(event.request.id)
         self._flush()
         question.told(event.result)
+
+    def refuse(self, error: StemmaError) -> None:
+        """The server will not have us: none is answered, and none that is asked before the next connection."""
+        self._refusal = error
+        self.fail(error)
 
     def fail(self, error: StemmaError) -> None:
         """None of them will be answered."""

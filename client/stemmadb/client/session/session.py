@@ -189,7 +189,7 @@ class Session:
 
     def refuse_questions(self, error: StemmaError) -> None:
         """The server will not have us: whoever asks is told so, and not left waiting."""
-        self._questions.fail(error)
+        self._questions.refuse(error)
 
     def ask_for_life(self, told: Told) -> None:
         """Asks the server for a sign of life, on this connection only."""
@@ -309,6 +309,11 @@ class Session:
 
     # ------------------------------------------------------------ the journal
 
+    @property
+    def keeps(self) -> bool:
+        """Whether what is undecided survives this run of the app."""
+        return self._journal.keeps and self.failure is None
+
     def _standing(self) -> tuple[Version, Hash] | None:
         return None if self.nursery.hash is None else (self.nursery.to, self.nursery.hash)
 
@@ -332,7 +337,7 @@ class Session:
         self._questions.fail(error)
         await self._journal.close()
         self.telling.abandon(error)
-        return 0 if self._journal.keeps and self.failure is None else undecided
+        return 0 if self.keeps else undecided
 
 
 def _within(bound: str, maximum: int, actual: int) -> None:

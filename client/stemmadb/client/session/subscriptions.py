@@ -12,7 +12,7 @@ from stemmadb.client.nursery.nursery import Nursery
 from stemmadb.client.session.asker import SessionAsker
 from stemmadb.client.session.questions import Questions
 from stemmadb.client.watching import Change, Watcher
-from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.errors import LimitExceeded, StemmaError, Unready
 from stemmadb.protocol.model import body
 from stemmadb.protocol.model.ids import BranchName, Did
 from stemmadb.protocol.model.query import Query, Root
@@ -28,6 +28,8 @@ from stemmadb.protocol.wire.messages.session import HeldWatch
 
 ASKED_AGAIN_MAX: Final = 3
 """How often an entity that does not fit is asked for, before the connection is given up."""
+RETRY_AFTER_MS: Final = 200
+"""What is waited before a watch is asked for again that the server could not take, if it does not say."""
 
 
 class Subscription:
@@ -73,24 +75,41 @@ class Subscriptions:
 
     def watch(self, query: Query) -> Subscription:
         """Begins to watch; the answer of the server says only whether it may."""
+        limits = self._asker.limits
+        watcher = Watcher(self._last + 1, query, space=self._space, limits=limits)
         self._last += 1
-        number = self._last
-        watcher = Watcher(number, query, space=self._space, limits=self._asker.limits)
+        subscription = Subscription(watcher, self._nursery)
+        if len(self._live) >= limits.watches_max:  # offline too: a session with more would not be opened
+            actual = len(self._live) + 1
+            watcher.end(LimitExceeded(bound="watches_max", maximum=limits.watches_max, actual=actual))
+            return subscription
         coverage = watcher.coverage
         membership = Membership(watcher.branch, names=coverage.ids, prefixes=coverage.prefixes)
-        self._nursery.watch(number, membership, watcher)
-        subscription = self._live[number] = Subscription(watcher, self._nursery)
-        if self._questions.is_open:
-            fields = {"watch": number, "query": query}
-            self._questions.ask(WatchRequest, fields, lambda result: self._answered(number, result), is_lasting=False)
+        self._nursery.watch(watcher.number, membership, watcher)
+        self._live[watcher.number] = subscription
+        self._begin(subscription, self._questions.opened)
         return subscription
 
-    def _answered(self, number: int, result: Part | StemmaError) -> None:
-        subscription = self._live.get(number)
-        if isinstance(result, StemmaError) and subscription is not None:
-            self._drop(number)
-            subscription.watcher.end(result)
-            subscription.wake()
+    def _begin(self, subscription: Subscription, opened: int) -> None:
+        """Asks for it on this connection; the next one is opened with it."""
+        number = subscription.watcher.number
+        if self._questions.is_open and self._questions.opened == opened and number in self._live:
+            fields = {"watch": number, "query": subscription.watcher.query}
+            self._questions.ask(
+                WatchRequest, fields, lambda result: self._answered(subscription, result), is_lasting=False
+            )
+
+    def _answered(self, subscription: Subscription, result: Part | StemmaError) -> None:
+        number = subscription.watcher.number
+        if not isinstance(result, StemmaError) or number not in self._live:
+            return
+        if isinstance(result, Unready):  # nothing is wrong with it: it is asked for again
+            pause = result.facts.get("retry_after_ms", RETRY_AFTER_MS) / 1_000
+            asyncio.get_running_loop().call_later(pause, self._begin, subscription, self._questions.opened)
+            return
+        self._drop(number)
+        subscription.watcher.end(result)
+        subscription.wake()
 
     def unwatch(self, subscription: Subscription) -> None:
         """Nobody looks any more. What it held is let go once the server has stopped telling of it."""

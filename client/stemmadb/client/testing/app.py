@@ -64,6 +64,7 @@ class App:
         """Kill -9: from this moment on nothing that it does is seen by anybody. What is on its disk stays."""
         if not self._is_alive:
             return
+        self._is_alive = False
         if self._disk is not None:
             self._disk.crash()
         for channel in self._channels:

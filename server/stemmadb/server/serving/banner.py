@@ -22,7 +22,7 @@ def human(serving: Serving) -> str:
         f"SQLite      {serving.sqlite}",
         *warnings,
         "",
-        "How it will be used, once this version has a client library (until then: docs/spec/04-protocol.md):",
+        "Try it (from stemmadb.client import connect), inside an async function:",
         EXAMPLE.format(url=serving.url),
         "",
         "Stop it with Ctrl-C.",
