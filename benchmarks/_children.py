@@ -6,12 +6,12 @@ import multiprocessing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, TypeAlias
 
 from benchmarks import _load
 
 P = ParamSpec("P")
-Pipe = Connection[Any, Any]
+Pipe: TypeAlias = "Connection[Any, Any]"
 END_SECONDS = 10.0
 _CONTEXT = multiprocessing.get_context("spawn")
 """A fresh interpreter: nothing that this process holds or has freed is in its memory."""

@@ -131,7 +131,7 @@ class Times:
         self.p50s.append(ordered[len(ordered) // 2] * 1e6)
         self._p99s.append(ordered[len(ordered) * 99 // 100] * 1e6)
 
-    def row(self, scenario: str, system: str, **more: object) -> Row:
+    def row(self, scenario: str, system: str) -> Row:
         return {
             "scenario": scenario,
             "system": system,
@@ -139,7 +139,6 @@ class Times:
             "p99_us": statistics.median(self._p99s),
             "n": self.n,
             "reps": len(self.p50s),
-            **more,
         }
 
     def over(self, other: Times) -> float:

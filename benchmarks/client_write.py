@@ -69,7 +69,7 @@ async def on_few(client: Client, batches: int, write: Write) -> list[float]:
 
 
 async def on_many(client: Client, count: int, write: Write) -> list[float]:
-    """The pending ones are on the first entities, or all on one; those that are measured on the next ones, or on it."""
+    """Those that lie beneath are on the first entities, or all on one; those that are measured follow them."""
     await client.line.cut(client.space)
     await applied(client, range(MANY), write)
     found = await applied(client, range(MANY, MANY + count), write)
@@ -183,7 +183,7 @@ class Bench:
         self.times[scenario, system].add(seconds)
 
     def rows(self) -> list[_client.Row]:
-        return [times.row(*key, **self._more(*key)) for key, times in self.times.items()]
+        return [times.row(*key) | self._more(*key) for key, times in list(self.times.items())]
 
     def _more(self, scenario: str, system: str) -> dict[str, object]:
         times, ours = self.times, self.times[scenario, system]

@@ -106,14 +106,12 @@ async def test_create_refuses_what_is_there_and_of_two_at_once_one_wins(stage: S
     with pytest.raises(AlreadyExists):
         async with bob.space.transaction() as theirs:
             theirs.create("urn:a", 2)
-    both = []
-    for one in (app, bob):
-        async with one.space.transaction() as tx:
-            tx.create("urn:b", one.name)
-        both.append(tx)
+    async with app.space.transaction() as first, bob.space.transaction() as second:
+        first.create("urn:b", 1)
+        second.create("urn:b", 2)
     await app.space.settled()
     await bob.space.settled()
-    assert sorted(one.status for one in both) == ["confirmed", "rejected"]
+    assert sorted((first.status, second.status)) == ["confirmed", "rejected"]
 
 
 @pytest.mark.rule("NURSERY-7")
@@ -201,7 +199,7 @@ async def test_update_writes_a_small_patch(stage: Stage) -> None:
     await tx.confirmed()
     entry = [one async for one in app.space.history("urn:a")][0]
     assert (entry.version, entry.kind) == (tx.version, "patch")
-    assert entry.body == [{"op": "replace", "path": "/key7", "value": "y"}]
+    assert entry.patch == [{"op": "replace", "path": "/key7", "value": "y"}]
 
 
 @staged

@@ -1,7 +1,7 @@
 """A small app in a process of its own: it does what it reads, line by line, and says what happens, line by line.
 
-Each of its writes has a name of its own, the mark: it is the note of the commit, the commit makes the entity of the mark
-and counts one. So whoever looks at the log can tell what was written how often.
+Each of its writes has a name of its own, the mark: it is the note of the commit, the commit makes the entity of the
+mark and counts one. So whoever looks at the log can tell what was written how often.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import msgspec
 from stemmadb.client import ClientSettings, Refused, Space, connect
 from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.values import Value
 
 COUNT: Final = "urn:count"
 MARKS: Final = "urn:mark:"
 AHEAD: Final = 16
-"""How many writes an app that pours has undecided."""
+"""How many undecided writes an app that pours has."""
 
 
 class Given(msgspec.Struct):
@@ -37,13 +38,9 @@ class Given(msgspec.Struct):
 
 
 class Decided(Protocol):
+    """An own commit whose verdict can be awaited."""
+
     async def confirmed(self) -> Version: ...
-
-
-def say(event: str, **facts: Any) -> None:
-    """One line, at once: what was said is known, also if the next moment kills us."""
-    sys.stdout.write(json.dumps({"event": event, **facts}) + "\n")
-    sys.stdout.flush()
 
 
 class App:
@@ -53,21 +50,20 @@ class App:
         self._space = space
         self._life = life
         self._made = 0
-        self._followed: set[asyncio.Task[None]] = set()
+        self._following: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(AHEAD)
         self._pouring: asyncio.Task[None] | None = None
-        self._watch = space.watch(f"{MARKS[:4]}*")
+        self._watch = space.watch("urn:*")
 
     def begin(self) -> None:
         """Takes up what an earlier life left undecided, and says where it stands."""
-        marks = []
-        for pending in self._space.pending():
-            mark = _mark(pending.note)
-            marks.append(mark)
+        left = [(mark_of(pending.note), pending) for pending in self._space.pending()]
+        for mark, pending in left:
             self._follow(mark, pending)
-        say("open", connection=self._space.status().connection, pending=marks, tray=len(self._space.rejected()))
+        status = self._space.status()
+        say("open", connection=status.connection, pending=[mark for mark, _ in left], tray=status.rejected)
 
-    async def do(self, word: str, *more: Any) -> None:
+    async def do(self, word: str, *more: int) -> None:
         doing: Callable[..., Awaitable[None]] = getattr(self, f"do_{word}")
         await doing(*more)
 
@@ -80,61 +76,62 @@ class App:
 
     async def do_pour(self) -> None:
         """Writes on and on, on what it holds, a few ahead of the verdicts."""
-        await self._filled()
+        await self._watch.next()
         self._pouring = asyncio.create_task(self._pour())
 
-    async def do_stop(self) -> None:
+    async def do_settle(self) -> None:
+        """Stops pouring, and says so once everything is decided and told."""
         if self._pouring is not None:
             self._pouring.cancel()
             await asyncio.gather(self._pouring, return_exceptions=True)
-
-    async def do_settle(self) -> None:
-        await self.do_stop()
         await self._space.settled()
-        await asyncio.gather(*self._followed)
-        say("settled", count=await self._space.get(COUNT, "/n"), tray=[_seen(one) for one in self._space.rejected()])
+        await asyncio.gather(*self._following)
+        say("settled", tray=[mark_of(one.note) for one in self._space.rejected()])
 
     async def do_retry(self) -> None:
         """Everything in the tray once more, the oldest first."""
         for refused in self._space.rejected():
-            self._follow(_mark(refused.note), await refused.retry())
-        say("retried")
-
-    async def do_connected(self) -> None:
-        await self._space.connected()
-        say("connected")
+            assert isinstance(refused, Refused)
+            self._follow(mark_of(refused.note), await refused.retry())
 
     # ------------------------------------------------------------ writing
-
-    async def _filled(self) -> None:
-        if not self._watch.is_filled:
-            await self._watch.next()
 
     async def _pour(self) -> None:
         while True:
             await self._room.acquire()
-            self._follow_tx(await self._write(blind=False))
+            following = await self._write(blind=False)
+            following.add_done_callback(lambda _: self._room.release())
 
-    async def _write(self, *, blind: bool) -> str:
+    async def _write(self, *, blind: bool) -> asyncio.Task[None]:
         self._made += 1
         mark = f"{self._life}-{self._made}"
         async with self._space.transaction(note=mark) as tx:
             tx.increment(COUNT, "/n", blind=blind)
             tx.set(f"{MARKS}{mark}", {"by": self._life}, blind=blind)
-        self._follow(mark, tx, tx.kept)
-        return mark
+        return self._follow(mark, tx, tx.kept)
 
-    def _follow_tx(self, _mark: str) -> None:
-        newest = max(self._followed, key=lambda task: int(task.get_name()))
-        newest.add_done_callback(lambda _: self._room.release())
-
-    def _follow(self, mark: str, one: Decided, kept: Callable[[], Awaitable[None]] | None = None) -> None:
-        task = asyncio.create_task(_told(mark, one, kept), name=str(self._made))
-        self._followed.add(task)
-        task.add_done_callback(self._followed.discard)
+    def _follow(
+        self, mark: str, one: Decided, kept: Callable[[], Awaitable[None]] | None = None
+    ) -> asyncio.Task[None]:
+        task = asyncio.create_task(_tell(mark, one, kept))
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+        return task
 
 
-async def _told(mark: str, one: Decided, kept: Callable[[], Awaitable[None]] | None) -> None:
+def mark_of(note: Value) -> str:
+    """The mark of a commit, from its note."""
+    assert isinstance(note, dict)
+    return str(note["message"])
+
+
+def say(event: str, **facts: Any) -> None:
+    """One line, at once: what was said is known, also if the next moment kills us."""
+    sys.stdout.write(json.dumps({"event": event, **facts}) + "\n")
+    sys.stdout.flush()
+
+
+async def _tell(mark: str, one: Decided, kept: Callable[[], Awaitable[None]] | None) -> None:
     try:
         if kept is not None:
             await kept()
@@ -142,3 +139,27 @@ async def _told(mark: str, one: Decided, kept: Callable[[], Awaitable[None]] | N
         say("confirmed", mark=mark, version=await one.confirmed())
     except StemmaError as error:
         say("refused", mark=mark, code=error.code)
+
+
+async def _lines() -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader
+
+
+async def main(given: Given) -> None:
+    """Until its standard input ends."""
+    lines = await _lines()
+    settings = ClientSettings()._replace(**given.settings)  # type: ignore[arg-type]  # the numbers of settings
+    try:
+        async with connect(given.url, journal=given.journal, config=given.config, settings=settings) as db:
+            app = App(await db.space(given.space), given.life)
+            app.begin()
+            async for line in lines:
+                await app.do(*json.loads(line))
+    except StemmaError as error:
+        say("failed", code=error.code, message=error.message)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(msgspec.json.decode(sys.argv[1], type=Given)))

@@ -33,7 +33,7 @@ TURNS = 12
 """Turns of the loop after each step: what is not done by then is done later."""
 PATIENCE = 200
 """Turns until a request that is worked on has its answer."""
-VIEWS_MAX = 3
+VIEWS_MAX = 5
 WATCHES_MAX = 4
 ROUNDS_MAX = 8
 """Rounds until everybody is told everything, at most: a commit may have to wait for a new session."""
@@ -48,6 +48,7 @@ class Counts(NamedTuple):
     rejected: int
     fallen: int
     skipped: int
+    landed: int
     resets: int
     renewed: int
     checks: int
@@ -67,6 +68,7 @@ class Machine:
         self.made = 0
         self.checks = 0
         self.skipped = 0
+        self.landed = 0
         self.admin: Peer
 
     async def run(self, steps: int) -> Counts:
@@ -104,6 +106,7 @@ class Machine:
             ends.count("rejected"),
             ends.count("fallen"),
             self.skipped,
+            self.landed,
             sum(client.resets for client in self.clients),
             sum(client.sessions - 1 for client in self.clients),
             self.checks,
@@ -129,13 +132,14 @@ class Machine:
             (self._send, 30, client.unsent),
             (self._take, 20, client.waits),
             (self._look, 3, client.watchers),
-            (self._capture, 4, True),
+            (self._capture, 8, True),
             (self._other, 7, True),
             (self._watch, 5, len(client.watchers) < WATCHES_MAX),
             (self._unwatch, 2, client.watchers),
             (self._ask, 20, client.nursery.wanted()),
             (self._connect, 40, not is_there),
             (self._drop, 3, is_there),
+            (self._renew, 3, is_there),
             (self._branch, 1, True),
             (self._compact, 1, True),
             (self._take_over, 2, is_there),
@@ -148,7 +152,7 @@ class Machine:
         """Some transactions, each on a view of now or on one captured before."""
         for _ in range(self.random.choice((1, 2, 4))):
             older = [captured for owner, captured in self.views if owner is client]
-            if older and self.random.random() < 0.25:
+            if older and self.random.random() < 0.4:
                 captured = self.random.choice(older)
             else:
                 captured = client.capture(self.random.choice(self.branches), PREFIXES)
@@ -204,6 +208,11 @@ class Machine:
     def _drop(self, client: Client) -> None:
         client.disconnect()
 
+    def _renew(self, client: Client) -> None:
+        """It is told of a take-over, and what was sent to it before is lost with the connection (NURSERY-5)."""
+        client.disconnect()
+        client.must_renew = True
+
     async def _branch(self, client: Client) -> None:
         del client
         if len(self.branches) > 1 and self.random.random() < 0.4:
@@ -245,6 +254,7 @@ class Machine:
         client.check(self.branches, PREFIXES)
         self.checks += 1
         self.skipped += len(client.oracle.picture().skipped)
+        self.landed += len(client.oracle.landed & {one.name for one in client.oracle.pending})
         for number in client.watchers:
             if self.random.random() < 0.3:
                 client.check_watch(number)

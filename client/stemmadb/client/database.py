@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -84,6 +85,7 @@ class Database:
         self._keys = keys
         self._delegations = delegations
         self._cores: dict[Did, SpaceCore] = {}
+        self._one_at_a_time = asyncio.Lock()
 
     # ------------------------------------------------------------ spaces
 
@@ -92,19 +94,23 @@ class Database:
 
         Without a server this works for a space whose journal is here; else it raises `Unreachable`.
         """
-        if name.startswith(identities.PREFIX):
-            identities.public_key(name)
-            return Space(await self._open(Did(name)))
+        async with self._one_at_a_time:  # whoever asks for the same one meanwhile gets the same one
+            if name.startswith(identities.PREFIX):
+                identities.public_key(name)
+                return Space(await self._open(Did(name)))
+            return Space(await self._named(name))
+
+    async def _named(self, name: str) -> SpaceCore:
         known = self._names.find(self.url, name)
         if known is None:
-            return Space(await self._make(name))
+            return await self._make(name)
         try:
-            return Space(await self._open(known))
+            return await self._open(known)
         except UnknownSpace:
             if self._keys.space_key(known) is None:
                 raise
             await self._found(known)
-            return Space(await self._open(known))
+            return await self._open(known)
 
     async def _open(self, space: Did) -> SpaceCore:
         core = self._cores.get(space)
@@ -224,7 +230,8 @@ def connect(  # noqa: PLR0913  # each has a default, and most apps give none
     ring = KeyRing(directory)
     if not isinstance(identity, Identity):
         identity = ring.identity() if identity is None else ring.identity(identity)
-    means = Means(dial or WebSocketDial(url), _journals(journal), random, now, settings)
+    dial = dial or WebSocketDial(url, open_timeout=settings.open_seconds)
+    means = Means(dial, _journals(journal), random, now, settings)
     return Database(
         url,
         identity,

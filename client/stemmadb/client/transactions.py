@@ -81,13 +81,15 @@ class Transaction:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._has_failed = True
         try:
             plan = await self._planned() if error is None else None
         finally:
             self._desk.release(self._begun)
             self._view = self._draft = None
-        if plan is not None and plan.writes:
-            self._handle = self._desk.submit(plan)
+        if plan is not None:
+            self._handle = self._desk.submit(plan) if plan.writes else None
+            self._has_failed = False
 
     async def _planned(self) -> Plan:
         missing = self._open.missing()
@@ -197,7 +199,7 @@ class Transaction:
 
     @property
     def status(self) -> Status:
-        """`pending`, `confirmed` or `rejected`; one that wrote nothing is confirmed, one whose block failed rejected."""
+        """`pending`, `confirmed` or `rejected`; one that had nothing to write is confirmed, one that failed rejected."""
         if self._handle is not None:
             return self._handle.status
         if self._has_failed:

@@ -76,7 +76,7 @@ class Link:
         while True:
             why, pause_ms = await self._connect_and_carry()
             self._session.lost(why)
-            is_welcome = isinstance(why, Unready) or why.code in COME_BACK or self._may_be_late(why)
+            is_welcome = self._may_be_late(why) or isinstance(why, Unready) or why.code in COME_BACK
             if not is_welcome:
                 self._session.refuse_questions(why)
             self._enter("offline" if is_welcome else "refused")

@@ -64,7 +64,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Called each turn: jumps `timeout` seconds ahead, if nothing happens outside; None is without a timer."""
         if timeout == 0:
             self._go_round()
-        elif False:
+        elif self._jobs:
             wait(None)
         elif not wait(self._grace(timeout)):
             self._jump(timeout)

@@ -1,0 +1,33 @@
+"""Opening spaces: by name, at once, twice, and by those who may not."""
+
+from __future__ import annotations
+
+import asyncio
+
+from stemmadb.client.testing import World
+
+
+def test_two_who_open_the_same_name_at_once_get_the_same_space() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("alice") as db:
+            one, other = await asyncio.gather(db.space("new"), db.space("new"))
+            assert one.did == other.did
+            async with one.transaction() as tx:
+                tx.set("urn:a:1", 1)
+            await tx.confirmed()
+            assert await other.get("urn:a:1") == 1
+
+    World(seed=1).run(scenario)
+
+
+def test_a_name_whose_space_the_server_lacks_is_made_again() -> None:
+    async def scenario(world: World) -> None:
+        empty = world.backup()
+        async with world.connect("alice") as db:
+            did = (await db.space("new")).did
+        await world.restore(empty)
+        async with world.connect("alice") as db:
+            space = await db.space("new")
+            assert space.did == did and (await space.acl.get()).mine.role == "own"
+
+    World(seed=2).run(scenario)

@@ -1,0 +1,282 @@
+"""Servers and apps in processes of their own, which can be stopped, killed and started again, and what must hold."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from client_app import COUNT, MARKS, Given, mark_of
+from command_line import MODULE, here
+from stemmadb.client import ClientSettings, Space, connect
+
+APP: Final = Path(__file__).with_name("client_app.py")
+PATIENCE_SECONDS: Final = 60.0
+"""After so long something is stuck, also on a machine that does much else."""
+QUICK: Final = {"first_pause_seconds": 0.02, "most_pause_seconds": 0.2}
+"""Settings of clients whose server comes back soon."""
+WATCHFUL: Final = {**QUICK, "heartbeat_seconds": 0.3, "dead_seconds": 0.5, "open_seconds": 3.0}
+"""Settings of clients that find a dead connection soon."""
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Returns once it holds."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+class Server:
+    """`stemmadb serve` on one directory and one port, over any number of lives."""
+
+    def __init__(self, directory: Path) -> None:
+        self.data = directory / "data"
+        self.url = ""
+        self._port = 0
+        self._home = directory / "home"
+        self._errors = directory / "server.log"
+        self._process: Process | None = None
+
+    async def start(self) -> None:
+        """Returns once it listens; the port of its first life is its port."""
+        words = ("serve", "--port", str(self._port), "--data", str(self.data))
+        with self._errors.open("ab") as errors:
+            self._process = await asyncio.create_subprocess_exec(
+                *MODULE, *words, stdin=DEVNULL, stdout=PIPE, stderr=errors, env=_environment(HOME=str(self._home))
+            )
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            async for line in _lines(self._process):
+                if found := re.search(r"ws://[\w.]+:(\d+)", line):
+                    self.url, self._port = found[0], int(found[1])
+                    return
+        raise AssertionError(f"the server did not start: {self._errors.read_text()}")
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", self._port
+
+    async def kill(self) -> None:
+        """Kill -9, without a word."""
+        await self._end(signal.SIGKILL)
+
+    async def stop(self) -> int:
+        """Asks it to stop; its exit code."""
+        return await self._end(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        """It is there, and does nothing."""
+        self._running.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._running.send_signal(signal.SIGCONT)
+
+    async def close(self) -> None:
+        """Ends it if it runs; none of its lives made a mistake."""
+        if self._process is not None:
+            await self.kill()
+        assert "Traceback" not in self._errors.read_text(), self._errors.read_text()
+
+    @property
+    def _running(self) -> Process:
+        assert self._process is not None, "it runs"
+        return self._process
+
+    async def _end(self, how: signal.Signals) -> int:
+        process, self._process = self._running, None
+        process.send_signal(how)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await process.communicate()
+        assert process.returncode is not None
+        return process.returncode
+
+
+class Heard:
+    """What the apps of a test have said, in all their lives."""
+
+    def __init__(self) -> None:
+        self.kept: set[str] = set()
+        self.confirmed: dict[str, int] = {}
+        self.refused: Counter[str] = Counter()
+        """How many, by code."""
+
+    def take(self, said: dict[str, Any]) -> None:
+        if said["event"] == "kept":
+            self.kept.add(said["mark"])
+        elif said["event"] == "confirmed":
+            known = self.confirmed.setdefault(said["mark"], said["version"])
+            assert known == said["version"], f"{said['mark']} was confirmed twice"
+        elif said["event"] == "refused":
+            self.refused[said["code"]] += 1
+
+
+class AppProcess:
+    """One life of the app (`client_app`). Use it with `async with`: it does not outlive the block."""
+
+    def __init__(self, given: Given, heard: Heard) -> None:
+        self._given = given
+        self.heard = heard
+        self.said: list[dict[str, Any]] = []
+        """What it has said in this life."""
+        self._process: Process | None = None
+        self._listening: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> AppProcess:
+        given = msgspec.json.encode(self._given).decode()
+        paths = os.pathsep.join([str(APP.parent), *sys.path])
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, str(APP), given, stdin=PIPE, stdout=PIPE, env=_environment(PYTHONPATH=paths)
+        )
+        self._listening = asyncio.create_task(self._listen(self._process))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process is not None:
+            await self.kill()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def tell(self, *words: str | int) -> None:
+        """Tells it what to do."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(words).encode() + b"\n")
+
+    async def says(self, event: str, *, count: int = 1) -> dict[str, Any]:
+        """Waits until it has said this so often; what it said the last time."""
+        assert self._listening is not None
+        listening = self._listening
+        await until(lambda: self._count(event) >= count or listening.done())
+        found = [said for said in self.said if said["event"] == event]
+        assert len(found) >= count, f"it ended before it said {event!r}: {self.said[-3:]}"
+        return found[-1]
+
+    async def kill(self) -> None:
+        """Kill -9; what it said before is heard, but for a line that was torn."""
+        assert self._process is not None
+        self._process.kill()
+        await self._ended()
+
+    async def close(self) -> None:
+        """Lets it end by itself, with all that is pending decided or kept."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert await self._ended() == 0
+
+    async def settled(self) -> list[str]:
+        """Lets it decide everything; the marks in its tray."""
+        before = self._count("settled")
+        self.tell("settle")
+        tray: list[str] = (await self.says("settled", count=before + 1))["tray"]
+        return tray
+
+    async def _ended(self) -> int:
+        assert self._process is not None
+        assert self._listening is not None
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await self._listening
+            code = await self._process.wait()
+        self._process = None
+        return code
+
+    def _count(self, event: str) -> int:
+        return sum(said["event"] == event for said in self.said)
+
+    async def _listen(self, process: Process) -> None:
+        async for line in _lines(process):
+            if line.endswith("\n"):
+                said = json.loads(line)
+                self.said.append(said)
+                self.heard.take(said)
+
+
+class Stage:
+    """A server, a space on it that counts, and a client that looks at both from outside."""
+
+    def __init__(self, directory: Path, server: Server, space: Space) -> None:
+        self._directory = directory
+        self.server = server
+        self.space = space
+        self.heard = Heard()
+        self._lives = 0
+
+    @property
+    def config(self) -> Path:
+        return self._directory / "config"
+
+    def journal(self, name: str = "journal") -> Path:
+        return self._directory / name
+
+    def app(self, *, url: str | None = None, journal: str = "journal", **settings: float) -> AppProcess:
+        """Another life of the app, on a journal."""
+        self._lives += 1
+        given = Given(
+            url=url or self.server.url,
+            space=self.space.did,
+            config=str(self.config),
+            journal=str(self.journal(journal)),
+            life=f"{self._lives}",
+            settings={**QUICK, **settings},
+        )
+        return AppProcess(given, self.heard)
+
+    async def written(self) -> dict[str, int]:
+        """The version of every mark in the log, each of which is there once."""
+        entries = await self.space.log(prefix=MARKS).all()
+        marks = {mark_of(entry.note): int(entry.version) for entry in entries}
+        assert len(marks) == len(entries), "a commit was written twice"
+        return marks
+
+    async def check(self) -> dict[str, int]:
+        """What was kept is written, once, where it was said to be; each counted once; the server's files verify."""
+        written = await self.written()
+        assert self.heard.kept <= written.keys()
+        assert {mark: written.get(mark) for mark in self.heard.confirmed} == self.heard.confirmed
+        assert await self.space.get(COUNT) == {"n": len(written)}
+        assert (await self.space.list(f"{MARKS}*")).keys() == {f"{MARKS}{mark}" for mark in written}
+        verified = here("verify", "--data", self.server.data, "--json")
+        assert verified.code == 0, verified.err
+        return written
+
+
+@asynccontextmanager
+async def staged(directory: Path) -> AsyncIterator[Stage]:
+    """A server process in a fresh directory, until the block ends."""
+    server = Server(directory)
+    await server.start()
+    settings = ClientSettings()._replace(**QUICK)
+    try:
+        async with connect(server.url, config=directory / "config", settings=settings) as db:
+            space = await db.space("counted")
+            async with space.transaction() as tx:
+                tx.set(COUNT, {"n": 0})
+            await tx.confirmed()
+            yield Stage(directory, server, space)
+    finally:
+        await server.close()
+
+
+async def _lines(process: Process) -> AsyncIterator[str]:
+    assert process.stdout is not None
+    async for line in process.stdout:
+        yield line.decode()
+
+
+def _environment(**more: str) -> dict[str, str]:
+    """Ours, without what would lead to the settings of whoever runs the tests."""
+    ours = {key: value for key, value in os.environ.items() if not key.startswith(("STEMMA", "XDG_"))}
+    return ours | more
