@@ -34,8 +34,8 @@ def child(work: Callable[Concatenate[Pipe, P], None], *args: P.args, **kwargs: P
             process.join()
 
 
-def told(pipe: Pipe) -> Any:
+def told(pipe: Pipe, *, patience: float = _load.STALL_SECONDS) -> Any:
     """What the child says next."""
-    if not pipe.poll(_load.STALL_SECONDS):
-        raise TimeoutError(f"the child said nothing for {_load.STALL_SECONDS} s")
+    if not pipe.poll(patience):
+        raise TimeoutError(f"the child said nothing for {patience} s")
     return pipe.recv()

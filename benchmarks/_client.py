@@ -146,6 +146,27 @@ class Times:
         return statistics.median(a / b for a, b in zip(self.p50s, other.p50s, strict=True))
 
 
+class Took(NamedTuple):
+    """What a run took, all of it."""
+
+    seconds: float
+    client_cpu: float
+    """Of this process."""
+    server_cpu: float
+
+
+class Meter:
+    """Wall time and CPU of both sides, from its making on."""
+
+    def __init__(self, server_pid: int) -> None:
+        self._pid, self._server = server_pid, _load.cpu_seconds(server_pid)
+        self._cpu, self._began = time.process_time(), time.perf_counter()
+
+    def read(self) -> Took:
+        seconds, cpu = time.perf_counter() - self._began, time.process_time() - self._cpu
+        return Took(seconds, cpu, _load.cpu_seconds(self._pid) - self._server)
+
+
 def spread(name: str, figures: Sequence[float]) -> dict[str, object]:
     """The median of the repetitions and their range."""
     return {

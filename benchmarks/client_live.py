@@ -8,13 +8,12 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import NamedTuple
 
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 
 from benchmarks import _children, _client, _load, _service
-from benchmarks._client import PREFIX, Client, Place, Times
+from benchmarks._client import PREFIX, Client, Meter, Place, Times, Took
 from stemmadb.client import Transaction
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.ids import EntityId
@@ -113,7 +112,7 @@ async def _commit_times(client: Client, count: int) -> None:
 
 
 async def told(client: Client, other: _children.Pipe, count: int) -> list[float]:
-    found = []
+    found: list[float] = []
     async with client.space.watch(f"{PREFIX}0") as watch:
         await watch.next()
         other.send(count)
@@ -129,45 +128,27 @@ async def told(client: Client, other: _children.Pipe, count: int) -> list[float]
 # ------------------------------------------------------------ many under way
 
 
-class Stream(NamedTuple):
-    """One run."""
-
-    rate: float
-    client_cpu_us: float
-    server_cpu_us: float
-
-
-class _Meter:
-    def __init__(self, pid: int) -> None:
-        self._pid, self._server = pid, _load.cpu_seconds(pid)
-        self._cpu, self._began = time.process_time(), time.perf_counter()
-
-    def read(self, count: int) -> Stream:
-        seconds, cpu = time.perf_counter() - self._began, time.process_time() - self._cpu
-        server = _load.cpu_seconds(self._pid) - self._server
-        return Stream(count / seconds, cpu / count * 1e6, server / count * 1e6)
-
-
-async def stream(client: Client, pid: int, *, window: int, count: int) -> Stream:
+async def stream(client: Client, pid: int, *, window: int, count: int) -> Took:
     """Each write as soon as fewer than `window` are undecided; no two of those are on one entity."""
     under_way: deque[Transaction] = deque()
-    meter = _Meter(pid)
+    meter = Meter(pid)
     for number in range(count):
         under_way.append(await client.write(number % ENTITIES, number))
         if len(under_way) == window:
             await under_way.popleft().confirmed()
     await client.decided()
-    return meter.read(count)
+    return meter.read()
 
 
-def bare_stream(space: _service.Space, pid: int, *, window: int, count: int) -> Stream:
-    """As many sent at once, then the answer to the last awaited, over and over."""
+def bare_stream(space: _service.Space, pid: int, *, window: int, count: int) -> Took:
+    """As many sent at once, then the answer to the last awaited, over and over; `count` is a multiple of them."""
+    assert count % window == 0
     session, body = space.session(), encode(_service.DOCUMENT)
     ids = [EntityId(f"{PREFIX}{number}") for number in range(window)]
-    meter = _Meter(pid)
+    meter = Meter(pid)
     for _ in range(count // window):
         session.commit_all([[Operation(op="set", id=id_, body=body, blind=True)] for id_ in ids])
-    found = meter.read(count // window * window)
+    found = meter.read()
     session.link.close()
     return found
 
@@ -178,11 +159,11 @@ def bare_stream(space: _service.Space, pid: int, *, window: int, count: int) -> 
 class Bench:
     """All runs of a repetition, in turn."""
 
-    def __init__(self, server: _service.Server, space: _service.Space, *, quick: bool) -> None:
-        self.server, self.space = server, space
-        self.alone, self.streamed = (100, 1_000) if quick else (1_000, 10_000)
+    def __init__(self, server: _service.Server, *, quick: bool) -> None:
+        self.server, self.space = server, _client.filled(server.port, ENTITIES)
+        self.alone, self.rounds = (100, {64: 15, 1_000: 1}) if quick else (1_000, {64: 150, 1_000: 10})
         self.times: dict[tuple[str, str], Times] = defaultdict(Times)
-        self.streams: dict[tuple[int, str], list[Stream]] = defaultdict(list)
+        self.streams: dict[tuple[int, str], list[Took]] = defaultdict(list)
 
     async def one_at_a_time(self, client: Client, keeper: Client, echo_port: int) -> None:
         times = self.times
@@ -194,7 +175,7 @@ class Bench:
     async def many(self, client: Client, keeper: Client) -> None:
         pid = self.server.pid
         for window in WINDOWS:
-            how = {"window": window, "count": self.streamed}
+            how = {"window": window, "count": window * self.rounds[window]}
             streams = self.streams
             streams[window, OURS].append(await stream(client, pid, **how))
             streams[window, JOURNAL].append(await stream(keeper, pid, **how))
@@ -209,22 +190,24 @@ class Bench:
                 row["p50_to_bare"] = ours.over(self.times[CONFIRMED, BARE])
         return rows + [self._row(*key, runs) for key, runs in self.streams.items()]
 
-    def _row(self, window: int, system: str, runs: Sequence[Stream]) -> _client.Row:
+    def _row(self, window: int, system: str, runs: Sequence[Took]) -> _client.Row:
         row: _client.Row = {"scenario": STREAM.format(window), "system": system}
-        row |= _client.spread("rate", [run.rate for run in runs])
-        row["client_cpu_us_per_op"] = statistics.median(run.client_cpu_us for run in runs)
-        row["cpu_us_per_op"] = statistics.median(run.server_cpu_us for run in runs)
+        count = window * self.rounds[window]
+        row |= _client.spread("rate", [count / run.seconds for run in runs])
+        row["client_cpu_us_per_op"] = statistics.median(run.client_cpu for run in runs) / count * 1e6
+        row["cpu_us_per_op"] = statistics.median(run.server_cpu for run in runs) / count * 1e6
         if system != BARE:
             pairs = zip(runs, self.streams[window, BARE], strict=True)
-            row["rate_to_bare"] = statistics.median(a.rate / b.rate for a, b in pairs)
-        return row | {"durable": True, "n": self.streamed * len(runs), "reps": len(runs)}
+            row["rate_to_bare"] = statistics.median(b.seconds / a.seconds for a, b in pairs)
+        return row | {"durable": True, "n": count * len(runs), "reps": len(runs)}
 
 
 async def _run(bench: Bench, reps: int) -> None:
-    there = _client.place(bench.space)
+    there, elsewhere = (_client.place(_client.filled(bench.server.port, ENTITIES)) for _ in range(2))
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(_client.opened(there))
-        keeper = await stack.enter_async_context(_client.opened(there, journal=True))
+        keeper = await stack.enter_async_context(_client.opened(elsewhere, journal=True))
+        watches = [await client.watch(), await keeper.watch()]
         other = stack.enter_context(_children.child(other_client, there))
         echo_port = _children.told(stack.enter_context(_children.child(echo_server)))
         _children.told(other)
@@ -232,11 +215,12 @@ async def _run(bench: Bench, reps: int) -> None:
             await bench.one_at_a_time(client, keeper, echo_port)
             bench.times[TOLD, OURS].add(await told(client, other, bench.alone))
             await bench.many(client, keeper)
+        del watches
 
 
 def run(quick: bool = False) -> list[_client.Row]:
     _load.prepare_process()
     with _service.served() as server:
-        bench = Bench(server, _client.filled(server.port, ENTITIES), quick=quick)
+        bench = Bench(server, quick=quick)
         asyncio.run(_run(bench, 1 if quick else 5))
     return bench.rows()

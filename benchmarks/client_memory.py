@@ -19,9 +19,11 @@ from stemmadb.protocol.model.body import encode
 SIZES = (10_000, 100_000)
 OF_A_WATCH = 10_000
 """The most that one answer has, and so one watch, unless the server is told otherwise."""
+FILL_SECONDS = 600.0
+"""How long a child may take; one whose objects are traced is slow."""
 SCENARIO = "client: memory for each of {:,} watched entities of 200 B"
 OURS, PLAIN = "stemmadb", "decoded values in a plain dict"
-DOCUMENT = _service.DOCUMENT | {"text": f"{_service.DOCUMENT['text']} And so on..."}
+DOCUMENT = _service.DOCUMENT | {"text": f"{_service.DOCUMENT['text']} It is kept, and told, as it is: once......."}
 
 
 class Bytes(NamedTuple):
@@ -91,7 +93,7 @@ def measure_watched(there: _client.Place, entities: int) -> Bytes:
     found = []
     for is_traced in (False, True):
         with _children.child(watched, there, entities=entities, is_traced=is_traced) as pipe:
-            found.append(_children.told(pipe))
+            found.append(_children.told(pipe, patience=FILL_SECONDS))
     return Bytes(*found)
 
 
@@ -99,7 +101,7 @@ def measure_plain(entities: int) -> Bytes:
     found = []
     for is_traced in (False, True):
         with _children.child(plain, entities=entities, is_traced=is_traced) as pipe:
-            found.append(_children.told(pipe))
+            found.append(_children.told(pipe, patience=FILL_SECONDS))
     return Bytes(*found)
 
 

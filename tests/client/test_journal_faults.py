@@ -28,6 +28,7 @@ from journals import (
     random_steps,
     state_after,
     steps_in,
+    trayed,
     written,
 )
 from stemmadb.client.journal import schema
@@ -218,9 +219,10 @@ async def test_a_byte_that_has_changed_is_noticed_or_means_nothing(tmp_path: Pat
     await journal.close()
     state = await loaded(tmp_path / "good")
     content = journal.file.read_bytes()
+    decide = JournalStep(tray=tuple(trayed(commit.name.local, commit.name.session) for commit in state.pending))
     dice = random.Random(5)
     noticed = 0
-    for attempt in range(150):
+    for attempt in range(120):
         file = tmp_path / str(attempt) / journal.file.name
         file.parent.mkdir()
         at = dice.randrange(100, len(content))
@@ -228,9 +230,19 @@ async def test_a_byte_that_has_changed_is_noticed_or_means_nothing(tmp_path: Pat
         file.write_bytes(changed)
         try:
             assert await loaded(file.parent) == state, at
+            assert await decided(file.parent, decide), at
         except JournalFailed:
             noticed += 1
     assert noticed > 20
+
+
+async def decided(directory: Path, step: JournalStep) -> bool:
+    """Takes a step and says whether nothing is pending afterwards."""
+    journal = opened(directory)
+    journal.load()
+    told = await written(journal, step)
+    await journal.close()
+    return told == [None] and (await loaded(directory)).pending == ()
 
 
 @pytest.mark.parametrize("what", ["nothing", "garbage", "another database", "half", "headless"])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import doctest
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
-from stemmadb.client.testing import AppDisk, World
-from stemmadb.protocol.errors import Conflict, StemmaError
+from stemmadb.client import testing
+from stemmadb.client.testing import AppDisk, World, virtual_loop
+from stemmadb.protocol.errors import Conflict, StemmaError, Unreachable
 
 
 def in_a_world(scenario: Callable[[World], Awaitable[None]]) -> None:
@@ -127,11 +130,28 @@ def test_an_app_that_was_killed_is_cut_off_at_once() -> None:
             await app.kill()
             with pytest.raises(StemmaError):
                 await tx.confirmed()
+            with pytest.raises(Unreachable, match="dead"):
+                await app.db.space("another")
         await asyncio.sleep(1)
         assert world.process is not None
         assert not world.process.links
 
     in_a_world(scenario)
+
+
+def test_of_what_an_app_sent_when_it_was_killed_some_arrives() -> None:
+    async def scenario(world: World) -> bool:
+        await world.make_space("todo")
+        async with world.app("alice") as app:
+            space = await app.db.space("todo")
+            async with space.transaction() as tx:
+                tx.set("urn:todo:1", 1, blind=True)
+            await asyncio.sleep(0.001)
+            await app.kill()
+        await asyncio.sleep(1)
+        return bool(world.truth.entities(space.did, "urn:"))
+
+    assert {World(seed).run(scenario) for seed in range(12)} == {False, True}
 
 
 def test_a_copied_disk_is_another_one() -> None:
@@ -171,3 +191,27 @@ def test_the_same_seed_gives_the_same_run_with_real_clients() -> None:
     first = [World(seed).run(scenario) for seed in range(3)]
     assert first == [World(seed).run(scenario) for seed in range(3)]
     assert len(set(first)) == 3
+
+
+def test_a_journal_on_a_real_disk_works_in_virtual_time_too(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("alice", journal=tmp_path) as alice:
+            space = await alice.space("todo")
+            world.network["alice"].offline()
+            async with space.transaction() as tx:
+                tx.set("urn:todo:1", 1, blind=True)
+            await tx.kept()
+        world.network["alice"].online()
+        async with world.connect("alice", journal=tmp_path) as alice:
+            space = await alice.space("todo")
+            await space.settled()
+            assert world.truth.entities(space.did, "urn:") == {"urn:todo:1": 1}
+
+    in_a_world(scenario)
+
+
+def test_the_examples_of_the_kit_run() -> None:
+    for module in (testing, virtual_loop):
+        results = doctest.testmod(module)
+        assert results.attempted > 1
+        assert not results.failed

@@ -288,7 +288,9 @@ def test_a_slow_line_carries_so_many_bytes_in_a_second() -> None:
         alice = await RawClient(world, "alice", space).open()
         world.network["alice"].slow(1_000)
         started = asyncio.get_running_loop().time()
-        await alice.commit(put("urn:a", "x" * 30_000))
+        for number in range(3):
+            await alice.send(put(f"urn:{number}", "x" * 10_000))
+        await alice.until(lambda: alice.verdict(3))
         assert 30 < asyncio.get_running_loop().time() - started < 40
         world.network["alice"].slow(None)
         await alice.leave()

@@ -63,12 +63,15 @@ def test_a_stopped_server_decides_says_goodbye_and_refuses_until_it_starts_again
 def test_the_server_is_the_same_one_in_each_of_its_lives() -> None:
     async def scenario(world: World, space: Did) -> None:
         first = await RawClient(world, "alice", space).open()
+        assert world.process is not None
+        dead = world.process.service
         world.crash()
         await world.start()
         again = await first.again()
         before, after = first.told(Hello)[0], again.told(Hello)[0]
         assert before.server == after.server == world.server.did
         assert before.challenge != after.challenge
+        assert not dead.sessions, "nothing is left of the one before"
         await again.leave()
 
     in_a_world(scenario)

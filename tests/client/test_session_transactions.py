@@ -107,6 +107,7 @@ async def test_create_refuses_what_is_there_and_of_two_at_once_one_wins(stage: S
         async with bob.space.transaction() as theirs:
             theirs.create("urn:a", 2)
     async with app.space.transaction() as first, bob.space.transaction() as second:
+        assert [await first.get("urn:b"), await second.get("urn:b")] == [None, None]
         first.create("urn:b", 1)
         second.create("urn:b", 2)
     await app.space.settled()

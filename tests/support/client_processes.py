@@ -10,7 +10,7 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -205,7 +205,7 @@ class AppProcess:
 
 
 class Stage:
-    """A server, a space on it that counts, and a client that looks at both from outside."""
+    """A space that counts on a server process, and a client that looks at both from outside."""
 
     def __init__(self, directory: Path, server: Server, space: Space) -> None:
         self._directory = directory
@@ -254,20 +254,30 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(directory: Path) -> AsyncIterator[Stage]:
-    """A server process in a fresh directory, until the block ends."""
+async def running(directory: Path) -> AsyncIterator[Server]:
+    """A server process on a fresh directory, until the block ends."""
     server = Server(directory)
     await server.start()
-    settings = ClientSettings()._replace(**QUICK)
     try:
-        async with connect(server.url, config=directory / "config", settings=settings) as db:
-            space = await db.space("counted")
-            async with space.transaction() as tx:
-                tx.set(COUNT, {"n": 0})
-            await tx.confirmed()
-            yield Stage(directory, server, space)
+        yield server
     finally:
         await server.close()
+
+
+@asynccontextmanager
+async def staged(server: Server, directory: Path) -> AsyncIterator[Stage]:
+    """A fresh space of a fresh user, whose files are in `directory`."""
+    async with connect(server.url, config=directory / "config", settings=settings_of(QUICK)) as db:
+        space = await db.space("counted")
+        async with space.transaction() as tx:
+            tx.set(COUNT, {"n": 0})
+        await tx.confirmed()
+        yield Stage(directory, server, space)
+
+
+def settings_of(given: Mapping[str, float]) -> ClientSettings:
+    """The defaults, but for these."""
+    return ClientSettings()._replace(**given)  # type: ignore[arg-type]  # whole numbers where they must be
 
 
 async def _lines(process: Process) -> AsyncIterator[str]:

@@ -7,14 +7,16 @@ of each commit that is made and of what became of it, and is compared with what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import graphs
 from stemmadb.client.nursery.held import CommitName
-from stemmadb.client.testing import World
+from stemmadb.client.testing import Backup, Truth, World
+from stemmadb.client.testing.storage import KitStorage
+from stemmadb.protocol.errors import FutureVersion, UnknownBranch
 from stemmadb.protocol.model import body
-from stemmadb.protocol.model.commit import LocalIdentity
+from stemmadb.protocol.model.commit import Commit, LocalIdentity
 from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Version
 from stemmadb.protocol.model.query import Root
 from stemmadb.protocol.model.values import Value, equal
@@ -48,7 +50,10 @@ class Record:
     fate: Fate = "pending"
     version: Version | None = None
     was_kept: bool = False
-    decisions: list[str] = field(default_factory=list)
+    is_lost: bool = False
+    """Whether its app was told that a restored server no longer has it."""
+    is_forgotten: bool = False
+    """Whether its app ended without a journal, so that nobody can be told."""
 
     def decide(self, fate: Fate, version: Version | None = None) -> None:
         """What became of it; a second, different word is a violation (NURSERY-7)."""
@@ -67,30 +72,76 @@ class Logged(NamedTuple):
 
 
 class States:
-    """The server's state at any branch and version, read once each."""
+    """The server's state at any branch and version, read once each; of every history that there was."""
 
     def __init__(self, world: World, space: Did) -> None:
         self._world = world
         self._space = space
-        self._known: dict[tuple[str, int, Version], State] = {}
-        self.epoch = 0
-        """Raised by whoever restores the server: what was known is another history then."""
+        self._known: dict[tuple[int, str, Version], State] = {}
+        self._past: list[KitStorage] = []
 
-    def at(self, branch: str, version: Version) -> State:
-        key = (branch, self.epoch, version)
+    @property
+    def epoch(self) -> int:
+        """How often the server was restored: each time another history begins."""
+        return len(self._past)
+
+    def restored(self, before: Backup) -> None:
+        """To be called right after a restore, with what was durable right before."""
+        self._past.append(KitStorage(before))
+
+    def at(self, branch: str, version: Version, epoch: int | None = None) -> State | None:
+        """None if that history never came so far."""
+        epoch = self.epoch if epoch is None else epoch
+        key = (epoch, branch, version)
         if key not in self._known:
-            self._known[key] = self._read(branch, version)
+            state = self._read(branch, version, epoch)
+            if state is None:
+                return None
+            self._known[key] = state
         return self._known[key]
 
-    def _read(self, branch: str, version: Version) -> State:
+    def _read(self, branch: str, version: Version, epoch: int) -> State | None:
         moment = Moment(branch=BranchName(branch), version=version)
-        with self._world.truth._storage.open(self._space).reader() as reader:
-            page = listing.page(reader, "urn:", moment)
+        with self._storage(epoch).open(self._space).reader() as reader:
+            try:
+                page = listing.page(reader, "urn:", moment)
+            except (FutureVersion, UnknownBranch):
+                return None
             assert page.next is None, "a small space is one page"
             return {one.id: body.read_stored(one.body) for one in page.entities}
 
+    def _storage(self, epoch: int) -> KitStorage:
+        return self._past[epoch] if epoch < self.epoch else self._world.truth._storage
+
     def head(self, branch: str) -> State:
-        return self.at(branch, self._world.truth.version(self._space))
+        state = self.at(branch, self._world.truth.version(self._space))
+        assert state is not None, "the head is there"
+        return state
+
+    def log(self, epoch: int | None = None) -> list[Logged]:
+        """The plain commits of a history that carry a mark, oldest first."""
+        storage = self._storage(self.epoch if epoch is None else epoch)
+        return list(map(_logged, filter(_is_marked, Truth(storage).commits(self._space))))
+
+    def logs(self) -> list[Logged]:
+        """Those of all histories."""
+        return [one for epoch in range(self.epoch + 1) for one in self.log(epoch)]
+
+
+def _note(commit: Commit) -> Any:
+    return None if commit.note is None else body.read_stored(commit.note)
+
+
+def _is_marked(commit: Commit) -> bool:
+    note = _note(commit)
+    return isinstance(commit.identity, LocalIdentity) and isinstance(note, dict) and "mark" in note
+
+
+def _logged(commit: Commit) -> Logged:
+    identity = commit.identity
+    assert isinstance(identity, LocalIdentity)
+    name = CommitName(identity.session, identity.local)
+    return Logged(identity.principal, name, _note(commit)["mark"], commit.version)
 
 
 def answer(state: Mapping[EntityId, Value], roots: Sequence[Root]) -> State:
@@ -135,47 +186,43 @@ class Ledger:
         raise AssertionError(f"{name} with mark {mark} was never made")
 
 
-def log_of(world: World, space: Did) -> list[Logged]:
-    """The plain commits in the server's log that carry a mark, oldest first."""
-    found = []
-    for commit in world.truth.commits(space):
-        note = None if commit.note is None else body.read_stored(commit.note)
-        if isinstance(commit.identity, LocalIdentity) and isinstance(note, dict) and "mark" in note:
-            identity = commit.identity
-            mark = note["mark"]
-            assert isinstance(mark, int)
-            name = CommitName(identity.session, identity.local)
-            found.append(Logged(identity.principal, name, mark, commit.version))
-    return found
+def check_decided(ledger: Ledger, states: States) -> None:
+    """Each commit was decided once; what was confirmed is in the log once, what was refused never is (COMMIT-5).
 
-
-def check_decided(ledger: Ledger, log: Sequence[Logged]) -> None:
-    """Each commit was decided once; what was confirmed is in the log once, what was refused never is (COMMIT-5)."""
-    there: dict[tuple[Did, CommitName], Logged] = {}
-    for entry in log:
-        key = (entry.principal, entry.name)
-        assert key not in there, f"{entry} is in the log twice"
-        there[key] = entry
-    made = set()
+    After a restore what was confirmed may be in the log of the lost history only, and its app was told (RESUME-4).
+    """
+    log = states.log()
+    there = {(one.principal, one.name): one for one in log}
+    assert len(there) == len(log), "a commit is in the log twice"
+    ever = set(states.logs())
     for record in ledger.records:
-        entry_of = there.get((record.principal, record.name))
-        version = entry_of.version if entry_of is not None and entry_of.mark == record.mark else None
-        made.add((record.principal, record.name, record.mark))
-        assert record.fate != "pending", f"{record} was never decided"
-        if record.fate == "confirmed":
-            assert version == record.version, f"{record} is in the log at {version}"
-        elif record.fate != "unknown":
-            assert version is None, f"{record} is in the log at {version}"
-    strangers = [one for one in log if (one.principal, one.name, one.mark) not in made]
+        _check_record(record, there.get((record.principal, record.name)), ever)
+    made = {(one.principal, one.name, one.mark) for one in ledger.records}
+    strangers = [one for one in ever if one[:3] not in made]
     assert not strangers, f"nobody made {strangers}"
 
 
-def check_sums(ledger: Ledger, log: Sequence[Logged], state: Mapping[EntityId, Any]) -> int:
+def _check_record(record: Record, entry: Logged | None, ever: set[Logged]) -> None:
+    version = entry.version if entry is not None and entry.mark == record.mark else None
+    assert record.fate != "pending", f"{record} was never decided"
+    if record.fate == "confirmed":
+        assert record.version is not None
+        logged = Logged(record.principal, record.name, record.mark, record.version)
+        assert logged in ever, f"{record} is in no log"
+        may_be_gone = record.is_lost or record.is_forgotten
+        assert version == record.version or may_be_gone, f"{record} is in the log at {version}, and not lost"
+        assert version is None or not record.is_lost, f"{record} is in the log at {version}, and told as lost"
+    elif record.fate != "unknown":
+        assert version is None, f"{record} is in the log at {version}"
+
+
+def check_sums(ledger: Ledger, states: States) -> int:
     """Counters are the sums, and lists the elements in the order, of what is in the log; gives how many there are."""
     effects = {(one.principal, one.name, one.mark): one.effects for one in ledger.records}
+    state: Mapping[EntityId, Any] = states.head(MAIN)
     sums: dict[str, int] = {}
     lists: dict[str, list[int]] = {}
-    for entry in log:
+    for entry in states.log():
         for kind, id_, what in effects[entry.principal, entry.name, entry.mark]:
             if kind == "add":
                 sums[id_] = sums.get(id_, 0) + what

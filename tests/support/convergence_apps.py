@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -11,8 +11,9 @@ from convergence import Effect, Ledger, Record, State, States, answer, differenc
 from stemmadb.client.database import Database, MakeJournal
 from stemmadb.client.journal.memory import KeptInMemory, MemoryJournal
 from stemmadb.client.journal.port import Done, Journal, JournalState, JournalStep
-from stemmadb.client.nursery.applying import after
+from stemmadb.client.nursery.applying import DoesNotApply, after
 from stemmadb.client.nursery.held import ABSENT, Nothing
+from stemmadb.client.nursery.pending import Pending
 from stemmadb.client.nursery.plans import Write
 from stemmadb.client.session.handle import Handle
 from stemmadb.client.session.settings import ClientSettings
@@ -21,8 +22,8 @@ from stemmadb.client.testing import World
 from stemmadb.client.transactions import Transaction
 from stemmadb.client.watches import Watch
 from stemmadb.client.watching import Change
-from stemmadb.protocol.errors import GoingAway, Unconfirmed, Unready
-from stemmadb.protocol.model.ids import Did, Version
+from stemmadb.protocol.errors import GoingAway, Unconfirmed, UnknownBranch, Unready
+from stemmadb.protocol.model.ids import Did, EntityId, Version
 from stemmadb.protocol.model.query import Root
 from stemmadb.protocol.model.values import Value
 
@@ -60,26 +61,29 @@ class Follower:
         self.roots = roots
         self.state: State = {}
         self.version = Version(0)
-        self.epoch = states.epoch
+        self.epoch = 0
+        self.is_over = False
+        """Whether its branch went away when the server was restored."""
         self.changes = 0
         self.checked = 0
         self._states = states
         self._is_plain = all(root.schema is None and not root.path for root in roots)
 
     async def follow(self, pause: Callable[[], float]) -> None:
-        with suppress(GoingAway):
+        try:
             while True:
                 self.take(await self.watch.next())
                 if seconds := pause():
                     await asyncio.sleep(seconds)
+        except GoingAway:
+            pass
+        except UnknownBranch:
+            assert self._states.epoch, "a branch goes away only with its history"
+            self.is_over = True
 
     def take(self, change: Change) -> None:
         """Right after it was told, before anything else can happen."""
-        if self.epoch != self._states.epoch:
-            self.epoch, self.version = self._states.epoch, Version(0)
-        assert change.version >= self.version, f"{self}: {change} goes back from {self.version}"
         assert change or not self.changes, f"{self}: a change without a change"
-        self.version = change.version
         self.changes += 1
         assert not change.entered.keys() & self.state.keys(), f"{self}: {change} enters what was there"
         assert change.updated.keys() <= self.state.keys(), f"{self}: {change} updates what was not there"
@@ -90,30 +94,55 @@ class Follower:
         self._compare(change)
 
     def _compare(self, change: Change) -> None:
-        """With own pending work only where all that it writes is known here: under a watch without a schema."""
+        """It is right in the history it was in before, at a later version, or in one that began since."""
+        found = ""
+        for epoch in range(self.epoch, self._states.epoch + 1):
+            found = self._wrong(change.version, epoch)
+            if not found:
+                self.epoch, self.version = epoch, change.version
+                return
+        raise AssertionError(f"{self} at {change.version}: {found}")
+
+    def _wrong(self, version: Version, epoch: int) -> str:
+        """What is wrong with the state at this version of this history.
+
+        With own pending work it is known only where all that it writes is: under a watch without a schema.
+        """
+        if epoch == self.epoch and version < self.version:
+            return f"goes back from {self.version}"
+        state = self._states.at(self.space.branch_name, version, epoch)
+        if state is None:
+            return "there is no such version"
         pending = self.space._session.nursery.pending()
         if pending and not self._is_plain:
-            return
-        state: dict[Any, Value | Nothing] = dict(self._states.at(self.space.branch_name, change.version))
+            return ""
+        self.checked += 1
+        try:
+            expected = answer(self._shown(state, pending), self.roots)
+        except DoesNotApply as error:
+            return str(error)
+        return "" if same(self.state, expected) else differences(self.state, expected)
+
+    def _shown(self, state: State, pending: Iterable[Pending]) -> State:
+        """The state with the pending commits on top that are said to be shown."""
+        shown: dict[EntityId, Value | Nothing] = dict(state)
         for one in pending:
             if one.is_shown and one.branch == self.space.branch_name:
                 for write in filter(self._covers, one.writes):
-                    state[write.id] = after(state.get(write.id, ABSENT), (write,))
-        shown = {id_: value for id_, value in state.items() if not isinstance(value, Nothing)}
-        self.checked += 1
-        expected = answer(shown, self.roots)
-        assert same(self.state, expected), f"{self} at {change.version}: {differences(self.state, expected)}"
+                    shown[write.id] = after(shown.get(write.id, ABSENT), (write,))
+        return {id_: value for id_, value in shown.items() if not isinstance(value, Nothing)}
 
     def _covers(self, write: Write) -> bool:
         names = (root.id for root in self.roots)
         return any(write.id.startswith(name[:-1]) if name.endswith("*") else write.id == name for name in names)
 
     def is_right(self) -> bool:
-        return same(self.state, answer(self._states.head(self.space.branch_name), self.roots))
+        return self.is_over or not self.end()
 
-    def check(self) -> None:
+    def end(self) -> str:
+        """How what it was told differs from the query at the head, afresh."""
         expected = answer(self._states.head(self.space.branch_name), self.roots)
-        assert same(self.state, expected), f"{self} ends with {differences(self.state, expected)}"
+        return "" if same(self.state, expected) else differences(self.state, expected)
 
     def __repr__(self) -> str:
         return f"Follower({self.space.branch_name}, {self.roots})"
@@ -170,6 +199,9 @@ class Life:
             if handle.status != "pending":
                 record.decide(handle.status, handle.version)
         self.live = [(record, handle) for record, handle in self.live if record.fate == "pending"]
+        for lost in self.space._session.telling.lost:
+            for record in self.app.records():
+                record.is_lost = record.is_lost or record.name == lost.name
 
     async def end_tasks(self) -> None:
         """Ends what runs in this life; raises what one of them failed with."""
@@ -245,11 +277,16 @@ class App:
 
     def undecided(self) -> list[Record]:
         """Commits of this app that are known to be nowhere but in its journal."""
-        mine = (one for one in self.ledger.records if one.principal == self.did)
-        return [one for one in mine if one.fate == "pending"]
+        return [one for one in self.records() if one.fate == "pending"]
+
+    def records(self) -> Iterable[Record]:
+        """All commits of this app."""
+        return (one for one in self.ledger.records if one.principal == self.did)
 
     def _bury(self, life: Life) -> None:
         """What becomes of the commits that were not decided when the life ended (NURSERY-5)."""
+        for record in () if self.disk is not None else self.records():
+            record.is_forgotten = True
         for record, _ in life.live:
             if self.disk is None:
                 record.decide("unknown")

@@ -10,13 +10,14 @@ from typing import Any, Final, TypeAlias
 from convergence import Effect, States
 from convergence_apps import Follower, Life
 from graphs import link
-from stemmadb.client.reading.queries import roots_of
+from stemmadb.client.reading.queries import Schema, Selector, roots_of
 from stemmadb.client.space import Space
 from stemmadb.client.transactions import Transaction
 from stemmadb.protocol.errors import (
     AlreadyExists,
     Conflict,
     Dependency,
+    FutureVersion,
     NotFound,
     NotInView,
     Overtaken,
@@ -43,6 +44,7 @@ EXPECTED: Final[tuple[type[StemmaError], ...]] = (
     Unready,
     Conflict,
     Dependency,
+    FutureVersion,
     NotInView,
     AlreadyExists,
     NotFound,
@@ -83,6 +85,8 @@ class Worker:
 
     async def work(self, until: float) -> None:
         loop = asyncio.get_running_loop()
+        if self._random.random() < 0.6:
+            await self._follow(self._life.space, "urn:*", None)
         while loop.time() < until:
             deed = self._random.choices([one for one, _ in self._deeds], [weight for _, weight in self._deeds])[0]
             try:
@@ -245,11 +249,15 @@ class Worker:
                 (random.choice(DOCS), LINKED),
             ]
         )
+        await self._follow(space, selector, schema)
+
+    async def _follow(self, space: Space, selector: Selector, schema: Schema | None) -> None:
+        """A slow one misses changes in between, and must come to the same."""
         roots = roots_of(selector, schema=schema, path="")
         follower = Follower(space, space.watch(selector, schema=schema), roots, self._states)
-        life.followers.append(follower)
-        slow = random.random() < 0.3
-        life.spawn(follower.follow(lambda: random.expovariate(1) if slow else 0.0))
+        self._life.followers.append(follower)
+        is_slow = self._random.random() < 0.3
+        self._life.spawn(follower.follow(lambda: self._random.expovariate(1) if is_slow else 0.0))
 
     async def unwatch(self) -> None:
         if self._life.followers:

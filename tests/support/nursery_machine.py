@@ -48,7 +48,6 @@ class Counts(NamedTuple):
     rejected: int
     fallen: int
     skipped: int
-    landed: int
     resets: int
     renewed: int
     checks: int
@@ -68,7 +67,6 @@ class Machine:
         self.made = 0
         self.checks = 0
         self.skipped = 0
-        self.landed = 0
         self.admin: Peer
 
     async def run(self, steps: int) -> Counts:
@@ -91,9 +89,12 @@ class Machine:
         """Something is there, and somebody watches it."""
         self.admin.send(*(put(id_, self.value()) for id_ in IDS if self.random.random() < 0.6), put(IDS[0], {"n": 0}))
         for client in self.clients:
-            if self.random.random() < 0.7:
+            if self.random.random() < 0.8:
                 await client.connect()
                 self._watch(client)
+                await self.house.settle(2)
+                while client.waits and self.random.random() < 0.9:
+                    client.take()
 
     def _durable(self, batch: Sequence[Accepted]) -> None:
         for one in batch:
@@ -106,7 +107,6 @@ class Machine:
             ends.count("rejected"),
             ends.count("fallen"),
             self.skipped,
-            self.landed,
             sum(client.resets for client in self.clients),
             sum(client.sessions - 1 for client in self.clients),
             self.checks,
@@ -208,8 +208,11 @@ class Machine:
     def _drop(self, client: Client) -> None:
         client.disconnect()
 
-    def _renew(self, client: Client) -> None:
-        """It is told of a take-over, and what was sent to it before is lost with the connection (NURSERY-5)."""
+    async def _renew(self, client: Client) -> None:
+        """It sends everything and is told of a take-over; the verdicts are lost with the connection (NURSERY-5)."""
+        while client.unsent:
+            client.send()
+        await self.house.settle(2)
         client.disconnect()
         client.must_renew = True
 
@@ -254,7 +257,6 @@ class Machine:
         client.check(self.branches, PREFIXES)
         self.checks += 1
         self.skipped += len(client.oracle.picture().skipped)
-        self.landed += len(client.oracle.landed & {one.name for one in client.oracle.pending})
         for number in client.watchers:
             if self.random.random() < 0.3:
                 client.check_watch(number)

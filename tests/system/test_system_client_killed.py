@@ -10,15 +10,22 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from client_processes import AppProcess, Stage, staged, until
+from client_processes import AppProcess, Server, Stage, running, staged, until
 from client_proxy import Proxy
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 CYCLES = 10
 
 
-@pytest_asyncio.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    async with staged(tmp_path) as made:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    async with running(tmp_path_factory.mktemp("served")) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def stage(server: Server, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with staged(server, tmp_path) as made:
         yield made
 
 

@@ -12,13 +12,15 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from stemmadb.client.core import SpaceCore
 from stemmadb.client.dialing.channel import Dial
+from stemmadb.client.dialing.urls import server_url
 from stemmadb.client.dialing.websocket import WebSocketDial
 from stemmadb.client.journal.disk import DiskJournal
 from stemmadb.client.journal.memory import MemoryJournal
 from stemmadb.client.journal.port import Journal
 from stemmadb.client.keys.identity import Identity
+from stemmadb.client.keys.key_files import read_identity
 from stemmadb.client.keys.names import Names
-from stemmadb.client.keys.ring import SEED_BYTES, KeyRing
+from stemmadb.client.keys.ring import DEFAULT, SEED_BYTES, KeyRing
 from stemmadb.client.nursery.plans import Plan, PlannedRead, Write
 from stemmadb.client.reading.delegating import read_tokens
 from stemmadb.client.session.session import Session
@@ -36,9 +38,9 @@ MakeJournal: TypeAlias = Callable[[Did, Did], Journal]
 class SpaceNames(Protocol):
     """Which space a name means on a server."""
 
-    def find(self, server_url: str, name: str) -> Did | None: ...
+    def find(self, url: str, name: str) -> Did | None: ...
 
-    def remember(self, server_url: str, name: str, space: Did) -> Did:
+    def remember(self, url: str, name: str, space: Did) -> Did:
         """The space that the name means from now on: the first one that was given wins."""
         ...
 
@@ -206,7 +208,7 @@ def connect(  # noqa: PLR0913  # each has a default, and most apps give none
     url: str = "ws://127.0.0.1:8420",
     *,
     journal: str | os.PathLike[str] | MakeJournal | None = None,
-    identity: Identity | str | None = None,
+    identity: Identity | str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | None = None,
     delegations: Iterable[str | bytes] = (),
     settings: ClientSettings = DEFAULT_SETTINGS,
@@ -222,15 +224,15 @@ def connect(  # noqa: PLR0913  # each has a default, and most apps give none
             space = await db.space("todo")
 
     `journal` is a directory that keeps undecided and refused commits over restarts of the app. `identity` is who you
-    are: one of the key ring by its name, or an `Identity`; the default one is made on first use in the config
-    directory `config`. `delegations` are tokens that lend you rights. The rest is for tests: how connections, names,
-    chance and time are made.
+    are: one of the key ring by its name, the path of a key file, or an `Identity`; the default one is made on first
+    use in the config directory `config`. `delegations` are tokens that lend you rights. The rest is for tests: how
+    connections, names, chance and time are made.
     """
     directory = None if config is None else Path(config)
     ring = KeyRing(directory)
-    if not isinstance(identity, Identity):
-        identity = ring.identity() if identity is None else ring.identity(identity)
+    identity = _identity(identity, ring)
     dial = dial or WebSocketDial(url, open_timeout=settings.open_seconds)
+    url = server_url(url)
     means = Means(dial, _journals(journal), random, now, settings)
     return Database(
         url,
@@ -240,6 +242,14 @@ def connect(  # noqa: PLR0913  # each has a default, and most apps give none
         keys=keys or ring,
         delegations=read_tokens(delegations),
     )
+
+
+def _identity(given: Identity | str | os.PathLike[str] | None, ring: KeyRing) -> Identity:
+    if isinstance(given, Identity):
+        return given
+    if given is None or isinstance(given, str):
+        return ring.identity(given or DEFAULT)
+    return read_identity(Path(given))
 
 
 def _journals(journal: str | os.PathLike[str] | MakeJournal | None) -> MakeJournal:

@@ -199,7 +199,7 @@ class Transaction:
 
     @property
     def status(self) -> Status:
-        """`pending`, `confirmed` or `rejected`; one that had nothing to write is confirmed, one that failed rejected."""
+        """`pending`, `confirmed` or `rejected`; confirmed if it had nothing to write, rejected if it failed."""
         if self._handle is not None:
             return self._handle.status
         if self._has_failed:

@@ -7,6 +7,7 @@ from typing import Final
 from stemmadb.protocol.errors import (
     BadInput,
     DirectoryHeld,
+    JournalFailed,
     MergeConflict,
     NewerStorage,
     StemmaError,
@@ -31,6 +32,6 @@ def code_of(error: StemmaError) -> int:
         return NO
     if isinstance(error, BadInput):
         return WRONG_USE
-    if isinstance(error, Unready | UnknownSpace | DirectoryHeld | NewerStorage):
+    if isinstance(error, Unready | UnknownSpace | DirectoryHeld | NewerStorage | JournalFailed):
         return UNREACHABLE
     return REFUSED

@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
+from stemmadb.client.dialing.urls import ServerUrl, server_url
 from stemmadb.client.keys import private_files
-from stemmadb.client.keys.addresses import Address, address
 from stemmadb.client.keys.places import config_directory
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import InvalidDid, InvalidName, Malformed, NewerStorage
@@ -29,7 +29,7 @@ class _Known(msgspec.Struct, forbid_unknown_fields=True):
     """The file."""
 
     version: int = FORM
-    servers: dict[Address, dict[str, Did]] = msgspec.field(default_factory=dict)
+    servers: dict[ServerUrl, dict[str, Did]] = msgspec.field(default_factory=dict)
 
 
 class Names:
@@ -45,26 +45,26 @@ class Names:
         self.directory: Final = config_directory() if directory is None else Path(directory).expanduser()
         self.file: Final = self.directory / FILE
 
-    def find(self, server_url: str, name: str) -> Did | None:
+    def find(self, url: str, name: str) -> Did | None:
         """The space of this name on this server."""
-        return self.all(server_url).get(space_name(name))
+        return self.all(url).get(space_name(name))
 
-    def remember(self, server_url: str, name: str, space: Did) -> Did:
+    def remember(self, url: str, name: str, space: Did) -> Did:
         """Gives a name to a space unless it has one: the space that it means from now on, durably."""
         identity.public_key(space)
         with private_files.locked(self.directory):
             known = self._read()
-            names = known.servers.setdefault(address(server_url), {})
+            names = known.servers.setdefault(server_url(url), {})
             winner = names.setdefault(space_name(name), space)
             if winner == space:
                 private_files.write(self.file, msgspec.json.format(msgspec.json.encode(known)))
         return winner
 
-    def all(self, server_url: str) -> dict[str, Did]:
+    def all(self, url: str) -> dict[str, Did]:
         """Every name on this server."""
-        return self._read().servers.get(address(server_url), {})
+        return self._read().servers.get(server_url(url), {})
 
-    def servers(self) -> dict[Address, dict[str, Did]]:
+    def servers(self) -> dict[ServerUrl, dict[str, Did]]:
         """Every name, by server."""
         return self._read().servers
 

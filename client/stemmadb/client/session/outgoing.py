@@ -23,7 +23,7 @@ class Outgoing:
         self._ready: deque[Pending] = deque()
         self._deferred: dict[CommitName, Pending] = {}
         self.sent: dict[CommitName, Pending] = {}
-        """What was sent on this connection and is not decided."""
+        """What was sent on this connection and the server has not decided, also if it fell here meanwhile."""
         self.is_held = False
         """While the server asked to wait, nothing is sent: later ones would only be deferred as well (COMMIT-10)."""
         self._is_full = False
@@ -48,9 +48,9 @@ class Outgoing:
             if self._waits(self._ready[0]):
                 return
             pending = self._ready.popleft()
-            if not self._is_pending(pending.name):
-                continue  # it fell with one before it
             name = pending.name
+            if name not in self.sent and not self._is_pending(name):
+                continue  # it fell with one before it
             older = None if name.session == session else name.session
             message = CommitMessage(local=name.local, nonce=pending.nonce, content=pending.content, session=older)
             try:
@@ -67,9 +67,12 @@ class Outgoing:
         return any(below.session != pending.name.session and self._is_pending(below) for below in pending.depends)
 
     def defer(self, name: CommitName) -> bool:
-        """It was not decided now; whether it was sent on this connection and is to be sent again."""
+        """It was not decided now; whether it was sent on this connection and is to be sent again.
+
+        One that fell here is sent again as well: until then the server takes none of the later ones.
+        """
         pending = self.sent.get(name)
-        if pending is None or not self._is_pending(name):
+        if pending is None:
             return False
         self._deferred[name] = pending
         self.is_held = True
@@ -83,7 +86,7 @@ class Outgoing:
         self.is_held = False
 
     def settled(self, names: Iterable[CommitName]) -> None:
-        """They are decided."""
+        """They are decided, or were never sent."""
         for name in names:
             self.sent.pop(name, None)
             self._deferred.pop(name, None)

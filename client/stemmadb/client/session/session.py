@@ -242,6 +242,7 @@ class Session:
         done = self.nursery.integrate(
             frame, session=self._opened, issued=self._issued[self._opened], sent=self._outgoing.sent
         )
+        self._outgoing.settled(CommitName(one.session or self._opened, one.local) for one in frame.verdicts)
         lost: list[ConfirmedCommit] = []
         if frame.reset == "history":
             lost = self._losses.compare(frame.kept, self._opened)
@@ -265,7 +266,7 @@ class Session:
         """
         refused = [Refused(trayed(one, self.now()), self) for one in done.refused]
         names = [*(one.pending.name for one in done.confirmed), *(one.name for one in refused)]
-        self._outgoing.settled(names)
+        self._outgoing.settled(one.name for one in refused if one.fell_with is None)
         self._kept.difference_update(names)
         self.pending_bytes -= sum(len(one.pending.content) for one in done.confirmed)
         self.pending_bytes -= sum(len(one.pending.content) for one in done.refused)

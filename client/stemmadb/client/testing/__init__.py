@@ -38,7 +38,7 @@ timer when nobody has anything to do; it says who waits where when nothing can h
 3600000
 >>> run(asyncio.Event().wait)  # doctest: +ELLIPSIS
 Traceback (most recent call last):
-stemmadb.client.testing.waiting.Deadlock: At 0 virtual seconds: nothing is ready, and there is no timer. ...
+stemmadb.client.testing.waiting.Deadlock: At 0.000000 virtual seconds: nothing is ready, and there is no timer. ...
 
 With pytest: `pytest_plugins = ["stemmadb.client.testing.plugin"]` gives the fixture `stemma_world` and the option
 `--stemma-seed`. With pytest-asyncio, or on any other loop: `async with World() as world`, in real time.

@@ -48,17 +48,11 @@ class App:
         self.db = connect(self._dial)
 
     async def _dial(self, space: Did) -> Channel:
-        self._check()
+        if not self._is_alive:
+            raise Unreachable(url=URL, why="the app is dead")
         channel = await self._line.dial()(space)
         self._channels.append(channel)
-        self._check()
         return channel
-
-    def _check(self) -> None:
-        if not self._is_alive:
-            for channel in self._channels:
-                self._line.cut_channel(channel)
-            raise Unreachable(url=URL, why="the app is dead")
 
     async def kill(self) -> None:
         """Kill -9: from this moment on nothing that it does is seen by anybody. What is on its disk stays."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stemmadb.client.keys.addresses import Address, address
+from stemmadb.client.dialing.urls import ServerUrl, server_url
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.keys.names import space_name
 from stemmadb.protocol.model.ids import Did
@@ -12,17 +12,17 @@ class SharedNames:
     """As the names in the user's config directory; whoever remembers a name first has it."""
 
     def __init__(self) -> None:
-        self._names: dict[Address, dict[str, Did]] = {}
+        self._names: dict[ServerUrl, dict[str, Did]] = {}
 
-    def find(self, server_url: str, name: str) -> Did | None:
-        return self.all(server_url).get(space_name(name))
+    def find(self, url: str, name: str) -> Did | None:
+        return self.all(url).get(space_name(name))
 
-    def remember(self, server_url: str, name: str, space: Did) -> Did:
+    def remember(self, url: str, name: str, space: Did) -> Did:
         """The space that the name means from now on."""
-        return self._names.setdefault(address(server_url), {}).setdefault(space_name(name), space)
+        return self._names.setdefault(server_url(url), {}).setdefault(space_name(name), space)
 
-    def all(self, server_url: str) -> dict[str, Did]:
-        return dict(self._names.get(address(server_url), {}))
+    def all(self, url: str) -> dict[str, Did]:
+        return dict(self._names.get(server_url(url), {}))
 
 
 class SharedKeys:

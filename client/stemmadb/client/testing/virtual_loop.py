@@ -87,11 +87,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if self._now + seconds > self._until:
             raise self._stuck(f"it has not come to an end after {self._patience:g} seconds")
         self._turns = 0
-        self._now += max(seconds, TURN_SECONDS)
+        self._now += seconds
 
     def _stuck(self, why: str) -> Deadlock:
         self._until = self._now + self._patience  # those who clean up have time again
-        return Deadlock(f"At {self._now:g} virtual seconds: {why}. Who waits:\n{whereabouts(self)}")
+        return Deadlock(f"At {self._now:.6f} virtual seconds: {why}. Who waits:\n{whereabouts(self)}")
 
 
 class _Jumping(selectors.BaseSelector):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from stemmadb.client.database import Database, MakeJournal, connect
 from stemmadb.client.dialing.channel import Dial
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.session.settings import DEFAULT_SETTINGS, ClientSettings
-from stemmadb.client.testing import founding, seeds, virtual_loop
+from stemmadb.client.testing import founding, outages, seeds, virtual_loop
 from stemmadb.client.testing.app import App, AppDisk
-from stemmadb.client.testing.chaos import Chaos, Fault
+from stemmadb.client.testing.chaos import Chaos
 from stemmadb.client.testing.clock import Clock
 from stemmadb.client.testing.line import URL
 from stemmadb.client.testing.lives import Lives
@@ -33,9 +34,7 @@ from stemmadb.server.service.settings import ServiceSettings
 from stemmadb.server.storage.port import StorageFailed
 
 T = TypeVar("T")
-
-CLOCK_JUMP_SECONDS: Final = 3600.0
-"""How far chaos sets the clock forward or back, at most."""
+JournalOf: TypeAlias = str | os.PathLike[str] | MakeJournal
 
 
 class World:
@@ -140,15 +139,28 @@ class World:
         self,
         name: str = "alice",
         *,
-        journal: MakeJournal | None = None,
+        journal: JournalOf | None = None,
         delegations: Iterable[str | bytes] = (),
         settings: ClientSettings = DEFAULT_SETTINGS,
+        dial: Dial | None = None,
     ) -> Database:
         """The real client, as this name, on this world's network, with its time and its chance.
 
-        `journal` is an `AppDisk` for an app that goes on where it stopped.
+        `journal` is an `AppDisk` for an app that goes on where it stopped. A directory works too, but the real disk
+        does not keep to virtual time, and such a run is not repeatable.
         """
-        return self._connect(name, self.dial(name), journal, delegations, settings)
+        return connect(
+            URL,
+            journal=journal,
+            identity=self.identity(name),
+            delegations=delegations,
+            settings=settings,
+            dial=dial or self.dial(name),
+            names=self.names,
+            keys=self.keys,
+            random=self.random(name),
+            now=self.clock,
+        )
 
     def app(
         self,
@@ -159,28 +171,11 @@ class World:
         settings: ClientSettings = DEFAULT_SETTINGS,
     ) -> App:
         """The same as an app that can be killed: `async with world.app("alice", disk=disk) as app: app.db...`."""
-        return App(self.network[name], disk, lambda dial: self._connect(name, dial, disk, delegations, settings))
 
-    def _connect(
-        self,
-        name: str,
-        dial: Dial,
-        journal: MakeJournal | None,
-        delegations: Iterable[str | bytes],
-        settings: ClientSettings,
-    ) -> Database:
-        return connect(
-            URL,
-            journal=journal,
-            identity=self.identity(name),
-            delegations=delegations,
-            settings=settings,
-            dial=dial,
-            names=self.names,
-            keys=self.keys,
-            random=self.random(name),
-            now=self.clock,
-        )
+        def made(dial: Dial) -> Database:
+            return self.connect(name, journal=disk, delegations=delegations, settings=settings, dial=dial)
+
+        return App(self.network[name], disk, made)
 
     async def make_space(self, name: str = "todo", **roles: Role) -> Did:
         """A space that all clients know by this name; without roles alice owns it, bob writes and carol reads."""
@@ -196,6 +191,11 @@ class World:
     def process(self) -> ServerProcess | None:
         """The server's life of now; None while it is down."""
         return self._lives.process
+
+    @property
+    def lives(self) -> int:
+        """How often it was started so far."""
+        return self._lives.count
 
     @property
     def crashes(self) -> int:
@@ -259,26 +259,9 @@ class World:
     ) -> Chaos:
         """Faults of the network, and of the server and its clock, at random moments until it is calm."""
         chosen = self.network.faults(longest, faults)
-        chosen |= self._server_faults(longest) if server else {}
-        chosen |= self._clock_faults() if clock else {}
+        chosen |= outages.of_server(self, longest) if server else {}
+        chosen |= outages.of_clock(self) if clock else {}
         return self.network.chaos_of(chosen, every=every)
-
-    def _server_faults(self, longest: float) -> dict[str, Fault]:
-        random = seeds.stream(self.seed, "server faults", self._lives.count)
-
-        def down() -> float:
-            return random.uniform(0, longest)
-
-        return {
-            "crash": lambda: self.crash(down=down()),
-            "crash_before_append": lambda: self.crash_before_append(random.randint(1, 3), down=down()),
-            "crash_after_append": lambda: self.crash_after_append(random.randint(1, 3), down=down()),
-            "fail_append": lambda: self.fail_append(written=random.random() < 0.5),
-        }
-
-    def _clock_faults(self) -> dict[str, Fault]:
-        random = seeds.stream(self.seed, "clock faults", self._lives.count)
-        return {"jump": lambda: self.clock.jump(random.uniform(-CLOCK_JUMP_SECONDS, CLOCK_JUMP_SECONDS))}
 
     def calm(self) -> None:
         """Ends the chaos, takes every fault back, and starts the server if it is down."""
