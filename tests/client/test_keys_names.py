@@ -43,7 +43,7 @@ def test_names_belong_to_a_server(tmp_path: Path) -> None:
     "url", ["", "localhost", "localhost:8420", "ws://", "ws://h:port", "ws://h:99999", "ws://[::1"]
 )
 def test_what_is_no_address_is_refused(url: str, tmp_path: Path) -> None:
-    with pytest.raises(Malformed, match="(?i)write|leave|port"):
+    with pytest.raises(Malformed, match=r"(?i)write|leave|port"):
         Names(tmp_path).find(url, "todo")
 
 

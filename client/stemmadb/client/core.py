@@ -45,6 +45,7 @@ class SpaceCore:
         self._task = asyncio.get_running_loop().create_task(self.link.run())
         session.resubmit = self._resubmit
         session.telling.on_confirmed = self._note_confirmed
+        session.telling.on_restored = self._forget_undos
 
     # ------------------------------------------------------------ for transactions (`transactions.Desk`)
 
@@ -106,6 +107,10 @@ class SpaceCore:
             stack = self._undo_stacks[branch] = UndoStack()
             self._undos[branch] = Undoing(self.session.asker, branch, stack)
         return self._undos[branch]
+
+    def _forget_undos(self) -> None:
+        for stack in self._undos.values():
+            stack.forget()
 
     def _note_confirmed(self, branch: BranchName, version: Version) -> None:
         self.undoing(branch)

@@ -77,6 +77,10 @@ class UndoStack:
         else:
             self._bring_back(step.target, version)
 
+    def forget(self) -> None:
+        """The server went back to another history: its versions are other commits (RESUME-4)."""
+        self._live, self._undone, self._all = [], [], []
+
     def _take_back(self, target: Version, by: Version | None) -> None:
         if self._live and self._live[-1] > target:
             # Commits came while it was undone: nobody knows which saw which, so only they can be undone from here.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from typing import Protocol
+from typing import Final, Protocol
 
 from stemmadb.client.dialing.channel import Channel, ChannelClosed
 from stemmadb.client.session.session import Session
@@ -16,6 +16,10 @@ from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.connection import Closed
 from stemmadb.protocol.wire.messages.base import Part
 from stemmadb.protocol.wire.messages.session import Hello, Pong
+
+
+QUIET_ENOUGH: Final = 0.001
+"""Seconds; a timer for less than that is not worth setting."""
 
 
 class Listener(Protocol):
@@ -153,7 +157,7 @@ class Carrier:
         """Asks for a sign of life when nothing has come for a while."""
         quiet = self._loop.time() - self._heard
         rest = self._session.settings.heartbeat_seconds - quiet
-        if rest > 0:
+        if rest > QUIET_ENOUGH:
             self._watch = self._loop.call_later(rest, self._look_after)
         else:
             self._ask_for_life()

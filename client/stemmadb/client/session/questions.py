@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.wire.client_side import Answered, ClientConnection
 from stemmadb.protocol.wire.codec import Data
-from stemmadb.protocol.wire.connection import UNANSWERED_MAX
+from stemmadb.protocol.wire.connection import UNANSWERED_MAX, State
 from stemmadb.protocol.wire.messages.base import Part, Request
 
 Told: TypeAlias = Callable[[Part | StemmaError], None]
@@ -94,7 +94,10 @@ class Questions:
             question.told(error)
 
     def _flush(self) -> None:
+        """A connection that the server has closed is still here until it is lost; nothing is asked on it."""
         while self._connection is not None and self._waiting and len(self._sent) < UNANSWERED_MAX:
+            if self._connection.state is not State.OPEN:
+                return
             question = next(iter(self._waiting))
             del self._waiting[question]
             request = question.kind(id=self._connection.next_id(), **question.fields)

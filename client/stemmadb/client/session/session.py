@@ -245,6 +245,7 @@ class Session:
         self._outgoing.settled(CommitName(one.session or self._opened, one.local) for one in frame.verdicts)
         lost: list[ConfirmedCommit] = []
         if frame.reset == "history":
+            self.telling.on_restored()
             lost = self._losses.compare(frame.kept, self._opened)
             more = self.nursery.refuse_all(Conflict(RESTORED, count=0, stale=()))
             done = done._replace(refused=(*done.refused, *more))

@@ -31,6 +31,8 @@ class Telling:
         """Commits that were confirmed and that a restored server no longer has (RESUME-4)."""
         self.on_confirmed: Callable[[BranchName, Version], object] = _ignore
         """Called for each own commit that is confirmed."""
+        self.on_restored: Callable[[], object] = _nothing
+        """Called when the server went back to another history (RESUME-4)."""
         self._handles: dict[CommitName, Handle] = {}
         self._on_rejected: list[OnRejected] = []
         self._on_lost: list[OnLost] = []
@@ -108,12 +110,21 @@ class Telling:
         return lambda: self._on_rejected.remove(callback)
 
     def on_lost(self, callback: OnLost) -> Callable[[], None]:
-        """Calls it for each confirmed commit that a restored server lacks; returns how to stop that."""
+        """Calls it for each confirmed commit that a restored server lacks; returns how to stop that.
+
+        Those of which it is known already, since they were missed when the space was opened, are told now.
+        """
+        for one in self.lost:
+            _call(callback, one)
         self._on_lost.append(callback)
         return lambda: self._on_lost.remove(callback)
 
 
 def _ignore(_branch: BranchName, _version: Version) -> None:
+    """Nobody wants to know."""
+
+
+def _nothing() -> None:
     """Nobody wants to know."""
 
 
