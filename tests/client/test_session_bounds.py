@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
 
-from session_worlds import Stage, staged, until
+from session_worlds import Stage, staged, staged_in, until
 from stemmadb.client.journal.memory import KeptInMemory
 from stemmadb.client.session.settings import ClientSettings
 from stemmadb.client.testing import Towards
@@ -48,7 +47,7 @@ async def test_past_the_bound_of_pending_bytes_nothing_is_applied(stage: Stage) 
     assert set(stage.entities()) == {f"urn:{number}" for number in range(4)}
 
 
-@staged(limits=Limits(message_bytes_max=300_000))
+@staged_in(limits=Limits(message_bytes_max=300_000))
 async def test_a_commit_that_the_server_would_not_take_is_refused_before_it_is_applied(stage: Stage) -> None:
     app = await stage.app()
     with pytest.raises(LimitExceeded, match="message_bytes_max"):
@@ -81,24 +80,24 @@ def test_ten_thousand_pending_commits_are_decided_when_the_line_is_back(has_jour
     @staged
     async def scenario(stage: Stage) -> None:
         app = await stage.app(disk=KeptInMemory() if has_journal else None)
-        await (await app.set("urn:a", {"n": 0})).confirmed()
+        for number in range(50):
+            await app.set(f"urn:{number}", {"n": 0})
         async with app.space.watch("urn:*") as watch:
             await watch.next()
+            await app.space.settled()
             app.line.offline()
             await asyncio.sleep(1)
-            for number in range(5_000):
-                await app.increment("urn:a")
-                await app.set(f"urn:{number % 100}", number, blind=True)
-            assert (await app.space.get("urn:a"), app.space.status().pending) == ({"n": 5_000}, 10_000)
+            for number in range(10_000):
+                await app.increment(f"urn:{number % 50}")
+            assert (await app.space.get("urn:7"), app.space.status().pending) == ({"n": 200}, 10_000)
             app.line.online()
             await app.space.settled()
             assert not app.space.rejected()
-        assert stage.value("urn:a") == {"n": 5_000}
-        assert len(stage.commits_of("alice")) == 10_001
+            assert await app.space.get("urn:7") == {"n": 200}
+        assert stage.entities() == {f"urn:{number}": {"n": 200} for number in range(50)}
+        assert len(stage.commits_of("alice")) == 10_050
 
-    began = time.monotonic()
     scenario()
-    assert time.monotonic() - began < 60
 
 
 @pytest.mark.rule("RESUME-1")
@@ -118,8 +117,6 @@ async def test_a_large_document_is_patched_with_few_bytes_both_ways(stage: Stage
             await tx.confirmed()
             assert (await theirs.next()).updated["urn:large"]["key7"] == number  # type: ignore[index,call-overload]
         assert max(sizes.values()) < 20_000
-    bob.line.cut()
-    await bob.space.connected()
 
 
 def _count(stage: Stage, sizes: dict[str, int]) -> None:
@@ -142,5 +139,10 @@ async def test_a_session_with_nothing_pending_stays_quiet_and_small(stage: Stage
         await (await app.set("urn:a", number)).confirmed()
     session = app.core.session
     await until(lambda: not session._questions._sent)
-    assert (len(session.nursery), session.pending_bytes, len(session._outgoing), session._outgoing.sent) == (0, 0, 0, {})
+    assert (len(session.nursery), session.pending_bytes, len(session._outgoing), session._outgoing.sent) == (
+        0,
+        0,
+        0,
+        {},
+    )
     assert not session._kept

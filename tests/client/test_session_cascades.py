@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from session_worlds import App, Stage, staged
+from session_worlds import App, Stage, staged, staged_in
 from stemmadb.client.transactions import Transaction
 from stemmadb.protocol.errors import Conflict, Dependency
 
@@ -59,7 +59,7 @@ async def test_a_stacked_rollback_never_shows_a_value_again_that_was_taken_back(
 
         async def look() -> None:
             async for change in watch:
-                seen.append(change.updated["urn:a"])
+                seen.extend(change.updated.values())
 
         looking = asyncio.create_task(look())
         app.line.offline()
@@ -104,7 +104,7 @@ async def test_removing_the_middle_one_of_three_shows_the_other_two(stage: Stage
 @pytest.mark.rule("NURSERY-3", "COMMIT-4")
 @pytest.mark.parametrize("seed", range(4))
 def test_dependents_that_were_sent_before_the_rejection_came_are_never_confirmed(seed: int) -> None:
-    @staged(seed=seed)
+    @staged_in(seed=seed)
     async def scenario(stage: Stage) -> None:
         app, bob = await stage.app(), await stage.app("bob")
         await (await bob.set("urn:a", {"n": 0})).confirmed()

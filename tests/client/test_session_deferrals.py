@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from session_worlds import Stage, staged
+from session_worlds import Stage, staged, staged_in
 from stemmadb.client.journal.memory import KeptInMemory
 from stemmadb.protocol.errors import Conflict
 from stemmadb.server.service.settings import ServiceSettings
@@ -78,7 +78,7 @@ async def test_a_conflict_among_deferred_commits_takes_only_its_dependents(stage
 
 
 @pytest.mark.rule("COMMIT-10")
-@staged(settings=ServiceSettings(commits_per_second=10))
+@staged_in(settings=ServiceSettings(commits_per_second=10))
 async def test_a_client_that_is_too_fast_is_slowed_down_and_loses_nothing(stage: Stage) -> None:
     app = await stage.app()
     await (await app.set("urn:a", {"n": 0})).confirmed()
@@ -93,7 +93,7 @@ async def test_a_client_that_is_too_fast_is_slowed_down_and_loses_nothing(stage:
 
 
 @pytest.mark.rule("COMMIT-10", "RESUME-2")
-@staged(settings=ServiceSettings(commits_per_second=10))
+@staged_in(settings=ServiceSettings(commits_per_second=10))
 async def test_deferred_commits_survive_reconnects_and_restarts(stage: Stage) -> None:
     app = await stage.app(disk=KeptInMemory())
     await (await app.set("urn:a", {"n": 0})).confirmed()
@@ -110,7 +110,7 @@ async def test_deferred_commits_survive_reconnects_and_restarts(stage: Stage) ->
     assert len(stage.commits_of("alice")) == 61
 
 
-@staged(settings=ServiceSettings(requests_per_second=10))
+@staged_in(settings=ServiceSettings(requests_per_second=10))
 async def test_questions_that_come_too_fast_wait_their_turn(stage: Stage) -> None:
     app = await stage.app()
     await (await app.set("urn:a", {"n": 0})).confirmed()

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from session_worlds import App, Stage, staged, until
+from session_worlds import App, Stage, staged, staged_in, until
 from stemmadb.client.journal.memory import KeptInMemory
 from stemmadb.protocol.errors import IdentityClash, Overtaken
 from stemmadb.server.service.settings import ServiceSettings
@@ -123,7 +123,7 @@ async def test_many_commits_that_came_too_late_take_one_new_session(stage: Stage
 @pytest.mark.rule("NURSERY-5", "NURSERY-7", "COMMIT-5")
 @pytest.mark.parametrize("seed", range(6))
 def test_two_apps_on_copies_of_one_journal_have_each_commit_decided_once(seed: int) -> None:
-    @staged(seed=seed)
+    @staged_in(seed=seed)
     async def scenario(stage: Stage) -> None:
         first = await stage.app(disk=KeptInMemory())
         await (await first.set("urn:a", {"n": 0})).confirmed()
@@ -132,8 +132,7 @@ def test_two_apps_on_copies_of_one_journal_have_each_commit_decided_once(seed: i
         second = await copied(stage, first)
         both = (first, second)
         for number in range(20):
-            for app in both:
-                made.append(await app.set(f"urn:{number}:{app.line.name}", 1, blind=True))
+            made += [await app.set(f"urn:{number}:{app.line.name}", 1, blind=True) for app in both]
             if number % 5 == 3:
                 second.line.cut()
             if number == 8:
@@ -158,7 +157,7 @@ def test_two_apps_on_copies_of_one_journal_have_each_commit_decided_once(seed: i
 
 
 @pytest.mark.rule("COMMIT-4", "COMMIT-10", "NURSERY-5")
-@staged(settings=ServiceSettings(commits_per_second=5))
+@staged_in(settings=ServiceSettings(commits_per_second=5))
 async def test_a_commit_built_on_one_of_an_older_session_is_not_sent_before_that_is_decided(stage: Stage) -> None:
     app = await stage.app(disk=KeptInMemory())
     await (await app.set("urn:a", {"n": 0})).confirmed()

@@ -1,4 +1,4 @@
-"""What a transaction means over a real connection: one view, declared reads, all or nothing (NURSERY-2, NURSERY-8)."""
+"""What a transaction means over a real connection: one view, declared reads, all or nothing (NURSERY-2)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from session_worlds import Stage, staged
+from session_worlds import Stage, staged, staged_in
 from stemmadb.client.transactions import Transaction
 from stemmadb.protocol.errors import AlreadyExists, Conflict, Malformed, NotFound, NotInView, PatchFailed
 
@@ -87,7 +87,7 @@ async def test_without_a_server_what_is_not_in_view_is_refused_unless_it_is_blin
 async def test_a_patch_that_does_not_apply_is_refused_when_the_block_ends(stage: Stage) -> None:
     app = await stage.app()
     await (await app.set("urn:a", {"n": 0})).confirmed()
-    with pytest.raises(PatchFailed):
+    with pytest.raises(PatchFailed):  # noqa: PT012
         async with app.space.transaction() as tx:
             tx.set("urn:b", 1)
             tx.patch("urn:a", [{"op": "remove", "path": "/nothing"}])
@@ -131,7 +131,7 @@ async def test_an_empty_transaction_is_confirmed_and_writes_nothing(stage: Stage
 @staged
 async def test_a_block_that_raises_writes_nothing_and_says_so(stage: Stage) -> None:
     app = await stage.app()
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012
         async with app.space.transaction() as tx:
             tx.set("urn:a", 1)
             _ = 1 / 0
@@ -169,7 +169,7 @@ async def test_blind_writes_win_whatever_others_did(stage: Stage) -> None:
 @pytest.mark.rule("COMMIT-3")
 @pytest.mark.parametrize("seed", range(3))
 def test_increments_of_two_clients_never_conflict(seed: int) -> None:
-    @staged(seed=seed)
+    @staged_in(seed=seed)
     async def scenario(stage: Stage) -> None:
         app, bob = await stage.app(), await stage.app("bob")
         await (await bob.set("urn:a", {"n": 0})).confirmed()
@@ -198,7 +198,7 @@ async def test_update_writes_a_small_patch(stage: Stage) -> None:
     async with app.space.transaction() as tx:
         tx.update("urn:a", value | {"key7": "y"})
     await tx.confirmed()
-    entry = [one async for one in app.space.history("urn:a")][0]
+    entry, *_ = [one async for one in app.space.history("urn:a")]
     assert (entry.version, entry.kind) == (tx.version, "patch")
     assert entry.patch == [{"op": "replace", "path": "/key7", "value": "y"}]
 
@@ -209,14 +209,16 @@ async def test_transact_runs_again_on_the_current_values_until_it_is_accepted(st
     await (await app.set("urn:a", {"n": 0})).confirmed()
     runs = 0
 
-    async def count(tx: Transaction) -> int:
+    async def count(tx: Transaction) -> Any:
         nonlocal runs
         runs += 1
         found: Any = await tx.get("urn:a")
         tx.update("urn:a", {"n": found["n"] + 1})
         return int(found["n"]) + 1
 
-    results = await asyncio.gather(*[one.space.transact(count, tries=50) for one in (app, bob) for _ in range(5)])
+    results: list[Any] = await asyncio.gather(
+        *[one.space.transact(count, tries=50) for one in (app, bob) for _ in range(5)]
+    )
     assert sorted(results) == list(range(1, 11))
     assert stage.value("urn:a") == {"n": 10}
     assert runs > 10
@@ -230,7 +232,7 @@ async def test_transact_gives_up_after_its_tries_and_passes_on_what_its_function
     await (await app.set("urn:a", {"n": 0})).confirmed()
     runs = 0
 
-    async def too_slow(tx: Transaction) -> None:
+    async def too_slow(tx: Transaction) -> Any:
         nonlocal runs
         runs += 1
         await tx.get("urn:a")

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from session_worlds import App, Stage, staged, until
+from session_worlds import App, Stage, staged, staged_in, until
 from stemmadb.client.journal.memory import KeptInMemory
 from stemmadb.client.session.settings import ClientSettings
 from stemmadb.client.watches import Watch
 from stemmadb.protocol.errors import BranchDeleted, GoingAway, LimitExceeded, UnknownBranch
+from stemmadb.protocol.model.ids import EntityId
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.server.service.settings import ServiceSettings
 
@@ -20,7 +21,7 @@ class Mirror:
     """What an app knows that does as the documentation of `Change` says."""
 
     def __init__(self, watch: Watch) -> None:
-        self.values: dict[str, Any] = {}
+        self.values: dict[EntityId, Any] = {}
         self.version = 0
         self.may_fall = False
         self.error: BaseException | None = None
@@ -63,7 +64,7 @@ def test_a_commit_between_the_request_of_a_watch_and_its_fill_is_told_once(delay
             await bob.set(f"urn:{number}", number)
         await bob.space.settled()
         await follows(stage, mirror)
-        assert mirror.values["urn:a"] == {"n": 5}
+        assert mirror.values[EntityId("urn:a")] == {"n": 5}
 
     scenario()
 
@@ -104,7 +105,7 @@ async def test_a_watch_that_was_begun_offline_or_cut_while_it_fills_comes_whole(
     await until(lambda: len(second.values) == 11)
     await (await bob.set("urn:1", 1)).confirmed()
     await follows(stage, first)
-    await until(lambda: second.values["urn:1"] == 1)
+    await until(lambda: second.values[EntityId("urn:1")] == 1)
 
 
 @pytest.mark.rule("RESUME-1")
@@ -125,7 +126,7 @@ async def test_a_watch_goes_on_over_a_compaction_of_where_it_stood(stage: Stage)
     await owner.space.compact(4)
     app.line.online()
     await pending.confirmed()
-    seen: dict[str, Any] = {"urn:a": {"n": 0}, "urn:b": {"n": 0}}
+    seen: dict[EntityId, Any] = {EntityId("urn:a"): {"n": 0}, EntityId("urn:b"): {"n": 0}}
     while seen != stage.entities():
         change = await watch.next()
         seen |= change.entered | change.updated
@@ -218,7 +219,7 @@ async def test_a_watch_of_a_branch_that_is_not_there_is_refused_and_others_go_on
     assert (await backup_of_space.next()).entered == {"urn:a": 1}
 
 
-@staged(limits=Limits(watches_max=4))
+@staged_in(limits=Limits(watches_max=4))
 async def test_one_watch_too_many_is_refused_online_and_offline_and_the_others_go_on(stage: Stage) -> None:
     app, bob = await stage.app(), await stage.app("bob")
     mirrors = [Mirror(app.space.watch("urn:*")) for _ in range(4)]
@@ -236,7 +237,7 @@ async def test_one_watch_too_many_is_refused_online_and_offline_and_the_others_g
     assert app.space.status().connection == "open"
 
 
-@staged(limits=Limits(watches_max=4))
+@staged_in(limits=Limits(watches_max=4))
 async def test_a_watch_that_was_closed_makes_room_for_another(stage: Stage) -> None:
     app = await stage.app()
     for _ in range(20):
@@ -244,7 +245,7 @@ async def test_a_watch_that_was_closed_makes_room_for_another(stage: Stage) -> N
             await watch.next()
 
 
-@staged(settings=ServiceSettings(requests_per_second=5))
+@staged_in(settings=ServiceSettings(requests_per_second=5))
 async def test_a_watch_asked_for_too_fast_waits_its_turn(stage: Stage) -> None:
     app, bob = await stage.app(), await stage.app("bob")
     mirrors = [Mirror(app.space.watch(f"urn:{number}")) for number in range(20)]
@@ -296,7 +297,7 @@ async def test_a_client_that_stops_reading_catches_up_and_its_mirror_is_right(st
 @pytest.mark.rule("NURSERY-4", "RESUME-1", "SYNC-1")
 @pytest.mark.parametrize("seed", range(8))
 def test_watches_follow_through_chaos_and_end_with_what_is_durable(seed: int) -> None:
-    @staged(seed=seed)
+    @staged_in(seed=seed)
     async def scenario(stage: Stage) -> None:
         apps: list[App] = [
             await stage.app("alice", disk=KeptInMemory()),

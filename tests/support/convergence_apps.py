@@ -22,7 +22,7 @@ from stemmadb.client.testing import World
 from stemmadb.client.transactions import Transaction
 from stemmadb.client.watches import Watch
 from stemmadb.client.watching import Change
-from stemmadb.protocol.errors import GoingAway, Unconfirmed, UnknownBranch, Unready
+from stemmadb.protocol.errors import GoingAway, Unauthenticated, Unconfirmed, UnknownBranch, Unready
 from stemmadb.protocol.model.ids import Did, EntityId, Version
 from stemmadb.protocol.model.query import Root
 from stemmadb.protocol.model.values import Value
@@ -241,7 +241,7 @@ class App:
             db = self.world.connect(self.name, journal=_only(journal), settings=SETTINGS)
             try:
                 space = await db.space(self.space_did)
-            except Unready:
+            except (Unready, Unauthenticated):  # a clock that jumps twice makes two challenges expire
                 await asyncio.sleep(OPEN_PAUSE_SECONDS)
                 continue
             self.life = Life(self, db, space, journal)

@@ -23,6 +23,7 @@ from stemmadb.protocol.errors import (
     Overtaken,
     PatchFailed,
     StemmaError,
+    Unauthenticated,
     UnknownBranch,
     Unready,
 )
@@ -50,6 +51,7 @@ EXPECTED: Final[tuple[type[StemmaError], ...]] = (
     NotFound,
     Overtaken,
     PatchFailed,
+    Unauthenticated,
     UnknownBranch,
 )
 """What an app may be told while the world is in chaos; anything else is a violation."""

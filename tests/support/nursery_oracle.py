@@ -7,7 +7,7 @@ it one by one. It is slow on purpose.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -138,7 +138,7 @@ class Oracle:
     """The version of the last own commit on each entity that was confirmed."""
 
     landed: set[CommitName] = field(default_factory=set)
-    """Commits whose facts were told as anybody's; where they are own ones their verdict may come later."""
+    """Commits whose facts were told; where they are own ones their verdict may come later."""
 
     # ------------------------------------------------------------ what happens
 
@@ -160,15 +160,23 @@ class Oracle:
         if not self.is_watched(place) and not is_older and self.confirmed_at.get(place, 0) <= as_of:
             self.reads[place] = Read(value, as_of)
 
-    def frame(self, frame: Sync, session: bytes) -> None:
-        """A whole frame, in the words of "Applying a frame"."""
+    def frame(self, frame: Sync, session: bytes, sent: Container[CommitName]) -> None:
+        """A whole frame, in the words of "Applying a frame".
+
+        An accepted commit that was not `sent` on this connection has landed: its facts are confirmed. Whether it is
+        ours is known once it was sent again (COMMIT-5).
+        """
         if frame.reset is not None:
             self.members, self.filled, self.reads = {}, set(), {}
+        accepted = {_name(one, session): one.version for one in frame.verdicts if isinstance(one, Accepted)}
+        told = sorted((one for one in self.pending if one.name in accepted), key=lambda one: accepted[one.name])
+        for commit in told:
+            self._hear(commit, accepted[commit.name])
+        for commit in told:
+            if commit.name in sent:
+                self._confirm(commit, accepted[commit.name])
+        self.landed |= accepted.keys()
         self.landed |= {CommitName(one.session, one.local) for one in frame.commits if one.session and one.local}
-        accepted = {_name(one, session): one for one in frame.verdicts if isinstance(one, Accepted)}
-        for commit in sorted(self.pending, key=lambda one: accepted[one.name].version if one.name in accepted else 0):
-            if commit.name in accepted:
-                self._confirm(commit, accepted[commit.name].version)
         for entered in frame.entered:
             if entered.watch in self.queries:  # else it is over here, and the server does not know yet
                 self.members.setdefault(entered.watch, set()).add((entered.branch, entered.id))
@@ -203,20 +211,28 @@ class Oracle:
         for commit in refused:
             self._fall(commit.name)
 
-    def _confirm(self, commit: Waiting, version: Version) -> None:
-        """What was read of the entities that it wrote is dropped (NURSERY-1). Where more pending commits lie on them
-        it is known what is there now, if nothing but this commit came since, or this commit says all of it."""
-        self.pending.remove(commit)
-        self.ended[commit.name] = "confirmed"
+    def _hear(self, commit: Waiting, version: Version) -> None:
+        """What was read of the entities that it wrote is old now (NURSERY-1).
+
+        It is known what is there at its version if nothing else came since the read, or if it says all of it.
+        """
         for place in {(commit.branch, write.id) for write in commit.writes}:
-            self.confirmed_at[place] = max(version, self.confirmed_at.get(place, 0))
-            read = self.reads.pop(place, None)
-            if not self._is_written(place):
+            read = self.reads.get(place)
+            if read is None:
+                is_known = _says_all(commit, place) and commit.name not in self.landed
+            elif read.as_of >= version:
                 continue
-            if read is not None and read.as_of >= version:
-                self.reads[place] = read
-            elif self._is_right(read, place, version) if read is not None else _says_all(commit, place):
+            else:
+                del self.reads[place]
+                is_known = self._is_right(read, place, version)
+            if is_known:
                 self.reads[place] = Read(self.log.state(place[0], version).get(place[1], ABSENT), version)
+
+    def _confirm(self, commit: Waiting, version: Version) -> None:
+        self._leave(commit, "confirmed")
+        for write in commit.writes:
+            place = (commit.branch, write.id)
+            self.confirmed_at[place] = max(version, self.confirmed_at.get(place, 0))
 
     def _is_right(self, read: Read, place: Place, before: Version) -> bool:
         """Whether there are no facts strictly between the read and this version."""

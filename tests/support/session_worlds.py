@@ -25,6 +25,7 @@ from stemmadb.protocol.model.ids import Did, EntityId
 from stemmadb.protocol.model.values import Value
 
 WrapDial: TypeAlias = Callable[[Dial], Dial]
+Scenario: TypeAlias = Callable[["Stage"], Coroutine[Any, Any, None]]
 PATIENCE_SECONDS: Final = 2 * 3600.0
 """Virtual seconds after which a scenario is stuck."""
 
@@ -196,12 +197,15 @@ class Stage:
         return found
 
 
-def staged(
-    scenario: Callable[[Stage], Coroutine[Any, Any, None]] | None = None, *, seed: int = 5, **options: Any
-) -> Any:
+def staged(scenario: Scenario) -> Callable[[], None]:
     """Makes a test of a scenario: it runs in virtual time, on a stage of its own."""
+    return staged_in()(scenario)
 
-    def decorate(scenario: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+
+def staged_in(*, seed: int = 5, **options: Any) -> Callable[[Scenario], Callable[[], None]]:
+    """The same in a world with this seed and these options."""
+
+    def decorate(scenario: Scenario) -> Callable[[], None]:
         def test() -> None:
             World(seed=seed, **options).run(with_a_stage, patience=PATIENCE_SECONDS)
 
@@ -213,7 +217,7 @@ def staged(
         test.__name__, test.__doc__, test.__module__ = scenario.__name__, scenario.__doc__, scenario.__module__
         return test
 
-    return decorate if scenario is None else decorate(scenario)
+    return decorate
 
 
 async def until(holds: Callable[[], object], *, seconds: float = 600.0, step: float = 0.01) -> float:

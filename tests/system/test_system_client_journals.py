@@ -93,8 +93,7 @@ async def test_two_commits_with_one_name_are_both_written_in_the_end(stage: Stag
         line.cut()
         line.up.release()
         line.down.release()
-        print(mine.said)
-        x = await mine.settled(); print(mine.said, copy.said, await stage.written()); assert x == ["2-1", "2-2", "2-3", "2-4"]
+        assert await mine.settled() == ["2-1", "2-2", "2-3", "2-4"]
         assert stage.heard.refused == {"identity_clash": 4}
         await all_written(mine)
         await mine.close()

@@ -109,7 +109,7 @@ class SpaceCore:
         return self._undos[branch]
 
     def _forget_undos(self) -> None:
-        for stack in self._undos.values():
+        for stack in self._undo_stacks.values():
             stack.forget()
 
     def _note_confirmed(self, branch: BranchName, version: Version) -> None:

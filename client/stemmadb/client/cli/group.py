@@ -19,6 +19,7 @@ import click
 
 from stemmadb.client.cli import exits
 from stemmadb.client.cli.shell import Shell
+from stemmadb.client.cli.ways import joined
 from stemmadb.protocol.errors import StemmaError
 
 ENTRY_POINTS = "stemmadb.commands"
@@ -43,7 +44,9 @@ class Commands(click.Group):
                     raise
                 self.is_partial = True
                 continue
-            found |= {command.name: _with_json(command) for command in commands}
+            for command in commands:
+                name, told = str(command.name), _with_json(command)
+                found[name] = joined(found[name], told) if name in found else told
         return found
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -91,10 +94,13 @@ def _is_not_installed(missing: ModuleNotFoundError, point: EntryPoint) -> bool:
 
 
 def _with_json(command: click.Command) -> click.Command:
-    """The same command with one more option, which `main` has looked for already."""
-    says = "Print one JSON object as the last line, for programs."
+    """The same command with one more option, which `main` has looked for already; so have its own commands."""
     told = copy(command)
-    told.params = [*command.params, click.Option(["--json"], is_flag=True, expose_value=False, help=says)]
+    if not any("--json" in option.opts for option in command.params):
+        says = "Print one JSON object as the last line, for programs."
+        told.params = [*command.params, click.Option(["--json"], is_flag=True, expose_value=False, help=says)]
+    if isinstance(told, click.Group):
+        told.commands = {name: _with_json(one) for name, one in told.commands.items()}
     return told
 
 
@@ -110,8 +116,8 @@ def _exit_code(run: Callable[[], object], shell: Shell) -> int:
     except StemmaError as error:
         shell.fail(error.code, error.message)
         return exits.code_of(error)
-    except SystemExit:
-        return exits.UNREACHABLE  # all that click exits for by itself is a reader that has gone
+    except SystemExit as ended:
+        return exits.UNREACHABLE if ended.code else exits.DONE  # a reader that has gone; or shell completion is done
     except OSError as error:
         shell.fail("unavailable", _told(error))
         return exits.UNREACHABLE

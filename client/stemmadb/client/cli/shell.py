@@ -1,17 +1,29 @@
-"""What a command says, to a person or to a program, and how far it has come."""
+"""What a command says, to a person or to a program, and how far it has come.
+
+Colours are for terminals, and never with NO_COLOR. What goes elsewhere has neither colours nor progress, and as many
+columns as it needs, unless COLUMNS says how many there are.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, TextIO, TypeAlias
 
 import click
 import msgspec
 
 from stemmadb.client.cli import exits
+from stemmadb.client.cli.sheets import Shape
 from stemmadb.protocol.errors import StemmaError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ROOM: Final = 100_000
+"""The columns of a file or a pipe: nothing is cut there."""
 
 Show: TypeAlias = Callable[[str, int, int | None], None]
 """Takes what is being done, how much of it is done, and of how much."""
@@ -33,6 +45,27 @@ class Shell:
         """A line for a person; a program reads the answer instead."""
         if not self.is_json:
             click.echo(text)
+
+    def show(self, *shapes: Shape) -> None:
+        """Sheets and lines for a person."""
+        if self.is_json:
+            return
+        console = _console(sys.stdout)
+        for shape in shapes:
+            with console.capture() as captured:
+                console.print(shape)
+            for one in captured.get().splitlines():
+                click.echo(one if console.is_terminal else one.rstrip(), color=True)
+
+    def warn(self, text: str) -> None:
+        """A line for a person beside the answer; it goes to standard error."""
+        if not self.is_json:
+            click.echo(text, err=True)
+
+    def no(self, error: StemmaError, **more: object) -> dict[str, object]:
+        """The answer is no, and this is why; a command returns it."""
+        self.warn(f"Error: {error.message}")
+        return more | {"error": {"code": error.code, "message": error.message}}
 
     def ended(self, error: StemmaError) -> None:
         """A part of the work was not done, and this is why: the first error decides how the command exits."""
@@ -57,13 +90,33 @@ class Shell:
             yield _show_nothing
             return
         # Imported here: it takes a third of the time in which a command starts, and scripts never need it.
-        from rich.console import Console  # noqa: PLC0415
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        with Progress(*columns, console=_console(sys.stderr), transient=True) as bars:
             task = bars.add_task("", total=None)
             yield lambda stage, done, total: bars.update(task, description=stage, completed=done, total=total)
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether a person looks at it who wants colours; a terminal that says it is dumb has none."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console  # noqa: PLC0415
+
+    given = os.environ.get("COLUMNS", "")
+    room = None if stream.isatty() else int(given) if given.isdigit() and int(given) else ROOM
+    return Console(
+        file=stream,
+        width=room,
+        color_system="auto" if has_colours(stream) else None,
+        force_terminal=stream.isatty(),
+        emoji=False,
+        markup=False,
+        highlight=False,
+    )
 
 
 def _show_nothing(stage: str, done: int, total: int | None) -> None:

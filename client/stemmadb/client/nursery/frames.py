@@ -106,9 +106,15 @@ class FrameApplier:
             if is_watched and (not is_news or self._is_passed_over(key)):
                 continue
             if held is None:
-                self._begin(key, own, indexes)
+                if not self._has_passed(key, own):
+                    self._begin(key, own, indexes)
             elif held.as_of is None or held.as_of < own.verdict.version:
                 self._continue(key, held, own, indexes, layers.shown_on(own.pending, key, held.value))
+
+    def _has_passed(self, key: Key, own: Own) -> bool:
+        """Whether the facts of a commit say what was there once, and not what is there now: it landed before, or a
+        filled watch names the entity and does not hold it after this frame, so that others took it away since."""
+        return own.pending.has_landed or (key not in self._named and self._confirmed.covered(key))
 
     def _begin(self, key: Key, own: Own, indexes: list[int]) -> None:
         """Nothing was held: a `set` or `delete` among the operations says what is there all the same."""

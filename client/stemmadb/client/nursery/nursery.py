@@ -16,7 +16,7 @@ from stemmadb.client.nursery.outcomes import Confirmation, Integrated, Refusal
 from stemmadb.client.nursery.pending import Pending
 from stemmadb.client.nursery.shelf import Shelf
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Hash, Version
+from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Version
 from stemmadb.protocol.wire import problems
 from stemmadb.protocol.wire.messages.commit import Accepted, Rejected
 from stemmadb.protocol.wire.messages.sync import Sync
@@ -30,8 +30,10 @@ REMEMBERED_MAX: Final = 10_000
 class Nursery(Shelf):
     """Pure: no I/O, no clock (NURSERY-6). Its caller keeps and sends; it decides what is shown."""
 
-    def __init__(self) -> None:
+    def __init__(self, principal: Did | None = None) -> None:
         super().__init__()
+        self._principal = principal
+        """Whose commits these are; a session id alone says little, since everybody can see it. None is not checked."""
         self._refused: dict[CommitName, None] = {}
         self._accepted: dict[Key, Version] = {}
 
@@ -126,6 +128,8 @@ class Nursery(Shelf):
         accepted one that was not has landed, and is confirmed when it is sent again (COMMIT-5). None is all of them.
         """
         touched: set[Key] = self._start_over() if frame.reset is not None else set()
+        if frame.reset == "history":
+            self._accepted.clear()  # the versions of another history say nothing about this one (RESUME-4)
         told, strangers = self._own(frame, session, issued)
         applier = FrameApplier(self._confirmed, frame, about_to_change=self._about_to_change)
         applier.apply_facts({one.verdict.version: one for one in told}, self._stack)
@@ -169,16 +173,24 @@ class Nursery(Shelf):
         return own, strangers
 
     def _settle(self, own: list[Own], touched: set[Key]) -> set[CommitName]:
-        """Takes accepted commits from the stack; gives those that were built on them."""
+        """Takes accepted commits from the stack; gives those built on them that are not shown, and may be now.
+
+        One that is shown stays so on that account: in a tall pile, judging them all anew costs its square.
+        """
         for pending, verdict in own:
             for key in pending.written():
                 touched.add(key)
                 self._remember(self._accepted, key, verdict.version)
-        return self._stack.remove(one.pending for one in own)
+        built = self._stack.remove(one.pending for one in own)
+        return {name for name in built if (one := self._stack.find(name)) is not None and not one.is_shown}
 
     def _land(self, frame: Sync, told: list[Own]) -> set[CommitName]:
         """Own commits that are in the log and not settled: their facts are confirmed, they are shown no longer."""
-        names = {CommitName(one.session, one.local) for one in frame.commits if one.session and one.local}
+        names = {
+            CommitName(one.session, one.local)
+            for one in frame.commits
+            if one.session and one.local and self._principal in (None, one.author)
+        }
         names.update(one.pending.name for one in told)
         landed = set()
         for name in names:

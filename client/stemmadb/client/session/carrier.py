@@ -17,7 +17,6 @@ from stemmadb.protocol.wire.connection import Closed
 from stemmadb.protocol.wire.messages.base import Part
 from stemmadb.protocol.wire.messages.session import Hello, Pong
 
-
 QUIET_ENOUGH: Final = 0.001
 """Seconds; a timer for less than that is not worth setting."""
 
@@ -149,7 +148,7 @@ class Carrier:
 
     def check_life(self) -> None:
         """Asks for a sign of life now; one that was asked for and has not come is not given more time."""
-        if self._watch is not None and self._heard > self._asked:
+        if self._watch is not None and self._heard >= self._asked:
             self._watch.cancel()
             self._ask_for_life()
 
@@ -168,7 +167,7 @@ class Carrier:
         self._watch = self._loop.call_later(self._session.settings.dead_seconds, self._judge)
 
     def _judge(self) -> None:
-        if self._heard > self._asked:
+        if self._heard >= self._asked:
             self._look_after()
         else:
             self._end(TimedOut(timeout_ms=round(self._session.settings.dead_seconds * 1_000)))

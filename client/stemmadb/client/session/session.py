@@ -59,7 +59,7 @@ class Session:
         self.identity = identity
         self.settings = settings
         self.delegations = delegations
-        self.nursery = Nursery()
+        self.nursery = Nursery(identity.did)
         self.why_offline: StemmaError | None = None
         self.reconnect: Callable[[], None] = _nothing
         """Asks the link to give up its connection and open another."""
@@ -175,6 +175,7 @@ class Session:
         self.asker.limits = connection.limits
         self._questions.open(connection, send)
         self._is_sending = False
+        self._outgoing.start_over(())  # nothing was sent on this one: what its first frame accepts may be a copy's
         if connection.may_commit:
             self._send_again()
 

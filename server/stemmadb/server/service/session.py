@@ -264,6 +264,7 @@ class Session:
         self.outbox.decide(verdicts.accepted(told.commit, told.facts, session=session), told.commit.version)
         assert isinstance(told.commit.identity, LocalIdentity), "only plain commits have an author's verdict"
         self._commits.settled(told.commit.identity)
+        self.changed()
 
     def decided(self, identity: LocalIdentity, outcome: Repeated | Refused) -> None:
         if self._room is not None:

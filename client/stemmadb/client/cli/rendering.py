@@ -1,0 +1,290 @@
+"""How values, entries, changes and reports look: pure functions from what the client gives to sheets and lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from stemmadb.client.cli.sheets import Cell, Column, Given, Line, Lines, Shape, Sheet, line, lines
+from stemmadb.client.cli.wording import NOBODY, Viewer, clean, compact, counted, note_text, operation_text, pretty
+from stemmadb.client.reading.branches import Branch, Tag
+from stemmadb.client.reading.differences import Difference, EntityChange
+from stemmadb.client.reading.entries import BlameLine, FactChange, HistoryEntry, LogEntry
+from stemmadb.client.reading.merging import MergeClash, MergeReport, PlannedWrite
+from stemmadb.client.reading.plain import part_of
+from stemmadb.client.reading.undoing import RevertReport
+from stemmadb.client.watching import Change
+from stemmadb.protocol.model.access import Role
+from stemmadb.protocol.model.values import Value
+
+CHANGES_SHOWN: Final = 200
+"""How many entities of one change of a watch are shown; a program gets them all."""
+MARKS: Final = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+
+VERSION: Final = Column("VERSION", whole=True, right=True)
+TIME: Final = Column("TIME", whole=True)
+AUTHOR: Final = Column("AUTHOR", whole=True)
+
+
+def value_lines(value: Value) -> Lines:
+    """The same over several lines, in colours."""
+    return Lines([line(Cell(one, is_json=True)) for one in pretty(value).split("\n")])
+
+
+def listing(values: Mapping[str, Value]) -> Sheet:
+    """Entities by id, each in one line."""
+    rows = [(clean(id_), Cell(compact(value), is_json=True)) for id_, value in values.items()]
+    return Sheet((Column("ID"), Column("VALUE", cut=True)), rows)
+
+
+# ---------------------------------------------------------------- the past
+
+
+def log(entries: Iterable[LogEntry], viewer: Viewer = NOBODY, *, branches: bool = False) -> Sheet:
+    """The commits, one a row; with `branches` also where each was made."""
+    columns = [VERSION, TIME, AUTHOR]
+    where = [Column("BRANCH", whole=True)] if branches else []
+    rest = [Column("FACTS", whole=True, right=True, spare=True), Column("NOTE")]
+    rows: list[list[Given]] = []
+    for entry in entries:
+        branch = [clean(entry.branch or "")] if branches else []
+        head = [_version(entry.version), viewer.time(entry.time), viewer.person(entry.author)]
+        rows.append([*head, *branch, str(entry.facts_count), _what(entry)])
+    return Sheet((*columns, *where, *rest), rows)
+
+
+def log_with_facts(entries: Iterable[LogEntry], viewer: Viewer = NOBODY) -> Lines:
+    """The commits, each with what it wrote below it."""
+    shown: list[Line] = []
+    for entry in entries:
+        head = (_version(entry.version), "  ", viewer.time(entry.time), "  ", viewer.person(entry.author))
+        shown.append(line(*head, f"  {clean(entry.branch or '')}  ", _what(entry)))
+        shown.extend(_fact_line(change) for change in entry.changes)
+    return Lines(shown)
+
+
+def history(entries: Iterable[HistoryEntry], viewer: Viewer = NOBODY) -> Sheet:
+    """The changes of an entity, one a row."""
+    columns = (
+        VERSION,
+        TIME,
+        AUTHOR,
+        Column("CHANGE", cut=True),
+        Column("NOTE"),
+    )
+    rows = [
+        (
+            _version(entry.version),
+            viewer.time(entry.time),
+            viewer.person(entry.author),
+            _written(entry.kind, entry.value, entry.patch, gone=entry.gone),
+            Cell(note_text(entry.note) or ("" if entry.made_by == "commit" else entry.made_by), "italic"),
+        )
+        for entry in entries
+    ]
+    return Sheet(columns, rows)
+
+
+def blame(blamed: Iterable[BlameLine], value: Value, viewer: Viewer = NOBODY) -> Sheet:
+    """Who wrote each leaf of a value last."""
+    columns = (
+        Column("PATH"),
+        Column("VALUE", cut=True),
+        VERSION,
+        TIME,
+        AUTHOR,
+        Column("NOTE", spare=True),
+    )
+    rows = [
+        (
+            clean(one.path) or "/",
+            Cell(compact(part_of(value, one.path)), is_json=True),
+            _version(one.version),
+            viewer.time(one.time),
+            viewer.person(one.author),
+            Cell(note_text(one.note), "italic"),
+        )
+        for one in blamed
+    ]
+    return Sheet(columns, rows)
+
+
+def difference(found: Difference) -> Lines:
+    """What leads from the one state to the other, entity by entity."""
+    shown = [one for change in found for one in _change_lines(change)]
+    return Lines(shown or [line(f"Nothing differs between version {found.left} and version {found.right}.")])
+
+
+# ---------------------------------------------------------------- branches and merges
+
+
+def branches(found: Iterable[Branch]) -> Sheet:
+    """The branches, one a row."""
+    columns = (
+        Column("BRANCH"),
+        VERSION,
+        Column("PARENT"),
+        Column("FORK", whole=True, right=True),
+        Column("STATE", whole=True),
+    )
+    rows = [
+        (
+            Cell(clean(one.name), "bold"),
+            _version(one.version),
+            clean(one.parent or ""),
+            str(one.fork) if one.parent else "",
+            Cell(f"deleted at {one.deleted}", "red") if one.deleted is not None else "",
+        )
+        for one in found
+    ]
+    return Sheet(columns, rows)
+
+
+def tags(found: Iterable[Tag]) -> Sheet:
+    """The tags, one a row."""
+    columns = (Column("TAG"), Column("BRANCH"), VERSION)
+    rows = [(Cell(clean(one.name), "bold"), clean(one.branch), _version(one.version)) for one in found]
+    return Sheet(columns, rows)
+
+
+def roles(given: Mapping[str, Role], viewer: Viewer = NOBODY) -> Sheet:
+    """Who may do what; DIDs whole, since they are there to be copied."""
+    rows = [(role, viewer.names.get(did, ""), did) for did, role in sorted(given.items(), key=lambda one: one[0])]
+    return Sheet((Column("ROLE", whole=True), Column("NAME"), Column("DID")), rows)
+
+
+def merge_report(report: MergeReport, *, source: str, target: str, dry_run: bool = False) -> list[Shape]:
+    """What a merge did or would do, what it writes, and what both sides had changed."""
+    if report.version is not None:
+        did = f"Merged {source} into {target}: version {report.version}, {counted(report.writes_count, 'write')}."
+    elif dry_run and report.writes_count:
+        did = f"Merging {source} into {target} would write {counted(report.writes_count, 'entity', 'entities')}."
+    else:
+        did = f"{target} has all that is on {source}; there is nothing to merge."
+    shown: list[Shape] = [lines(line(clean(did)))]
+    if dry_run and report.writes:
+        shown.append(planned(report.writes, report.writes_count))
+    if report.conflicts_count:
+        shown += clashes(report.conflicts, report.conflicts_count)
+    return shown
+
+
+def clashes(found: Sequence[MergeClash], count: int) -> list[Shape]:
+    """The places that both sides changed; `winner` is the side that was taken."""
+    columns = (
+        Column("ID"),
+        Column("PATH"),
+        Column("BASE", whole=True, right=True),
+        Column("SOURCE", whole=True, right=True),
+        Column("TARGET", whole=True, right=True),
+        Column("TAKEN", whole=True),
+    )
+    rows = [
+        (
+            clean(one.id),
+            clean(one.path) or "/",
+            "" if one.base is None else str(one.base),
+            str(one.source),
+            str(one.target),
+            Cell(one.winner, "yellow"),
+        )
+        for one in found
+    ]
+    both = line(Cell(f"Both sides changed {counted(count, 'place')}:", "yellow"))
+    return [lines(both), Sheet(columns, rows), *_rest(count - len(found))]
+
+
+def planned(writes: Sequence[PlannedWrite], count: int) -> Lines:
+    """What would be written."""
+    shown = []
+    for write in writes:
+        mark, style = ("-", "red") if write.kind == "delete" else ("~", "yellow")
+        what = _written(write.kind, write.value, write.patch, gone=False)
+        shown.append(line(Cell(f"{mark} {clean(write.id)}", style), "  ", what, cut=True))
+    return Lines([*shown, *(one for rest in _rest(count - len(writes)) for one in rest.lines)])
+
+
+def revert_report(report: RevertReport, *, dry_run: bool = False) -> list[Shape]:
+    """What was taken back, or would be."""
+    taken = ", ".join(map(str, report.reverted)) or "nothing"
+    if dry_run and report.writes_count:
+        would = line(f"This would take back {taken}: {counted(report.writes_count, 'write')}.")
+        return [lines(would), planned(report.writes, report.writes_count)]
+    if report.version is None:
+        return [lines(line("There is nothing left to take back."))]
+    return [lines(line(f"Took back {taken} with version {report.version}."))]
+
+
+# ---------------------------------------------------------------- what is happening
+
+
+def change(told: Change, when: datetime, viewer: Viewer = NOBODY, *, branch: str = "main") -> Lines:
+    """One change of a watch: when it was told, and what entered, changed and left."""
+    head = line(Cell(f"{clean(branch)}@{told.version}", "bold"), "  ", viewer.time(when), _counts(told))
+    entered = [_value_line("+", "green", id_, value) for id_, value in told.entered.items()]
+    updated = [_value_line("~", "yellow", id_, value) for id_, value in told.updated.items()]
+    left = [line(Cell(f"  - {clean(id_)}", "red"), cut=True) for id_ in told.left]
+    below = [*entered, *updated, *left]
+    more = [one for rest in _rest(len(below) - CHANGES_SHOWN) for one in rest.lines]
+    return Lines([head, *below[:CHANGES_SHOWN], *more])
+
+
+def _counts(told: Change) -> str:
+    sizes = {"entered": len(told.entered), "changed": len(told.updated), "left": len(told.left)}
+    return "".join(f"  {count} {word}" for word, count in sizes.items() if count) or "  nothing is there"
+
+
+def _value_line(mark: str, style: str, id_: str, value: Value) -> Line:
+    return line(Cell(f"  {mark} {clean(id_)}", style), "  ", Cell(compact(value), is_json=True), cut=True)
+
+
+# ---------------------------------------------------------------- pieces
+
+
+def _version(version: int) -> Cell:
+    return Cell(str(version), "bold")
+
+
+def _what(entry: LogEntry) -> Cell:
+    """Why it was written; a write other than a plain commit says what it did."""
+    note, details = note_text(entry.note), entry.details or {}
+    if entry.kind == "commit":
+        return Cell(note, "italic")
+    named = ("source", "name", "id", "versions", "floor")
+    about = " ".join(_plain(details[name]) for name in named if details.get(name) is not None)
+    did = f"{entry.kind} {about}".strip()
+    return Cell(f"{did}: {note}" if note else did, "magenta")
+
+
+def _plain(value: Value) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return clean(value) if isinstance(value, str) else compact(value)
+
+
+def _written(kind: str, value: Value, patch: Sequence[Mapping[str, Value]] | None, *, gone: bool) -> Cell:
+    if gone:
+        return Cell(f"{kind} (erased or compacted away)", "dim")
+    if kind == "delete":
+        return Cell("deleted", "red")
+    if patch is not None:
+        return Cell("; ".join(map(operation_text, patch)), is_json=True)
+    return Cell(compact(value), "dim" if kind == "checkpoint" else "", is_json=True)
+
+
+def _fact_line(fact: FactChange) -> Line:
+    what = _written(fact.kind, fact.value, fact.patch, gone=fact.gone)
+    return line(f"    {fact.kind} ", Cell(clean(fact.id), "bold"), "  ", what, cut=True)
+
+
+def _change_lines(one: EntityChange) -> list[Line]:
+    mark, style = MARKS[one.kind]
+    head = Cell(f"{mark} {clean(one.id)}", style)
+    if one.patch is None:
+        return [line(head, "  ", Cell(compact(one.value), is_json=True))]
+    return [line(head), *(line("    ", Cell(operation_text(step), is_json=True)) for step in one.patch)]
+
+
+def _rest(count: int) -> list[Lines]:
+    return [lines(line(Cell(f"... and {count} more", "dim")))] if count > 0 else []

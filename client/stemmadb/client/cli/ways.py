@@ -1,0 +1,55 @@
+"""Commands that work in two ways: through a server, and on a data directory that is named with `--data`.
+
+The client brings the one, the server the other, under the same name; neither knows of the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+DATA: Final = "--data"
+
+
+class TwoWays(click.Command):
+    """Has the options of both. `--data` among the words chooses the one that has it."""
+
+    def __init__(self, through: click.Command, files: click.Command) -> None:
+        known = {option for param in through.params for option in (*param.opts, param.name)}
+        more = [param for param in files.params if known.isdisjoint((*param.opts, param.name))]
+        super().__init__(through.name, params=[*through.params, *more], help=_help(through, files))
+        self._through = through
+        self._files = files
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if extra.get("resilient_parsing") or (parent is not None and _wants_help(args, parent)):
+            return super().make_context(info_name, args, parent, **extra)
+        chosen = self._files if _names_data(args) else self._through
+        return chosen.make_context(info_name, args, parent, **extra)
+
+
+def joined(one: click.Command, other: click.Command) -> click.Command:
+    """Two commands of one name as one: `--data` tells which is meant. Otherwise the later one is taken."""
+    if _has_data(one) == _has_data(other):
+        return other
+    return TwoWays(other, one) if _has_data(one) else TwoWays(one, other)
+
+
+def _has_data(command: click.Command) -> bool:
+    return any(DATA in param.opts for param in command.params)
+
+
+def _names_data(args: list[str]) -> bool:
+    words = args[: args.index("--")] if "--" in args else args
+    return any(word == DATA or word.startswith(f"{DATA}=") for word in words)
+
+
+def _wants_help(args: list[str], parent: click.Context) -> bool:
+    return any(word in parent.help_option_names for word in args)
+
+
+def _help(through: click.Command, files: click.Command) -> str:
+    return f"{through.help}\n\nWith --data: {files.help}"

@@ -1,0 +1,265 @@
+"""Commands that read values and the past: get, ls, query, log, history, diff, blame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, cast
+
+from stemmadb.client.cli import rendering
+from stemmadb.client.cli.sheets import Cell, Lines, line
+from stemmadb.client.cli.wording import clean, counted
+from stemmadb.client.console.replies import Arguments, Command, Reply
+from stemmadb.client.console.state import State
+from stemmadb.client.console.words import Word, value_of
+from stemmadb.client.reading.entries import LogEntry
+from stemmadb.client.reading.past import LogFilters
+from stemmadb.client.reading.queries import Schema
+from stemmadb.protocol import identity
+from stemmadb.protocol.errors import InvalidQuery, InvalidSchema, NotFound
+from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.query import EVERY
+from stemmadb.protocol.model.traversal import MISSING, resolve
+from stemmadb.protocol.model.values import Value
+
+LISTED: Final = 50
+"""How many entities are shown unless one asks for more."""
+COMMITS_LISTED: Final = 20
+IDS_KEPT: Final = 200
+"""How many ids of an answer are kept to be completed."""
+
+
+def prefix_of(text: str) -> str:
+    """A prefix as a selector: `urn:todo:` and `urn:todo:*` are the same."""
+    return text if text.endswith(EVERY) else f"{text}{EVERY}"
+
+
+def note_line(text: str) -> Lines:
+    return Lines((line(Cell(text, "dim")),))
+
+
+# ---------------------------------------------------------------- values
+
+
+async def get(state: State, given: Arguments) -> Reply:
+    id_, path = given.text(0), given.text(1)
+    moment = state.pinned()
+    value = await _value(state, id_)
+    part = resolve(value, path)
+    if part is MISSING:
+        where = f"{clean(id_)!r} has nothing at {clean(path)!r} in {state.place}"
+        raise NotFound(f"{where}. See its fields with 'get {clean(id_)}'.", id=id_, branch=moment.branch)
+    data = {"id": id_, "path": path, "branch": state.branch, "version": state.version, "value": part}
+    return Reply(shapes=(rendering.value_lines(cast("Value", part)),), data=data, ids=(id_,))
+
+
+async def _value(state: State, id_: str) -> Value:
+    """The value, which may be null; `NotFound`, or `Erased`, if there is none."""
+    found = await state.reader.query(id_)
+    if id_ in found.entities:
+        return found.entities[id_]
+    if state.moment is not None:
+        await state.moment.get(id_)  # raises if it was erased
+    hint = f"See 'history {clean(id_)}', or 'ls' for what is there"
+    raise NotFound(f"{clean(id_)!r} is not there in {state.place}. {hint}.", id=id_, branch=state.branch)
+
+
+async def ls(state: State, given: Arguments) -> Reply:
+    prefix = prefix_of(given.text(0))
+    found = await state.reader.list(prefix)
+    return _listed(state, found, given.number("limit", LISTED), nothing=f"Nothing is under {clean(prefix)!r}")
+
+
+async def query(state: State, given: Arguments) -> Reply:
+    selector, schema = _asked(given)
+    found = await state.reader.query(selector, schema=schema, path=given.option("path") or "")
+    if given.has("nested"):
+        nested = found.nested()
+        data = {"branch": state.branch, "version": found.version, "values": nested}
+        return Reply(shapes=tuple(map(rendering.value_lines, nested)), data=data)
+    return _listed(state, found.entities, given.number("limit", LISTED), nothing="Nothing matches")
+
+
+def _asked(given: Arguments) -> tuple[str, Schema | None]:
+    """A selector, a schema, or both, in this order."""
+    words = list(given.words)
+    selector = words.pop(0).text if words and not _is_schema(words[0]) else EVERY
+    if not words:
+        return selector, None
+    schema = value_of(words[0])
+    if not isinstance(schema, bool | dict):
+        raise InvalidSchema(path="", why="a schema is an object, or true")
+    return selector, schema
+
+
+def _is_schema(word: Word) -> bool:
+    return word.raw.startswith("{") or word.raw in ("true", "false")
+
+
+def _listed(state: State, found: dict[str, Value], limit: int, *, nothing: str) -> Reply:
+    data = {"branch": state.branch, "version": state.version, "entities": found}
+    if not found:
+        return Reply(shapes=(note_line(f"{nothing} in {state.place}."),), data=data)
+    shown = dict(list(found.items())[:limit])
+    more = len(found) - len(shown)
+    rest = (note_line(f"... and {counted(more, 'more', 'more')}; use --limit {len(found)}"),) if more else ()
+    return Reply(shapes=(rendering.listing(shown), *rest), data=data, ids=tuple(shown)[:IDS_KEPT])
+
+
+# ---------------------------------------------------------------- the past
+
+
+async def log(state: State, given: Arguments) -> Reply:
+    limit = given.number("limit", COMMITS_LISTED)
+    filters = _filters(state, given)
+    entries = await state.space.log(**filters).all(limit=limit + 1)
+    shown, more = entries[:limit], len(entries) > limit
+    body = (
+        rendering.log_with_facts(shown, state.viewer)
+        if given.has("facts")
+        else rendering.log(shown, state.viewer, branches=given.has("all"))
+    )
+    rest = (note_line(f"... older commits with --limit {limit * 5}"),) if more else ()
+    shapes = (body, *rest) if shown else (note_line(f"No commit of {state.place} matches."),)
+    return Reply(shapes=shapes, data={"entries": shown, "more": more}, ids=_ids(shown))
+
+
+def _ids(entries: Iterable[LogEntry]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(change.id for entry in entries for change in entry.changes))[:IDS_KEPT]
+
+
+def _filters(state: State, given: Arguments) -> LogFilters:
+    filters = LogFilters(version=state.version, with_facts=given.has("facts"))
+    if given.has("all"):
+        filters["branch"] = None
+    prefix = given.option("prefix") or given.text(0)
+    if prefix:
+        filters["prefix"] = prefix.removesuffix(EVERY)
+    if author := given.option("author"):
+        filters["author"] = _person(state, author)
+    if since := given.option("since"):
+        filters["since"] = state.time(since)
+    if until := given.option("until"):
+        filters["until"] = state.time(until)
+    return filters
+
+
+def _person(state: State, text: str) -> Did:
+    """A DID, or a name that the key ring knows."""
+    if text.startswith(identity.PREFIX):
+        identity.public_key(text)
+        return Did(text)
+    for did, name in state.viewer.names.items():
+        if name == text:
+            return Did(did)
+    raise InvalidQuery(f"Nobody is called {clean(text)!r} here. Write a did:key.", why="the author is not known")
+
+
+async def history(state: State, given: Arguments) -> Reply:
+    id_, limit = given.text(0), given.number("limit", COMMITS_LISTED)
+    found = await state.reader.history(id_).all(limit=limit + 1)
+    shown = found[:limit]
+    rest = (note_line(f"... older changes with --limit {limit * 5}"),) if len(found) > limit else ()
+    data = {"id": id_, "entries": shown, "more": len(found) > limit}
+    return Reply(shapes=(rendering.history(shown, state.viewer), *rest), data=data, ids=(id_,))
+
+
+async def diff(state: State, given: Arguments) -> Reply:
+    left = await state.side(given.text(0))
+    right = state.pinned() if len(given.words) == 1 else await state.side(given.text(1))
+    found = await state.space.diff(left, right, prefix=prefix_of(given.option("prefix") or ""))
+    head = note_line(f"{clean(left.branch)}@{found.left} -> {clean(right.branch)}@{found.right}")
+    ids = tuple(change.id for change in found)[:IDS_KEPT]
+    return Reply(shapes=(head, rendering.difference(found)), data={"difference": found}, ids=ids)
+
+
+async def blame(state: State, given: Arguments) -> Reply:
+    id_, path = given.text(0), given.text(1)
+    moment = state.pinned()
+    lines = await moment.blame(id_, path)
+    value = await moment.get(id_)
+    data = {"id": id_, "version": moment.version, "lines": lines}
+    return Reply(shapes=(rendering.blame(lines, value, state.viewer),), data=data, ids=(id_,))
+
+
+COMMANDS: Final = (
+    Command(
+        name="get",
+        usage="get ID [PATH]",
+        says="Shows a value, or the part of it at a path.",
+        example="get urn:todo:1 /title",
+        run=get,
+        takes=("id", "other"),
+        least=1,
+        most=2,
+    ),
+    Command(
+        name="ls",
+        usage="ls [PREFIX] [--limit N]",
+        says="Lists what is under a prefix.",
+        example="ls urn:todo:",
+        run=ls,
+        takes=("prefix",),
+        most=1,
+        options={"limit": "other"},
+    ),
+    Command(
+        name="query",
+        usage="query [SELECTOR] [SCHEMA] [--nested] [--path P] [--limit N]",
+        says="Finds what matches a schema, and what its links lead to.",
+        example='query urn:todo:* {"properties": {"done": {"const": false}}}',
+        run=query,
+        takes=("prefix", "other"),
+        most=2,
+        options={"nested": None, "path": "other", "limit": "other"},
+    ),
+    Command(
+        name="log",
+        usage="log [PREFIX] [--author WHO] [--since T] [--until T] [--limit N] [--facts] [--all]",
+        says="Lists the commits, newest first; --all those of all branches.",
+        example='log urn:todo: --since "1 hour ago"',
+        run=log,
+        takes=("prefix",),
+        most=1,
+        options={
+            "prefix": "prefix",
+            "author": "author",
+            "since": "moment",
+            "until": "moment",
+            "limit": "other",
+            "facts": None,
+            "all": None,
+        },
+    ),
+    Command(
+        name="history",
+        usage="history ID [--limit N]",
+        says="Lists the changes of an entity, newest first.",
+        example="history urn:todo:1",
+        run=history,
+        takes=("id",),
+        least=1,
+        most=1,
+        options={"limit": "other"},
+    ),
+    Command(
+        name="diff",
+        usage="diff A [B] [--prefix P]",
+        says="Shows what leads from A to B, or to here; each is a moment, a branch or BRANCH@MOMENT.",
+        example="diff 40 42",
+        run=diff,
+        takes=("moment", "moment"),
+        least=1,
+        most=2,
+        options={"prefix": "prefix"},
+    ),
+    Command(
+        name="blame",
+        usage="blame ID [PATH]",
+        says="Shows who wrote each field last.",
+        example="blame urn:todo:1 /title",
+        run=blame,
+        takes=("id", "other"),
+        least=1,
+        most=2,
+    ),
+)
