@@ -33,7 +33,7 @@ class Nursery(Shelf):
     def __init__(self, principal: Did | None = None) -> None:
         super().__init__()
         self._principal = principal
-        """Whose commits these are; a session id alone says little, since everybody can see it. None is not checked."""
+        """Whose commits these are: everybody can see a session id, and use it for commits of theirs."""
         self._refused: dict[CommitName, None] = {}
         self._accepted: dict[Key, Version] = {}
 
