@@ -18,8 +18,10 @@ from stemmadb.protocol.model.request import Operation
 PENDING = 10_000
 MISSED = 1_000
 WATCHED = 10_000
-SUBMIT = "client: {:,} commits made offline"
-DRAIN = "client: {:,} commits made offline, sent and confirmed"
+STACKED = 1_000
+"""Commits on one entity: each names all those beneath it."""
+SUBMIT = "client: {:,} commits made offline on {}"
+DRAIN = "client: {:,} commits made offline on {}, sent and confirmed"
 RESUME = "client: {:,} watched, back after 1,000 missed commits, {:,} changed"
 FILL = "client: {:,} watched, the first time"
 OURS, JOURNAL = "stemmadb", "stemmadb, with a journal"
@@ -28,12 +30,12 @@ OURS, JOURNAL = "stemmadb", "stemmadb, with a journal"
 # ------------------------------------------------------------ commits made offline
 
 
-async def made_offline(client: Client, pid: int, count: int) -> tuple[Took, Took]:
-    """Until the last is kept, and from the mended line until the last is confirmed. Each on its own entity."""
+async def made_offline(client: Client, pid: int, count: int, *, entities: int) -> tuple[Took, Took]:
+    """Until the last is kept, and from the mended line until the last is confirmed."""
     await client.line.cut(client.space)
     meter = Meter(pid)
     for number in range(count):
-        last = await client.write(number, time.perf_counter_ns())
+        last = await client.write(number % entities, time.perf_counter_ns())
     await last.kept()
     submitted, meter = meter.read(), Meter(pid)
     client.line.mend(client.space)
@@ -89,13 +91,15 @@ class Bench:
 
     def __init__(self, server: _service.Server, *, quick: bool) -> None:
         self.server = server
-        self.pending, self.watched = (1_000, 7_000) if quick else (PENDING, WATCHED)
+        self.pending, self.watched = (2_000, 7_000) if quick else (PENDING, WATCHED)
         self.found: dict[tuple[str, str, int], list[Took]] = defaultdict(list)
 
     async def offline(self, client: Client, system: str) -> None:
-        submitted, drained = await made_offline(client, self.server.pid, self.pending)
-        self.found[SUBMIT.format(self.pending), system, self.pending].append(submitted)
-        self.found[DRAIN.format(self.pending), system, self.pending].append(drained)
+        for count, entities in ((self.pending, self.pending), (STACKED, 1)):
+            submitted, drained = await made_offline(client, self.server.pid, count, entities=entities)
+            where = "one entity" if entities == 1 else "as many entities"
+            self.found[SUBMIT.format(count, where), system, count].append(submitted)
+            self.found[DRAIN.format(count, where), system, count].append(drained)
 
     async def missing(self, client: Client, there: _service.Space) -> None:
         watch, _ = await client.watch()

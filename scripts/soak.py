@@ -31,6 +31,7 @@ import test_merge_laws  # noqa: E402
 import test_power_loss  # noqa: E402
 import test_watching_schedules  # noqa: E402
 
+import convergence_machine  # noqa: E402
 import engine_machine  # noqa: E402
 import killing  # noqa: E402
 import schedules  # noqa: E402
@@ -120,6 +121,11 @@ def service(seed: int) -> int:
     return asyncio.run(run())
 
 
+def client(seed: int) -> int:
+    """Apps in chaos, killed and restarted: every commit is decided once, every view equals the server's."""
+    return convergence_machine.run(seed, seconds=12.0).commits
+
+
 def _outcome(data: bytes, read: Callable[[bytes], object]) -> str:
     try:
         return repr(read(data))
@@ -129,7 +135,7 @@ def _outcome(data: bytes, read: Callable[[bytes], object]) -> str:
 
 KINDS: dict[str, Callable[[int], int]] = {
     check.__name__: check
-    for check in (admission, watches, merges, ancestors, bodies, messages, engine, kills, power, service)
+    for check in (admission, watches, merges, ancestors, bodies, messages, engine, kills, power, service, client)
 }
 FIRST_SEED = 1_000_000  # beyond what the tests on every change use
 

@@ -33,6 +33,9 @@ async def test_the_pauses_between_tries_grow_and_have_a_bound(stage: Stage) -> N
     assert isinstance(app.space.status().error, Unreachable)
     app.line.online()
     assert await until(lambda: app.space.status().connection == "open") <= 10.1
+    app.line.cut()
+    await until(lambda: app.space.status().connection == "offline")
+    assert await until(lambda: app.space.status().connection == "open") <= app.settings.first_pause_seconds + 0.2
 
 
 @pytest.mark.rule("RESUME-5")

@@ -237,6 +237,23 @@ async def test_one_watch_too_many_is_refused_online_and_offline_and_the_others_g
     assert app.space.status().connection == "open"
 
 
+@pytest.mark.rule("RESUME-1")
+@staged_in(limits=Limits(schema_bytes_max=20_000))
+async def test_watches_that_together_are_too_large_for_one_message_go_on_over_a_reconnect(stage: Stage) -> None:
+    app, bob = await stage.app(), await stage.app("bob")
+    schema = {"properties": {"text": {"enum": ["x" * 3_000, "small"]}}}
+    mirrors = [Mirror(app.space.watch("urn:*", schema=schema | {"title": str(number)})) for number in range(10)]
+    await (await bob.set("urn:a", {"text": "small"})).confirmed()
+    for mirror in mirrors:
+        await follows(stage, mirror)
+    app.line.offline()
+    await (await bob.set("urn:b", {"text": "small"})).confirmed()
+    app.line.online()
+    for mirror in mirrors:
+        await follows(stage, mirror)
+    assert app.space.status().connection == "open"
+
+
 @staged_in(limits=Limits(watches_max=4))
 async def test_a_watch_that_was_closed_makes_room_for_another(stage: Stage) -> None:
     app = await stage.app()

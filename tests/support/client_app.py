@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
@@ -54,6 +56,7 @@ class App:
         self._room = asyncio.Semaphore(AHEAD)
         self._pouring: asyncio.Task[None] | None = None
         self._watch = space.watch("urn:*")
+        self._dies = False
 
     def begin(self) -> None:
         """Takes up what an earlier life left undecided, and says where it stands."""
@@ -78,6 +81,11 @@ class App:
         """Writes on and on, on what it holds, a few ahead of the verdicts."""
         await self._watch.next()
         self._pouring = asyncio.create_task(self._pour())
+
+    async def do_die(self) -> None:
+        """Writes, and is killed in the very moment in which that is kept."""
+        self._dies = True
+        await self._write(blind=True)
 
     async def do_settle(self) -> None:
         """Stops pouring, and says so once everything is decided and told."""
@@ -113,10 +121,21 @@ class App:
     def _follow(
         self, mark: str, one: Decided, kept: Callable[[], Awaitable[None]] | None = None
     ) -> asyncio.Task[None]:
-        task = asyncio.create_task(_tell(mark, one, kept))
+        task = asyncio.create_task(self._tell(mark, one, kept))
         self._following.add(task)
         task.add_done_callback(self._following.discard)
         return task
+
+    async def _tell(self, mark: str, one: Decided, kept: Callable[[], Awaitable[None]] | None) -> None:
+        try:
+            if kept is not None:
+                await kept()
+                say("kept", mark=mark)
+                if self._dies:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            say("confirmed", mark=mark, version=await one.confirmed())
+        except StemmaError as error:
+            say("refused", mark=mark, code=error.code)
 
 
 def mark_of(note: Value) -> str:
@@ -129,16 +148,6 @@ def say(event: str, **facts: Any) -> None:
     """One line, at once: what was said is known, also if the next moment kills us."""
     sys.stdout.write(json.dumps({"event": event, **facts}) + "\n")
     sys.stdout.flush()
-
-
-async def _tell(mark: str, one: Decided, kept: Callable[[], Awaitable[None]] | None) -> None:
-    try:
-        if kept is not None:
-            await kept()
-            say("kept", mark=mark)
-        say("confirmed", mark=mark, version=await one.confirmed())
-    except StemmaError as error:
-        say("refused", mark=mark, code=error.code)
 
 
 async def _lines() -> asyncio.StreamReader:

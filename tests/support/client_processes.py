@@ -19,7 +19,9 @@ import msgspec
 
 from client_app import COUNT, MARKS, Given, mark_of
 from command_line import MODULE, here
-from stemmadb.client import ClientSettings, Space, connect
+from stemmadb.client import Change, ClientSettings, Space, Watch, connect
+from stemmadb.protocol.model.ids import EntityId, Version
+from stemmadb.protocol.model.values import Value
 
 APP: Final = Path(__file__).with_name("client_app.py")
 PATIENCE_SECONDS: Final = 60.0
@@ -170,6 +172,10 @@ class AppProcess:
         self._process.kill()
         await self._ended()
 
+    async def died(self) -> None:
+        """Waits until it was killed, by itself."""
+        assert await self._ended() == -signal.SIGKILL
+
     async def close(self) -> None:
         """Lets it end by itself, with all that is pending decided or kept."""
         assert self._process is not None
@@ -251,6 +257,27 @@ class Stage:
         verified = here("verify", "--data", self.server.data, "--json")
         assert verified.code == 0, verified.err
         return written
+
+
+class Seen:
+    """What a watch has shown so far."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self.shown: dict[EntityId, Value] | None = None
+        self.version: Version | None = None
+
+    def take(self, change: Change) -> None:
+        """Goes on to what it shows now."""
+        left = {id_: value for id_, value in (self.shown or {}).items() if id_ not in change.left}
+        self.shown = left | change.entered | change.updated
+        self.version = change.version
+
+    async def until(self, expected: Mapping[str, Value]) -> None:
+        """Follows the watch until this is what it shows."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while self.shown != expected:
+                self.take(await self._watch.next())
 
 
 @asynccontextmanager

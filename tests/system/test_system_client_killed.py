@@ -58,6 +58,23 @@ async def test_an_app_killed_before_its_kept_writes_were_sent_sends_them_in_its_
     assert (await stage.check()).keys() == stage.heard.confirmed.keys() == stage.heard.kept
 
 
+@pytest.mark.rule("NURSERY-5", "NURSERY-7")
+async def test_a_write_that_was_called_kept_survives_a_kill_in_the_same_moment(stage: Stage) -> None:
+    async with Proxy(stage.server.address) as line:
+        for _ in range(3):
+            async with stage.app(url=line.url) as app:
+                await app.says("open")
+                line.up.hold()
+                app.tell("die")
+                await app.died()
+            line.cut()
+            line.up.release()
+    async with stage.app() as app:
+        await app.settled()
+        await app.close()
+    assert (await stage.check()).keys() == stage.heard.kept == {"1-1", "2-1", "3-1"}
+
+
 @pytest.mark.rule("NURSERY-5", "COMMIT-5", "RESUME-2")
 async def test_an_app_killed_between_the_sync_of_the_server_and_its_answer_is_told_afterwards(stage: Stage) -> None:
     async with Proxy(stage.server.address) as line:

@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 
 from client_app import COUNT, MARKS
-from client_processes import WATCHFUL, Server, Stage, running, settings_of, staged, until
+from client_processes import PATIENCE_SECONDS, WATCHFUL, Seen, Server, Stage, running, settings_of, staged, until
 from client_proxy import Proxy
-from stemmadb.client import Space, Transaction, connect
+from stemmadb.client import Space, Transaction, Watch, connect
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -39,10 +39,15 @@ async def line(server: Server) -> AsyncIterator[Proxy]:
 class Writer:
     """A client that writes marks over a line and follows each to its verdict."""
 
-    def __init__(self, stage: Stage, space: Space) -> None:
+    def __init__(self, stage: Stage, space: Space, watch: Watch) -> None:
         self._stage = stage
         self.space = space
+        self._seen = Seen(watch)
         self._following: list[asyncio.Task[None]] = []
+
+    async def filled(self) -> None:
+        """The watch shows what is there, so that writing needs no server."""
+        await self._seen.until({COUNT: {"n": 0}})
 
     async def write(self) -> Transaction:
         mark = f"here-{len(self._following)}"
@@ -57,8 +62,13 @@ class Writer:
         self._stage.heard.take({"event": "confirmed", "mark": mark, "version": version})
 
     async def all_confirmed(self) -> None:
-        async with asyncio.timeout(60):
+        """Everything is decided, and the watch goes on: it shows what the server has, also of others."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.gather(*self._following)
+        async with self._stage.space.transaction() as tx:
+            tx.set("urn:other", {"after": len(self._following)})
+        await tx.confirmed()
+        await self._seen.until(await self._stage.space.list("urn:*"))
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -66,8 +76,9 @@ async def writer(stage: Stage, line: Proxy) -> AsyncIterator[Writer]:
     async with connect(line.url, config=stage.config, settings=settings_of(WATCHFUL)) as db:
         space = await db.space(stage.space.did)
         async with space.watch("urn:*") as changes:
-            await changes.next()
-            yield Writer(stage, space)
+            made = Writer(stage, space, changes)
+            await made.filled()
+            yield made
         line.cut()
 
 
@@ -150,16 +161,18 @@ async def test_a_server_that_is_frozen_and_goes_on_has_every_commit_once(stage: 
     async with connect(stage.server.url, config=stage.config, settings=settings_of(WATCHFUL)) as db:
         space = await db.space(stage.space.did)
         async with space.watch("urn:*") as changes:
-            await changes.next()
-            writer = Writer(stage, space)
+            writer = Writer(stage, space, changes)
+            await writer.filled()
             stage.server.freeze()
-            for _ in range(5):
-                await writer.write()
-            await until(lambda: space.status().connection == "offline")
-            for _ in range(5):
-                await writer.write()
-            assert space.status().pending == 10
-            stage.server.thaw()
+            try:
+                for _ in range(5):
+                    await writer.write()
+                await until(lambda: space.status().connection == "offline")
+                for _ in range(5):
+                    await writer.write()
+                assert space.status().pending == 10
+            finally:
+                stage.server.thaw()
             await writer.all_confirmed()
     assert len(await stage.check()) == 10
 

@@ -7,18 +7,16 @@ import os
 import re
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from client_processes import Server, running, settings_of
+from client_processes import Seen, Server, running, settings_of
 from client_proxy import Proxy
-from stemmadb.client import Change, Space, Watch, connect
+from stemmadb.client import Space, connect
 from stemmadb.client.dialing.websocket import WebSocketDial
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.values import Value
 from stemmadb.protocol.wire.version import JSON, MSGPACK, Subprotocol
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -39,26 +37,6 @@ async def line(server: Server) -> AsyncIterator[Proxy]:
         yield made
 
 
-class Seen:
-    """What a watch has shown so far."""
-
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-        self.shown: dict[EntityId, Value] = {}
-
-    async def until(self, expected: Mapping[str, Value]) -> Change:
-        """Follows the watch until this is what it shows; the change that brought it there."""
-        async with asyncio.timeout(60):
-            while True:
-                change = await self._watch.next()
-                self.shown.update(change.entered)
-                self.shown.update(change.updated)
-                for id_ in change.left:
-                    del self.shown[id_]
-                if self.shown == expected:
-                    return change
-
-
 @pytest.mark.rule("WIRE-1", "SYNC-1", "NURSERY-4")
 @pytest.mark.parametrize(("mine", "theirs"), [(MSGPACK, MSGPACK), (MSGPACK, JSON), (JSON, MSGPACK)])
 async def test_own_writes_are_seen_at_once_and_those_of_others_live(
@@ -77,10 +55,10 @@ async def test_own_writes_are_seen_at_once_and_those_of_others_live(
             async with one.transaction() as tx:
                 tx.set("urn:a:1", {"n": 1, "big": 2**60, "half": 0.5})
             assert tx.status == "pending"
-            own.shown.update((await my_changes.next()).entered)
+            own.take(await my_changes.next())
             assert own.shown == {"urn:a:1": {"n": 1, "big": 2**60, "half": 0.5}}
-            change = await others.until({"urn:a:1": {"n": 1, "big": 2**60, "half": 0.5}})
-            assert change.version == await tx.confirmed()
+            await others.until({"urn:a:1": {"n": 1, "big": 2**60, "half": 0.5}})
+            assert others.version == await tx.confirmed()
             async with other.transaction() as tx:
                 tx.increment("urn:a:1", "/n")
                 tx.set("urn:a:2", "two")

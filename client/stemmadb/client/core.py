@@ -59,8 +59,12 @@ class SpaceCore:
     def release(self, view: View) -> None:
         self.session.nursery.release(view)
 
-    def submit(self, plan: Plan) -> Handle:
-        return self.session.submit(plan)
+    @property
+    def history(self) -> int:
+        return self.session.nursery.history
+
+    def submit(self, plan: Plan, *, history: int | None = None) -> Handle:
+        return self.session.submit(plan, history=history)
 
     async def fetch(self, branch: BranchName, ids: Iterable[EntityId], version: Version) -> dict[EntityId, Held]:
         wanted = tuple(ids)

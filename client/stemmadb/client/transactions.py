@@ -45,7 +45,14 @@ class Desk(Protocol):
         """Everything under a prefix as of a version."""
         ...
 
-    def submit(self, plan: Plan) -> Handle: ...
+    @property
+    def history(self) -> int:
+        """Which of the server's histories the views are of: a restored server has another one (RESUME-4)."""
+        ...
+
+    def submit(self, plan: Plan, *, history: int) -> Handle:
+        """The commit is refused at once with `Conflict` if the server has another history since."""
+        ...
 
 
 class Transaction:
@@ -68,12 +75,14 @@ class Transaction:
         self._draft: Draft | None = None
         self._handle: Handle | None = None
         self._at: Version = EMPTY_SPACE
+        self._history = 0
         self._has_failed = False
 
     async def __aenter__(self) -> Transaction:
         assert self._view is None, "a transaction is used once"
         await self._desk.begin()
         self._view = self._desk.view(self._branch)
+        self._history = self._desk.history
         self._at = self._view.to
         self._draft = Draft(self._view, limits=self._desk.limits, note=self._note)
         return self
@@ -88,7 +97,7 @@ class Transaction:
             self._desk.release(self._begun)
             self._view = self._draft = None
         if plan is not None:
-            self._handle = self._desk.submit(plan) if plan.writes else None
+            self._handle = self._desk.submit(plan, history=self._history) if plan.writes else None
             self._has_failed = False
 
     async def _planned(self) -> Plan:

@@ -79,12 +79,16 @@ def _path(ctx: click.Context) -> Path | None:
 
 def _asked(ctx: click.Context, begin: str, find: Find) -> list[str]:
     from stemmadb.client.cli.connecting import Target, database, open_space  # noqa: PLC0415
+    from stemmadb.client.keys.ring import DEFAULT, KeyRing  # noqa: PLC0415
 
     given = {name: ctx.params[name] for name in Target._fields if ctx.params.get(name) is not None}
+    target = Target(**given)
 
     async def ask() -> list[str]:
-        async with asyncio.timeout(ANSWER_SECONDS), database(Target(**given)) as db:
-            return await find(await open_space(db, Target(**given)), begin)
+        if KeyRing(target.config).find(target.identity or DEFAULT) is None:
+            return []  # whoever presses a key has not asked for an identity to be made
+        async with asyncio.timeout(ANSWER_SECONDS), database(target) as db:
+            return await find(await open_space(db, target), begin)
 
     with suppress(Exception):  # whatever is wrong, this is not the time to tell it
         return asyncio.run(ask())[:SHOWN_MAX]

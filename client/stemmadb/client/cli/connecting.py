@@ -98,7 +98,7 @@ def _gathered(command: Callable[..., Any], options: tuple[Callable[..., Any], ..
 
 
 def run(target: Target, work: Callable[[Space], Awaitable[T]], *, writes: bool = False) -> T:
-    """Opens the space on its branch and does the work. What was interrupted while it `writes` may be written or not."""
+    """Opens the space on its branch and does the work; what it `writes` is unsure if it is interrupted."""
 
     async def opened() -> T:
         async with database(target) as db:
@@ -177,20 +177,16 @@ def now() -> datetime:
     return datetime.now().astimezone()
 
 
-class MomentType(click.ParamType):
-    """A moment as a person writes it."""
-
-    name = "moment"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> When:  # noqa: ARG002
-        return parse(value, now=now()) if isinstance(value, str) else value
+def read_moment(ctx: click.Context, option: click.Parameter, text: str | None) -> When | None:  # noqa: ARG001
+    """The callback of options that take a moment."""
+    return None if text is None else parse(text, now=now())
 
 
-MOMENT: Final = MomentType()
 at_option: Final = click.option(
     "--at",
-    type=MOMENT,
-    default=Head(),
+    "when",
+    callback=read_moment,
+    default="head",
     metavar="MOMENT",
     help="As it was at a version (42), a tag (tag:v1) or a time ('10 minutes ago').",
 )

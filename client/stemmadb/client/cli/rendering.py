@@ -16,6 +16,7 @@ from stemmadb.client.reading.plain import part_of
 from stemmadb.client.reading.undoing import RevertReport
 from stemmadb.client.watching import Change
 from stemmadb.protocol.model.access import Role
+from stemmadb.protocol.model.ids import Did
 from stemmadb.protocol.model.values import Value
 
 CHANGES_SHOWN: Final = 200
@@ -148,7 +149,7 @@ def tags(found: Iterable[Tag]) -> Sheet:
     return Sheet(columns, rows)
 
 
-def roles(given: Mapping[str, Role], viewer: Viewer = NOBODY) -> Sheet:
+def roles(given: Mapping[Did, Role], viewer: Viewer = NOBODY) -> Sheet:
     """Who may do what; DIDs whole, since they are there to be copied."""
     rows = [(role, viewer.names.get(did, ""), did) for did, role in sorted(given.items(), key=lambda one: one[0])]
     return Sheet((Column("ROLE", whole=True), Column("NAME"), Column("DID")), rows)
@@ -158,7 +159,7 @@ def merge_report(report: MergeReport, *, source: str, target: str, dry_run: bool
     """What a merge did or would do, what it writes, and what both sides had changed."""
     if report.version is not None:
         did = f"Merged {source} into {target}: version {report.version}, {counted(report.writes_count, 'write')}."
-    elif dry_run and report.writes_count:
+    elif dry_run:
         did = f"Merging {source} into {target} would write {counted(report.writes_count, 'entity', 'entities')}."
     else:
         did = f"{target} has all that is on {source}; there is nothing to merge."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TextIO, TypeAlias
@@ -21,7 +22,10 @@ from stemmadb.protocol.errors import StemmaError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
+QUICK_SECONDS: Final = 0.5
+"""What ends sooner needs no progress bar."""
 ROOM: Final = 100_000
 """The columns of a file or a pipe: nothing is cut there."""
 
@@ -84,8 +88,8 @@ class Shell:
             click.echo(f"Error: {message}", err=True)
 
     @contextmanager
-    def progress(self) -> Iterator[Show]:
-        """Shows a bar while the block runs."""
+    def progress(self, *, after_seconds: float = 0) -> Iterator[Show]:
+        """Shows a bar while the block runs; none if it ends before `after_seconds`."""
         if self.is_json or not sys.stderr.isatty():
             yield _show_nothing
             return
@@ -93,8 +97,9 @@ class Shell:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=_console(sys.stderr), transient=True) as bars:
-            task = bars.add_task("", total=None)
+        bars = Progress(*columns, console=_console(sys.stderr), transient=True)
+        task = bars.add_task("", total=None)
+        with _shown(bars, after_seconds):
             yield lambda stage, done, total: bars.update(task, description=stage, completed=done, total=total)
 
 
@@ -117,6 +122,22 @@ def _console(stream: TextIO) -> Console:
         markup=False,
         highlight=False,
     )
+
+
+@contextmanager
+def _shown(bars: Progress, after_seconds: float) -> Iterator[None]:
+    if not after_seconds:
+        with bars:
+            yield
+        return
+    timer = threading.Timer(after_seconds, bars.start)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        bars.stop()
 
 
 def _show_nothing(stage: str, done: int, total: int | None) -> None:

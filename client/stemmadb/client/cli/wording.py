@@ -13,9 +13,9 @@ from datetime import datetime, tzinfo
 from typing import Final
 
 from stemmadb.client.cli.sheets import Cell
-from stemmadb.protocol import identity
 from stemmadb.protocol.model.values import Value
 
+METHOD: Final = "did:key:"
 DID_END: Final = 8
 """How many letters of a DID's end are enough to tell people apart."""
 _HIDDEN: Final = re.compile(r"[^\x20-\x7e]")
@@ -60,7 +60,7 @@ def compact(value: Value) -> str:
 
 def short_did(did: str) -> str:
     """`z6Mk…` and the end, which differs from one to the other."""
-    bare = did.removeprefix(identity.PREFIX)
+    bare = did.removeprefix(METHOD)
     return bare if len(bare) <= DID_END + 5 else f"{bare[:4]}…{bare[-DID_END:]}"
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, cast
+from typing import Final
 
 from stemmadb.client.cli import rendering
+from stemmadb.client.cli.commands import answers
 from stemmadb.client.cli.sheets import Cell, Lines, line
 from stemmadb.client.cli.wording import clean, counted
 from stemmadb.client.console.replies import Arguments, Command, Reply
@@ -42,14 +43,13 @@ def note_line(text: str) -> Lines:
 
 async def get(state: State, given: Arguments) -> Reply:
     id_, path = given.text(0), given.text(1)
-    moment = state.pinned()
     value = await _value(state, id_)
     part = resolve(value, path)
     if part is MISSING:
         where = f"{clean(id_)!r} has nothing at {clean(path)!r} in {state.place}"
-        raise NotFound(f"{where}. See its fields with 'get {clean(id_)}'.", id=id_, branch=moment.branch)
+        raise NotFound(f"{where}. See its fields with 'get {clean(id_)}'.", id=id_, branch=state.branch)
     data = {"id": id_, "path": path, "branch": state.branch, "version": state.version, "value": part}
-    return Reply(shapes=(rendering.value_lines(cast("Value", part)),), data=data, ids=(id_,))
+    return Reply(shapes=(rendering.value_lines(part),), data=data, ids=(id_,))
 
 
 async def _value(state: State, id_: str) -> Value:
@@ -70,7 +70,8 @@ async def ls(state: State, given: Arguments) -> Reply:
 
 
 async def query(state: State, given: Arguments) -> Reply:
-    selector, schema = _asked(given)
+    written, schema = selector_and_schema(given)
+    selector = await meant(state, written)
     found = await state.reader.query(selector, schema=schema, path=given.option("path") or "")
     if given.has("nested"):
         nested = found.nested()
@@ -79,7 +80,7 @@ async def query(state: State, given: Arguments) -> Reply:
     return _listed(state, found.entities, given.number("limit", LISTED), nothing="Nothing matches")
 
 
-def _asked(given: Arguments) -> tuple[str, Schema | None]:
+def selector_and_schema(given: Arguments) -> tuple[str, Schema | None]:
     """A selector, a schema, or both, in this order."""
     words = list(given.words)
     selector = words.pop(0).text if words and not _is_schema(words[0]) else EVERY
@@ -89,6 +90,14 @@ def _asked(given: Arguments) -> tuple[str, Schema | None]:
     if not isinstance(schema, bool | dict):
         raise InvalidSchema(path="", why="a schema is an object, or true")
     return selector, schema
+
+
+async def meant(state: State, selector: str) -> str:
+    """An entity if there is one of this id, else a prefix: `urn:todo:1` and `urn:todo:` both work."""
+    if not selector or selector.endswith(EVERY):
+        return prefix_of(selector)
+    found = await state.reader.query(selector)
+    return selector if selector in found else prefix_of(selector)
 
 
 def _is_schema(word: Word) -> bool:
@@ -120,7 +129,11 @@ async def log(state: State, given: Arguments) -> Reply:
     )
     rest = (note_line(f"... older commits with --limit {limit * 5}"),) if more else ()
     shapes = (body, *rest) if shown else (note_line(f"No commit of {state.place} matches."),)
-    return Reply(shapes=shapes, data={"entries": shown, "more": more}, ids=_ids(shown))
+    return Reply(
+        shapes=shapes,
+        data={"entries": [answers.of_log(one, facts=given.has("facts")) for one in shown], "more": more},
+        ids=_ids(shown),
+    )
 
 
 def _ids(entries: Iterable[LogEntry]) -> tuple[str, ...]:
@@ -159,7 +172,7 @@ async def history(state: State, given: Arguments) -> Reply:
     found = await state.reader.history(id_).all(limit=limit + 1)
     shown = found[:limit]
     rest = (note_line(f"... older changes with --limit {limit * 5}"),) if len(found) > limit else ()
-    data = {"id": id_, "entries": shown, "more": len(found) > limit}
+    data = {"id": id_, "entries": list(map(answers.of_history, shown)), "more": len(found) > limit}
     return Reply(shapes=(rendering.history(shown, state.viewer), *rest), data=data, ids=(id_,))
 
 
@@ -169,7 +182,8 @@ async def diff(state: State, given: Arguments) -> Reply:
     found = await state.space.diff(left, right, prefix=prefix_of(given.option("prefix") or ""))
     head = note_line(f"{clean(left.branch)}@{found.left} -> {clean(right.branch)}@{found.right}")
     ids = tuple(change.id for change in found)[:IDS_KEPT]
-    return Reply(shapes=(head, rendering.difference(found)), data={"difference": found}, ids=ids)
+    data = {"left": found.left, "right": found.right, "changes": list(map(answers.of_entity_change, found))}
+    return Reply(shapes=(head, rendering.difference(found)), data=data, ids=ids)
 
 
 async def blame(state: State, given: Arguments) -> Reply:
@@ -177,7 +191,7 @@ async def blame(state: State, given: Arguments) -> Reply:
     moment = state.pinned()
     lines = await moment.blame(id_, path)
     value = await moment.get(id_)
-    data = {"id": id_, "version": moment.version, "lines": lines}
+    data = {"id": id_, "version": moment.version, "lines": list(map(answers.of_blame, lines))}
     return Reply(shapes=(rendering.blame(lines, value, state.viewer),), data=data, ids=(id_,))
 
 

@@ -23,7 +23,7 @@ _ABOVE: Final = {"fork": 0, "here": 2, "end": 1, "merge": 3, "head": 3}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Something that happened to `branch`, and the other branch it has to do with: a merge's source, a fork's parent."""
+    """Something that happened to `branch`. `other` is the source of a merge, or the parent of a fork."""
 
     version: Version
     kind: Kind
@@ -32,6 +32,13 @@ class Mark:
     entry: LogEntry | None = None
     count: int = 0
     """How many commits a gap stands for."""
+
+
+class Here(NamedTuple):
+    """Where one stands."""
+
+    branch: BranchName
+    version: Version
 
 
 class Cell(NamedTuple):
@@ -55,9 +62,7 @@ class _Span(NamedTuple):
     bottom: int
 
 
-def draw(
-    branches: Sequence[Branch], log: Iterable[LogEntry], *, here: tuple[BranchName, Version] | None
-) -> list[Row]:
+def draw(branches: Sequence[Branch], log: Iterable[LogEntry], *, here: Here | None) -> list[Row]:
     """The rows, newest first. `log` are the newest commits of all branches; `here` is where one stands, if not at a
     head."""
     entries = {entry.version: entry for entry in log}
@@ -79,7 +84,7 @@ def _marks(
     branches: Sequence[Branch],
     entries: dict[Version, LogEntry],
     names: set[BranchName],
-    here: tuple[BranchName, Version] | None,
+    here: Here | None,
 ) -> Iterator[Mark]:
     oldest = min(entries, default=Version(0))
     merges = {entry.version: _source(entry) for entry in entries.values() if _is_drawn_merge(entry, names)}
@@ -95,8 +100,8 @@ def _marks(
             yield Mark(version=branch.fork, kind="fork", branch=branch.name, other=parent)
         if branch.deleted is not None:
             yield Mark(version=branch.deleted, kind="end", branch=branch.name, entry=entries.get(branch.deleted))
-    if here is not None and here[0] in names:
-        yield Mark(version=here[1], kind="here", branch=here[0])
+    if here is not None and here.branch in names:
+        yield Mark(version=here.version, kind="here", branch=here.branch)
 
 
 def _source(entry: LogEntry) -> BranchName | None:

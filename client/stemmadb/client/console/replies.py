@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from stemmadb.client.cli.sheets import Lines, Shape, line
 from stemmadb.client.console.state import State
 from stemmadb.client.console.words import Word
-from stemmadb.protocol.errors import Malformed
+from stemmadb.protocol.errors import Malformed, StemmaError
 
 Takes: TypeAlias = Literal["id", "prefix", "branch", "moment", "command", "strategy", "author", "other"]
 """What a word stands for, so that it can be completed."""
@@ -24,8 +24,10 @@ class Reply:
     data: Mapping[str, object] = field(default_factory=dict)
     """The same for a program."""
     state: State | None = None
-    stream: AsyncIterator[Reply] | None = None
+    stream: AsyncGenerator[Reply, None] | None = None
     """What goes on until it is stopped."""
+    error: StemmaError | None = None
+    """Why it was not done, where there is more to show than that."""
     is_over: bool = False
     """Whether the console ends."""
     ids: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""Where the console stands: a space, a branch and a moment, and who looks. Every command gets one, and may give a new one."""
+"""Where the console stands: a space, a branch and a moment. A command gets one, and may give another."""
 
 from __future__ import annotations
 

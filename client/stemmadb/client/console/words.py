@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
+import click
+
+from stemmadb.client.cli.commands.words import read_json
 from stemmadb.protocol.errors import Malformed
 from stemmadb.protocol.model.values import Value
 
 CLOSING: Final = {"{": "}", "[": "]"}
 QUOTES: Final = "\"'"
 ESCAPED: Final = re.compile(r"\\([\"'\\])")
-TEXT_HINT: Final = 'Write a text in double quotes, as "done", and an object as {"done": true}'
 
 
 class Word(NamedTuple):
@@ -59,19 +60,11 @@ def is_finished(line: str) -> bool:
 
 
 def value_of(word: Word) -> Value:
-    """The JSON value that was written; `Malformed` points at the place where it ends to be one."""
+    """The JSON value that was written; `Malformed` shows the place where it ends to be one."""
     try:
-        value: Value = json.loads(word.raw, parse_constant=_no_number)
-    except json.JSONDecodeError as error:
-        why = f"{error.msg.lower()} at letter {error.pos + 1}"
-        shown = word.raw[max(0, error.pos - 12) : error.pos + 12]
-        message = f"This is not JSON: {why}, near {shown!r}. {TEXT_HINT}."
-        raise Malformed(message, path="value", why=why) from None
-    return value
-
-
-def _no_number(name: str) -> NoReturn:
-    raise Malformed(f"This is not JSON: {name} is no number there. {TEXT_HINT}.", path="value", why=name)
+        return read_json(word.raw, "The value")
+    except click.UsageError as wrong:
+        raise Malformed(wrong.message, path="value", why=wrong.message) from None
 
 
 def _word(line: str, start: int) -> Word:

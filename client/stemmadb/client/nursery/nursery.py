@@ -36,6 +36,8 @@ class Nursery(Shelf):
         """Whose commits these are: everybody can see a session id, and use it for commits of theirs."""
         self._refused: dict[CommitName, None] = {}
         self._accepted: dict[Key, Version] = {}
+        self.history = 0
+        """How often the server was found to have another history: a version means something within one only."""
 
     def stand_at(self, to: Version, hash_: Hash) -> None:
         """Where an earlier run of the app stood: nothing of it is held, and it resumes from there (RESUME-4)."""
@@ -76,8 +78,8 @@ class Nursery(Shelf):
         return self._refuse_here([] if pending is None else [pending], error)
 
     def refuse_all(self, error: StemmaError) -> tuple[Refusal, ...]:
-        """Every undecided commit is refused: what they read is another history (RESUME-4)."""
-        return self._refuse_here(self.pending(), error)
+        """Every commit that is not in the log is refused: what they read is another history (RESUME-4)."""
+        return self._refuse_here([one for one in self.pending() if not one.has_landed], error)
 
     def _refuse_here(self, every: Iterable[Pending], error: StemmaError) -> tuple[Refusal, ...]:
         touched: set[Key] = set()
@@ -129,7 +131,7 @@ class Nursery(Shelf):
         """
         touched: set[Key] = self._start_over() if frame.reset is not None else set()
         if frame.reset == "history":
-            self._accepted.clear()  # the versions of another history say nothing about this one (RESUME-4)
+            self._forget_history()
         told, strangers = self._own(frame, session, issued)
         applier = FrameApplier(self._confirmed, frame, about_to_change=self._about_to_change)
         applier.apply_facts({one.verdict.version: one for one in told}, self._stack)
@@ -247,6 +249,13 @@ class Nursery(Shelf):
         for watcher in self._watchers.values():
             watcher.unfill()
         return gone | set(self._stack.keys())
+
+    def _forget_history(self) -> None:
+        """The versions of another history, and what landed there, say nothing about this one (RESUME-4)."""
+        self.history += 1
+        self._accepted.clear()
+        for pending in self._stack:
+            pending.has_landed = False
 
     # ------------------------------------------------------------ what is kept and what is not
 

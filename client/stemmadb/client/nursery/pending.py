@@ -16,7 +16,18 @@ from stemmadb.protocol.wire.codec import encode_content, read_content
 class Pending:
     """One undecided commit. Its bytes never change: a retry sends the same ones (RESUME-2)."""
 
-    __slots__ = ("branch", "by_id", "content", "depends", "has_landed", "is_shown", "name", "nonce", "writes")
+    __slots__ = (
+        "branch",
+        "by_id",
+        "content",
+        "depends",
+        "depends_elsewhere",
+        "has_landed",
+        "is_shown",
+        "name",
+        "nonce",
+        "writes",
+    )
 
     def __init__(
         self,
@@ -35,6 +46,8 @@ class Pending:
         self.writes = writes
         self.depends = depends
         """The own commits it was read through: if one of them is refused, so is this one (COMMIT-4)."""
+        self.depends_elsewhere = tuple(below for below in depends if below.session != name.session)
+        """Those of them that were made in another session."""
         self.is_shown = True
         """Whether the view has it: False while one of its operations, or one it builds on, does not apply."""
         self.has_landed = False

@@ -8,6 +8,7 @@ of this stack that came after.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from typing import Final, Literal, NamedTuple
 
 from stemmadb.protocol.model.ids import Version
@@ -46,11 +47,11 @@ class UndoStack:
 
     def committed(self, version: Version) -> None:
         """An own commit was accepted: what was undone before it can no longer be redone."""
-        if version not in self._all:
-            self._remember(version)
-            self._live.append(version)
-            self._live.sort()
-            self._undone.clear()
+        if _has(self._all, version):
+            return
+        self._undone.clear()
+        insort(self._live, version)
+        self._remember(version)
 
     def undo(self) -> Step | None:
         """What to revert so that the newest own commit is undone; None if there is none."""
@@ -100,11 +101,21 @@ class UndoStack:
         return tuple(one for one in self._all if one >= version)
 
     def _remember(self, version: Version) -> None:
-        self._all = sorted({*self._all, version})[-UNDO_COMMITS_MAX:]
-        oldest = self._all[0]
-        self._live = [live for live in self._live if live >= oldest]
-        self._undone = [one for one in self._undone if one.target >= oldest]
+        """Costs next to nothing for the newest, which it nearly always is."""
+        if not _has(self._all, version):
+            insort(self._all, version)
+        if len(self._all) > UNDO_COMMITS_MAX:
+            del self._all[0]
+            oldest = self._all[0]
+            del self._live[: bisect_left(self._live, oldest)]
+            self._undone = [one for one in self._undone if one.target >= oldest]
 
     def __len__(self) -> int:
         """How many own commits can be undone."""
         return len(self._live)
+
+
+def _has(versions: list[Version], version: Version) -> bool:
+    """Whether it is among versions in order."""
+    place = bisect_left(versions, version)
+    return place < len(versions) and versions[place] == version

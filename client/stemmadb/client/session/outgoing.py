@@ -64,7 +64,7 @@ class Outgoing:
     def _waits(self, pending: Pending) -> bool:
         """Whether it builds on an undecided commit of another session: were that one deferred, this one would be
         refused, since a server keeps the order only within a session (COMMIT-10)."""
-        return any(below.session != pending.name.session and self._is_pending(below) for below in pending.depends)
+        return any(self._is_pending(below) for below in pending.depends_elsewhere)
 
     def defer(self, name: CommitName) -> bool:
         """It was not decided now; whether it was sent on this connection and is to be sent again.

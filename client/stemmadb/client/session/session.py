@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from stemmadb.client.journal.port import ConfirmedCommit, Journal, JournalStep, KeptCommit
 from stemmadb.client.keys.identity import Identity
+from stemmadb.client.nursery import falling
 from stemmadb.client.nursery.held import CommitName
 from stemmadb.client.nursery.nursery import Nursery
 from stemmadb.client.nursery.outcomes import Integrated, Refusal
@@ -97,8 +98,12 @@ class Session:
 
     # ------------------------------------------------------------ own commits
 
-    def submit(self, plan: Plan) -> Handle:
-        """In the view at once, then into the journal, then to the server (NURSERY-5)."""
+    def submit(self, plan: Plan, *, history: int | None = None) -> Handle:
+        """In the view at once, then into the journal, then to the server (NURSERY-5).
+
+        What was read in a `history` that the server no longer has is refused at once: its versions would be taken for
+        those of this one (RESUME-4).
+        """
         if self.failure is not None:
             raise self.failure
         name = CommitName(self.id, Local(self._issued[self.id] + 1))
@@ -106,7 +111,10 @@ class Session:
         self._check_room(pending)
         self._issued[self.id] = name.local
         handle = self._take_charge(pending)
-        refusal = self.nursery.add(pending, plan.bases)
+        if history is None or history == self.nursery.history:
+            refusal = self.nursery.add(pending, plan.bases)
+        else:
+            refusal = falling.refused_here(pending, Conflict(RESTORED, count=0, stale=()), self.nursery.to)
         if refusal is not None:
             self._settle(Integrated(refused=(refusal,)))
             return handle
@@ -174,6 +182,7 @@ class Session:
         self._connection, self._send, self._opened = connection, send, self.id
         self.asker.limits = connection.limits
         self._questions.open(connection, send)
+        self.subscriptions.begin_rest()
         self._is_sending = False
         self._outgoing.start_over(())  # nothing was sent on this one: what its first frame accepts may be a copy's
         if connection.may_commit:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from stemmadb.client.nursery.confirmed import Membership
 from stemmadb.client.nursery.held import Held, Key
 from stemmadb.client.nursery.nursery import Nursery
@@ -28,6 +30,8 @@ from stemmadb.protocol.wire.messages.session import HeldWatch
 
 ASKED_AGAIN_MAX: Final = 3
 """How often an entity that does not fit is asked for, before the connection is given up."""
+OPENING_SHARE: Final = 0.5
+"""The part of the message that opens a connection which its watches may take."""
 RETRY_AFTER_MS: Final = 200
 """What is waited before a watch is asked for again that the server could not take, if it does not say."""
 
@@ -37,6 +41,8 @@ class Subscription:
 
     def __init__(self, watcher: Watcher, nursery: Nursery) -> None:
         self.watcher = watcher
+        self.size = len(msgspec.msgpack.encode(watcher.query))
+        """Of the query on the wire, in bytes."""
         self._nursery = nursery
         self._news = asyncio.Event()
 
@@ -67,6 +73,7 @@ class Subscriptions:
         self._space = space
         self._last = 0
         self._live: dict[int, Subscription] = {}
+        self._rest: list[Subscription] = []
         self._asking: dict[Key, asyncio.Task[None]] = {}
         self.give_up: Callable[[], None]
         """Gives the connection up, so that everything comes again."""
@@ -129,15 +136,30 @@ class Subscriptions:
     # ------------------------------------------------------------ over connections
 
     def held(self) -> tuple[HeldWatch, ...]:
-        """The watches to go on with on a new connection; what is not filled comes whole (RESUME-1)."""
+        """The watches to go on with on a new connection; what is not filled comes whole (RESUME-1).
+
+        Those that do not fit into the message that opens it are asked for after it, with `begin_rest`.
+        """
         self._nursery.keep_watches(self._live.keys())
+        self._rest.clear()
         found = []
+        room = self._asker.limits.schema_bytes_max * OPENING_SHARE
         for number, one in self._live.items():
-            is_filled = self._nursery.is_filled(number)
+            room -= one.size
+            is_filled = room >= 0 and self._nursery.is_filled(number)
             if not is_filled:
                 self._nursery.unfill(number)
-            found.append(HeldWatch(watch=number, query=one.watcher.query, filled=is_filled))
+            if room >= 0:
+                found.append(HeldWatch(watch=number, query=one.watcher.query, filled=is_filled))
+            else:
+                self._rest.append(one)
         return tuple(found)
+
+    def begin_rest(self) -> None:
+        """The connection is opened: asks for the watches that it was not opened with."""
+        for one in self._rest:
+            self._begin(one, self._questions.opened)
+        self._rest.clear()
 
     def ended(self, number: int) -> None:
         """The server has ended it; its watcher knows why."""

@@ -1,0 +1,176 @@
+"""`stemmadb log`, `history`, `diff` and `blame`: what happened, when, by whom and why."""
+
+from __future__ import annotations
+
+from typing import TypedDict, Unpack
+
+import click
+
+from stemmadb.client import Space
+from stemmadb.client.cli import rendering
+from stemmadb.client.cli.commands import answers
+from stemmadb.client.cli.commands.words import limit_option, since_option, until_option
+from stemmadb.client.cli.completing import complete_branches, complete_ids
+from stemmadb.client.cli.connecting import (
+    Target,
+    at,
+    at_option,
+    at_place,
+    branch_options,
+    now,
+    person,
+    run,
+    viewer,
+)
+from stemmadb.client.cli.moments import AtTime, When, parse_place
+from stemmadb.client.cli.shell import Shell
+from stemmadb.client.reading.differences import Difference
+from stemmadb.client.reading.entries import BlameLine, HistoryEntry, LogEntry
+from stemmadb.client.reading.past import LogFilters
+from stemmadb.protocol.model import pointer
+from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.query import EVERY
+from stemmadb.protocol.model.values import Value
+
+
+class _Asked(TypedDict):
+    """The options of a log."""
+
+    author: str | None
+    prefix: str | None
+    since: When | None
+    until: When | None
+    limit: int
+    facts: bool
+    everywhere: bool
+
+
+@click.command()
+@click.option("--author", metavar="DID|NAME", help="Only commits of this identity.")
+@click.option("--prefix", metavar="PREFIX", help="Only commits that wrote ids that begin so.")
+@since_option
+@until_option
+@limit_option
+@click.option("--facts", is_flag=True, help="Show what each commit wrote.")
+@click.option("--all", "everywhere", is_flag=True, help="The commits of all branches.")
+@branch_options
+@click.pass_obj
+def log(shell: Shell, target: Target, **given: Unpack[_Asked]) -> dict[str, object]:
+    """Show the commits of a branch, newest first: version, time, author and note.
+
+    Example: stemmadb log --space todo --since yesterday --facts
+    """
+    limit, facts = given["limit"], given["facts"]
+
+    async def work(space: Space) -> tuple[list[LogEntry], bool]:
+        filters, oldest = await _filters(space, target, given)
+        found: list[LogEntry] = []
+        async for entry in space.log(**filters):
+            if entry.version <= oldest:
+                break
+            if len(found) == limit:
+                return found, True
+            found.append(entry)
+        return found, False
+
+    entries, is_cut = run(target, work)
+    looks = viewer(target)
+    if facts:
+        shell.show(rendering.log_with_facts(entries, looks))
+    elif entries:
+        shell.show(rendering.log(entries, looks, branches=given["everywhere"]))
+    _say_rest(shell, bool(entries), is_cut, limit)
+    return {"entries": [answers.of_log(one, facts=facts) for one in entries], "more": is_cut}
+
+
+@click.command()
+@click.argument("id_", metavar="ID", shell_complete=complete_ids)
+@limit_option
+@at_option
+@branch_options
+@click.pass_obj
+def history(shell: Shell, target: Target, id_: str, limit: int, when: When) -> dict[str, object]:
+    """Show the changes of the entity ID, newest first.
+
+    Example: stemmadb history urn:todo:1 --space todo
+    """
+
+    async def work(space: Space) -> list[HistoryEntry]:
+        return await at(space, when).history(id_).all(limit + 1)
+
+    found = run(target, work)
+    entries, is_cut = found[:limit], len(found) > limit
+    shell.show(rendering.history(entries, viewer(target)))
+    _say_rest(shell, bool(entries), is_cut, limit)
+    return {"id": id_, "entries": [answers.of_history(one) for one in entries], "more": is_cut}
+
+
+@click.command()
+@click.argument("left", metavar="A", shell_complete=complete_branches)
+@click.argument("right", metavar="B", default="head", shell_complete=complete_branches)
+@click.option("--prefix", default="", metavar="PREFIX", help="Only ids that begin so.")
+@branch_options
+@click.pass_obj
+def diff(shell: Shell, target: Target, left: str, right: str, prefix: str) -> dict[str, object]:
+    """Show what leads from A to B, or to now: moments or branches, as 40, yesterday, tag:v1, draft or draft@40.
+
+    Example: stemmadb diff 40 42 --space todo
+    """
+    asked = now()
+    sides = [parse_place(text, now=asked) for text in (left, right)]
+
+    async def work(space: Space) -> Difference:
+        one, other = [await at_place(space, side) for side in sides]
+        return await space.diff(one, other, prefix=f"{prefix.removesuffix(EVERY)}{EVERY}")
+
+    found = run(target, work)
+    shell.show(rendering.difference(found))
+    changes = [answers.of_entity_change(one) for one in found]
+    return {"left": found.left, "right": found.right, "changes": changes}
+
+
+@click.command()
+@click.argument("id_", metavar="ID", shell_complete=complete_ids)
+@click.option("--path", default=pointer.ROOT, metavar="POINTER", help="Only this part of it, such as /title.")
+@at_option
+@branch_options
+@click.pass_obj
+def blame(shell: Shell, target: Target, id_: str, path: str, when: When) -> dict[str, object]:
+    """Show who wrote each part of the entity ID last, when and why.
+
+    Example: stemmadb blame urn:todo:1 --space todo --path /done
+    """
+
+    async def work(space: Space) -> tuple[tuple[BlameLine, ...], Value]:
+        then = at(space, when)
+        return await then.blame(id_, path), await then.get(id_)
+
+    found, value = run(target, work)
+    shell.show(rendering.blame(found, value, viewer(target)))
+    return {"id": id_, "lines": [answers.of_blame(one) for one in found]}
+
+
+async def _filters(space: Space, target: Target, given: _Asked) -> tuple[LogFilters, Version]:
+    """What the server is asked, and the version after which commits are wanted, 0 for all."""
+    filters = LogFilters(branch=None if given["everywhere"] else target.branch, with_facts=given["facts"])
+    since, until = given["since"], given["until"]
+    if given["author"] is not None:
+        filters["author"] = person(target, given["author"])
+    if given["prefix"] is not None:
+        filters["prefix"] = given["prefix"].removesuffix(EVERY)
+    if isinstance(until, AtTime):
+        filters["until"] = until.time
+    elif until is not None:
+        filters["version"] = await at(space, until).settled()
+    if isinstance(since, AtTime):
+        filters["since"] = since.time
+    elif since is not None:
+        return filters, await at(space, since).settled()
+    return filters, Version(0)
+
+
+def _say_rest(shell: Shell, is_any: bool, is_cut: bool, limit: int) -> None:
+    if not is_any:
+        shell.warn("There are none.")
+    if is_cut:
+        shell.warn(f"There are more: these are the newest {limit}. Say --limit for others.")

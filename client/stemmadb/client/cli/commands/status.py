@@ -1,0 +1,56 @@
+"""`stemmadb status`, through the server: is it there, who am I, and how does a space stand."""
+
+from __future__ import annotations
+
+import click
+
+from stemmadb.client import Database, Space
+from stemmadb.client.cli.connecting import Target, database, finished, open_space, space_options
+from stemmadb.client.cli.probing import probe
+from stemmadb.client.cli.shell import Shell
+from stemmadb.protocol.errors import Unavailable
+
+
+@click.command()
+@space_options
+@click.pass_obj
+def status(shell: Shell, target: Target) -> dict[str, object]:
+    """Show whether a server is there and ready, who you are to it, and with --space how that space stands.
+
+    Example: stemmadb status --space todo
+    """
+
+    async def work() -> dict[str, object]:
+        is_ready, says = await probe(target.url)
+        async with database(target) as db:
+            told: dict[str, object] = {
+                "url": target.url,
+                "ready": is_ready,
+                "says": says,
+                "identity": db.identity.did,
+            }
+            return told if target.space is None else told | {"space": await _space(db, target)}
+
+    told = finished(work)
+    shell.say(f"server    {target.url}, {'ready' if told['ready'] else 'not ready: ' + str(told['says'])}")
+    shell.say(f"identity  {told['identity']}")
+    if isinstance(about := told.get("space"), dict):
+        for name, value in about.items():
+            shell.say(f"{name:<9} {value}")
+    if not told["ready"]:
+        return shell.no(Unavailable(f"The server at {target.url} is not ready: {told['says']}"), **told)
+    return told
+
+
+async def _space(db: Database, target: Target) -> dict[str, object]:
+    space: Space = await open_space(db, target)
+    access = await space.acl.get()
+    found = await space.branches()
+    heads = {one.name: one.version for one in found}
+    return {
+        "did": space.did,
+        "version": access.version,
+        "role": access.mine.role,
+        "branches": len(heads),
+        "tags": len(await space.tags.list()),
+    }

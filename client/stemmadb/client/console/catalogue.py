@@ -1,0 +1,85 @@
+"""All commands by name, `help`, and carrying out a line."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stemmadb.client.cli.sheets import Cell, Column, Lines, Sheet, line
+from stemmadb.client.cli.wording import clean
+from stemmadb.client.console import browsing, places, standing, watching, words, writing
+from stemmadb.client.console.replies import Arguments, Command, Reply
+from stemmadb.client.console.state import READ_ONLY, State
+from stemmadb.protocol.errors import Forbidden, Malformed
+
+NEAR: Final = 0.6
+"""How alike a word is to a command that may have been meant."""
+
+
+async def help_(state: State, given: Arguments) -> Reply:
+    if given.words:
+        return _described(_found(given.text(0)))
+    shown = [command for command in COMMANDS.values() if state.may_write or not command.writes]
+    rows = [(Cell(command.name, "bold"), command.says) for command in shown]
+    more = line(Cell("'help COMMAND' shows how one is used. Tab completes commands, ids and branches.", "dim"))
+    data = {"commands": [command.name for command in shown]}
+    sheet = Sheet((Column("COMMAND", whole=True), Column("WHAT IT DOES")), rows)
+    return Reply(shapes=(sheet, Lines((more,))), data=data)
+
+
+def _described(command: Command) -> Reply:
+    pieces = [("usage", command.usage), ("example", command.example)]
+    lines = [line(command.says), *(line(Cell(f"{name:<9}", "bold"), text) for name, text in pieces)]
+    needs = [line(Cell("Only in a console that was started with --write.", "dim"))] if command.writes else []
+    return Reply(shapes=(Lines([*lines, *needs]),), data={"command": command.name, "usage": command.usage})
+
+
+async def exit_(state: State, given: Arguments) -> Reply:  # noqa: ARG001
+    return Reply(is_over=True)
+
+
+HELP: Final = Command(
+    name="help",
+    usage="help [COMMAND]",
+    says="Lists the commands, or shows how one is used.",
+    example="help diff",
+    run=help_,
+    takes=("command",),
+    most=1,
+)
+EXIT: Final = Command(name="exit", usage="exit", says="Ends the console; so does Ctrl-D.", example="exit", run=exit_)
+ALIASES: Final = {"quit": "exit", "list": "ls", "?": "help"}
+COMMANDS: Final[dict[str, Command]] = {
+    command.name: command
+    for command in (
+        *places.COMMANDS,
+        *browsing.COMMANDS,
+        *watching.COMMANDS,
+        *writing.COMMANDS,
+        *standing.COMMANDS,
+        HELP,
+        EXIT,
+    )
+}
+
+
+async def carry_out(state: State, text: str) -> Reply:
+    """The reply to a line; nothing for an empty one or for a comment. Raises `StemmaError`."""
+    if not text.strip() or text.lstrip().startswith("#"):
+        return Reply()
+    name, *rest = words.split(text)
+    command = _found(name.text)
+    if command.writes and not state.may_write:
+        raise Forbidden(READ_ONLY, action="write", needs="write")
+    return await command.run(state, command.arguments(rest))
+
+
+def _found(name: str) -> Command:
+    command = COMMANDS.get(ALIASES.get(name, name))
+    if command is not None:
+        return command
+    # Imported here: only those who mistype need it.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    near = get_close_matches(name, COMMANDS, n=1, cutoff=NEAR)
+    hint = f"Did you mean '{near[0]}'?" if near else "Say 'help' for those there are."
+    raise Malformed(f"There is no command {clean(name[:80])!r}. {hint}", path="line", why="unknown command")

@@ -1,0 +1,143 @@
+"""Commands that move from place to place: at, branch, branches, tags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from stemmadb.client.cli import rendering
+from stemmadb.client.cli.commands import answers
+from stemmadb.client.cli.wording import clean, counted, note_text
+from stemmadb.client.console import graph
+from stemmadb.client.console.browsing import note_line
+from stemmadb.client.console.graph import Here
+from stemmadb.client.console.picture import picture
+from stemmadb.client.console.replies import Arguments, Command, Reply, said
+from stemmadb.client.console.state import State
+from stemmadb.client.reading.branches import Branch
+from stemmadb.protocol.model.ids import MAIN
+
+COMMITS_DRAWN: Final = 1_000
+"""How many of the newest commits the picture of branches looks at."""
+BRANCHES_DRAWN: Final = 12
+"""How many branches it draws: main, the current one, and the last that were written."""
+
+
+async def at(state: State, given: Arguments) -> Reply:
+    if not given.words:
+        return said(f"You are at {state.place}.", branch=state.branch, version=state.version)
+    moved = await state.at(given.rest())
+    told = f"You are at {moved.place}{await _when(moved)}."
+    return Reply(shapes=(note_line(told),), state=moved, data={"branch": moved.branch, "version": moved.version})
+
+
+async def _when(state: State) -> str:
+    """The last commit up to a version."""
+    if state.version is None:
+        return ""
+    entry = await state.space.log(version=state.version).first()
+    if entry is None:
+        return ", before the first commit"
+    note = note_text(entry.note)
+    who, when = state.viewer.person(entry.author).text, state.viewer.time(entry.time).text
+    return f", last written {when} by {who}" + (f": {note}" if note else "")
+
+
+async def branch(state: State, given: Arguments) -> Reply:
+    match [word.text for word in given.words]:
+        case []:
+            return said(f"You are at {state.place}.", branch=state.branch, version=state.version)
+        case [name]:
+            return await _go(state, name)
+        case ["create", name]:
+            return await _create(state, name, given)
+        case ["delete", name]:
+            state.check_writing()
+            done = await state.space.delete_branch(name)
+            return said(f"Deleted branch {clean(name)} with version {done.version}.", version=done.version)
+        case _:
+            raise BRANCH.misused("two words begin with 'create' or 'delete'")
+
+
+async def _create(state: State, name: str, given: Arguments) -> Reply:
+    """The new branch begins where one stands, or at another version."""
+    state.check_writing()
+    fork = None if not given.has("fork") else given.number("fork", 0)
+    made = await state.space.branch(name, create=True, fork=fork)
+    moved = replace(state, space=made)
+    told = f"You are at {moved.place}, which begins as {clean(state.branch)}@{'head' if fork is None else fork}."
+    return Reply(shapes=(note_line(told),), state=moved, data={"branch": moved.branch, "version": None})
+
+
+async def _go(state: State, name: str) -> Reply:
+    """To another branch, at the same moment."""
+    moved = await state.on(name)
+    known = {branch.name: branch for branch in await state.space.branches(deleted=True)}
+    ended = known[moved.branch].deleted if moved.branch in known else None
+    gone = "" if ended is None else f" It was deleted at version {ended}: it can be read, not written."
+    return Reply(
+        shapes=(note_line(f"You are at {moved.place}.{gone}"),),
+        state=moved,
+        data={"branch": moved.branch, "version": moved.version, "deleted": ended},
+    )
+
+
+async def branches(state: State, given: Arguments) -> Reply:
+    found = await state.space.branches(deleted=True)
+    data = {"branches": list(map(answers.of_branch, found))}
+    if given.has("list"):
+        return Reply(shapes=(rendering.branches(found),), data=data)
+    log = await state.space.log(branch=None).all(limit=COMMITS_DRAWN + 1)
+    drawn = _drawn(found, state)
+    here = None if state.version is None else Here(state.branch, state.version)
+    rows = graph.draw(drawn, log[:COMMITS_DRAWN], here=here)
+    rest = [note_line(text) for text in _left_out(len(found) - len(drawn), is_cut=len(log) > COMMITS_DRAWN)]
+    return Reply(shapes=(picture(rows, drawn, state.viewer), *rest), data=data)
+
+
+def _drawn(found: Sequence[Branch], state: State) -> list[Branch]:
+    newest = sorted(found, key=lambda one: (one.name not in (MAIN, state.branch), -max(one.version, one.fork)))
+    return newest[:BRANCHES_DRAWN]
+
+
+def _left_out(branches_: int, *, is_cut: bool) -> list[str]:
+    several = [f"... and {counted(branches_, 'other branch', 'other branches')}; see 'branches --list'"]
+    return [*(several if branches_ else []), *(["... older commits are not drawn"] if is_cut else [])]
+
+
+async def tags(state: State, given: Arguments) -> Reply:  # noqa: ARG001
+    found = await state.space.tags.list()
+    shapes = (rendering.tags(found),) if found else (note_line("There are no tags."),)
+    return Reply(shapes=shapes, data={"tags": list(map(answers.of_tag, found))})
+
+
+AT: Final = Command(
+    name="at",
+    usage="at [MOMENT]",
+    says="Goes to a version, a tag, a time or the head; all that follows shows that moment.",
+    example='at "10 minutes ago"',
+    run=at,
+    takes=("moment",),
+)
+BRANCH: Final = Command(
+    name="branch",
+    usage="branch [NAME] | branch create NAME [--fork VERSION] | branch delete NAME",
+    says="Goes to a branch; with --write also makes or deletes one.",
+    example="branch draft",
+    run=branch,
+    takes=("branch", "branch"),
+    most=2,
+    options={"fork": "other"},
+)
+BRANCHES: Final = Command(
+    name="branches",
+    usage="branches [--list]",
+    says="Draws the branches with their forks and merges, newest on top.",
+    example="branches",
+    run=branches,
+    most=0,
+    options={"list": None},
+)
+TAGS: Final = Command(name="tags", usage="tags", says="Lists the tags.", example="tags", run=tags, most=0)
+COMMANDS: Final = (AT, BRANCH, BRANCHES, TAGS)

@@ -1,0 +1,158 @@
+"""Commands about the console itself: status, whoami, pending, rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from stemmadb.client.cli.sheets import Cell, Column, Line, Lines, Sheet, line
+from stemmadb.client.cli.wording import clean, compact, counted, note_text
+from stemmadb.client.console.browsing import note_line
+from stemmadb.client.console.replies import Arguments, Command, Reply, said, whole_number
+from stemmadb.client.console.state import State
+from stemmadb.client.session.refused import Refused
+from stemmadb.protocol.errors import NotFound
+from stemmadb.protocol.model.stale import StaleRead
+
+
+async def status(state: State, given: Arguments) -> Reply:  # noqa: ARG001
+    now = state.space.status()
+    waiting = "" if now.oldest_pending_seconds is None else f", the oldest for {now.oldest_pending_seconds:.1f} s"
+    rows = [
+        ("server", clean(state.url)),
+        ("space", f"{clean(state.name)} ({state.space.did})" if state.name != state.space.did else state.space.did),
+        ("place", state.place),
+        ("connection", now.connection if now.error is None else f"{now.connection}: {now.error.message}"),
+        ("head", f"{now.server_head}" if now.server_head else "not heard of yet"),
+        ("pending", f"{counted(now.pending, 'write')}{waiting}"),
+        ("rejected", counted(now.rejected, "write")),
+        ("writes", "allowed" if state.may_write else "off; start with --write"),
+    ]
+    data = {
+        "url": state.url,
+        "space": state.space.did,
+        "connection": now.connection,
+        "head": now.server_head,
+        "pending": now.pending,
+        "rejected": now.rejected,
+        "may_write": state.may_write,
+    }
+    return Reply(shapes=(_pairs(rows),), data=data)
+
+
+async def whoami(state: State, given: Arguments) -> Reply:  # noqa: ARG001
+    rights = (await state.space.acl.get()).mine
+    prefixes = "every id" if rights.prefixes == ("",) else ", ".join(f"{one}*" for one in rights.prefixes) or "no id"
+    name = state.viewer.names.get(state.me, "")
+    rows = [("identity", name), ("did", state.me), ("role", rights.role), ("for", clean(prefixes))]
+    data = {"identity": name or None, "did": state.me, "role": rights.role, "prefixes": rights.prefixes}
+    return Reply(shapes=(_pairs([row for row in rows if row[1]]),), data=data)
+
+
+def _pairs(rows: Sequence[tuple[str, str]]) -> Lines:
+    width = max(len(name) for name, _ in rows) + 2
+    return Lines([line(Cell(f"{name:<{width}}", "bold"), text) for name, text in rows])
+
+
+async def pending(state: State, given: Arguments) -> Reply:  # noqa: ARG001
+    found = state.space.pending()
+    rows = [
+        (
+            f"{one.age_seconds:.1f} s",
+            clean(one.branch),
+            clean(", ".join(one.ids)),
+            "kept" if one.is_kept else "here",
+            note_text(one.note),
+        )
+        for one in found
+    ]
+    columns = (
+        Column("AGE", whole=True),
+        Column("BRANCH"),
+        Column("IDS"),
+        Column("STATE", whole=True),
+        Column("NOTE"),
+    )
+    shape = Sheet(columns, rows) if found else note_line("Nothing is pending.")
+    data = [{"branch": one.branch, "ids": one.ids, "age_seconds": one.age_seconds} for one in found]
+    return Reply(shapes=(shape,), data={"pending": data})
+
+
+async def rejected(state: State, given: Arguments) -> Reply:
+    if given.words:
+        return await _decide(state, given)
+    found = state.space.rejected()
+    lines = [part for number, one in enumerate(found, 1) for part in _refused(number, one, state)]
+    shape = Lines(lines) if found else note_line("Nothing was rejected.")
+    data = [
+        {"code": one.code, "message": one.message, "branch": one.branch, "operations": one.operations}
+        for one in found
+    ]
+    return Reply(shapes=(shape,), data={"rejected": data})
+
+
+def _refused(number: int, one: Refused, state: State) -> list[Line]:
+    """Why, what it wanted to write, and who was faster."""
+    head = line(
+        Cell(f"{number}  {one.code}", "bold red"), "  ", state.viewer.time(one.time), f"  {clean(one.branch)}"
+    )
+    wanted = [line("   wanted  ", Cell(compact(each), is_json=True), cut=True) for each in one.operations]
+    return [head, line(f"   {clean(one.message)}"), *wanted, *(_stale(read, state) for read in one.stale)]
+
+
+def _stale(read: StaleRead, state: State) -> Line:
+    what = f"{read.prefix}*" if read.prefix is not None else f"{read.id} {read.path}".strip()
+    who = "" if read.author is None else f" by {state.viewer.person(read.author).text}"
+    return line(f"   stale   {clean(what)}, read at {read.read}, written at {read.winner}{who}")
+
+
+async def _decide(state: State, given: Arguments) -> Reply:
+    """Tries a rejected write again on the current values, or lets it go."""
+    state.check_writing()
+    verb = given.text(0)
+    if verb not in ("retry", "drop") or len(given.words) != 2:
+        raise REJECTED.misused("it is 'retry' or 'drop' and the number of the list")
+    number, found = whole_number(given.text(1), "number"), state.space.rejected()
+    if not 1 <= number <= len(found):
+        raise NotFound(f"There is no rejected write {number}. See 'rejected'.", id=str(number), branch=state.branch)
+    if verb == "drop":
+        found[number - 1].drop()
+        return said("Dropped. It will not be written.")
+    again = await found[number - 1].retry()
+    version = await again.confirmed()
+    return said(f"Written as version {version}.", version=version)
+
+
+STATUS: Final = Command(
+    name="status",
+    usage="status",
+    says="Shows the connection, the head, and what waits.",
+    example="status",
+    run=status,
+    most=0,
+)
+WHOAMI: Final = Command(
+    name="whoami",
+    usage="whoami",
+    says="Shows who you are here and what you may do.",
+    example="whoami",
+    run=whoami,
+    most=0,
+)
+PENDING: Final = Command(
+    name="pending",
+    usage="pending",
+    says="Lists your writes that the server has not decided.",
+    example="pending",
+    run=pending,
+    most=0,
+)
+REJECTED: Final = Command(
+    name="rejected",
+    usage="rejected | rejected retry N | rejected drop N",
+    says="Lists your writes that were refused, and why; with --write tries one again.",
+    example="rejected",
+    run=rejected,
+    most=2,
+)
+COMMANDS: Final = (STATUS, WHOAMI, PENDING, REJECTED)

@@ -1,0 +1,98 @@
+"""docs/reference/commands.md: every command with its arguments and options, from click itself."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import click
+
+from stemmadb.client.cli import main
+
+HEAD: Final = """\
+# The command line
+`pip install stemmadb` gives the commands that talk to a server, `pip install "stemmadb[server]"` those that run one and look
+after its data. `stemmadb COMMAND --help` says the same as this page, which is made from the code by `make reference`.
+
+| exit code | when |
+|---|---|
+| 0 | done |
+| 1 | the answer is no: `verify` found a break, a merge has conflicts under `fail` |
+| 2 | wrong use |
+| 3 | it cannot be reached or opened |
+| 4 | refused |
+| 130 | Ctrl-C |
+
+Every command takes `--json`: then the last line of standard output is one JSON object, `{"error": {"code", "message"}}`
+if it failed ([the codes](errors.md)). Colours and progress bars are for terminals only, and never with `NO_COLOR`.
+
+| variable | what it stands for |
+|---|---|
+| `STEMMA_URL` | `--url`, the address of the server |
+| `STEMMA_SPACE` | `--space`, a local name or a `did:key` |
+| `STEMMA_HOME` | the directory of your keys and names, as `--config` |
+| `STEMMADB_*` | settings of `stemmadb serve`, see [operating](../operating.md#settings) |
+"""
+EVERYWHERE: Final = frozenset({"--json", "--help"})
+EXAMPLE: Final = re.compile(r"\s*Examples?:\s*(.+)\Z", re.DOTALL)
+
+
+def page() -> str:
+    context = click.Context(main, info_name="stemmadb")
+    names = main.list_commands(context)
+    index = ", ".join(f"[`{name}`](#{name})" for name in names)
+    found = {name: main.get_command(context, name) for name in names}
+    parts = [part for name, command in found.items() if command for part in _parts(command, f"stemmadb {name}", 2)]
+    return "\n".join([HEAD, f"Commands: {index}.", "", *parts])
+
+
+def _parts(command: click.Command, path: str, level: int) -> Iterator[str]:
+    yield _entry(command, path, level)
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=path)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner is not None:
+                yield from _parts(inner, f"{path} {name}", level + 1)
+
+
+def _entry(command: click.Command, path: str, level: int) -> str:
+    context = click.Context(command, info_name=path)
+    text, example = _help(command)
+    usage = " ".join([path, *command.collect_usage_pieces(context)])
+    title = path.removeprefix("stemmadb ")
+    lines = [f"{'#' * level} {title}", "```", usage, "```", text, ""]
+    if example:
+        lines += ["```sh", example, "```", ""]
+    rows = [_row(option, context) for option in command.params if _is_told(option)]
+    return "\n".join([*lines, *(["| option | what it does |", "|---|---|", *rows, ""] if rows else [])])
+
+
+def _help(command: click.Command) -> tuple[str, str]:
+    """What it says, and its example, each on one line of its own."""
+    text = inspect.cleandoc(command.help or command.short_help or "").replace("\b\n", "")
+    example = EXAMPLE.search(text)
+    said = text[: example.start()] if example else text
+    return _safe(said).strip(), re.sub(r"\s*\n\s*", "\n", example[1]).strip() if example else ""
+
+
+def _is_told(option: click.Parameter) -> bool:
+    return isinstance(option, click.Option) and not option.hidden and not EVERYWHERE & set(option.opts)
+
+
+def _row(option: click.Parameter, context: click.Context) -> str:
+    record = option.get_help_record(context)
+    assert record is not None, "an option that is told has help"
+    name, says = (re.sub(r"\s+", " ", part).strip() for part in record)
+    return f"| `{_cell(name)}` | {_cell(_safe(says))} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def _safe(text: str) -> str:
+    """Words that Markdown would take for something else."""
+    return re.sub(r"([*<_])", r"\\\1", text)
