@@ -1,5 +1,5 @@
 # Every target builds its own environment from the lock; python3 >= 3.11 and git are all it needs.
-.PHONY: env serve test style types layers tests coverage bench bench-quick soak lock
+.PHONY: env serve test style types layers tests coverage bench bench-quick soak lock docs reference transcripts
 .DEFAULT_GOAL := test
 VENV := .venv/bin
 
@@ -32,6 +32,15 @@ bench bench-quick: env   ## measure the pure core; prints a table
 
 soak: env           ## the generated tests with many more cases, for MINUTES=n
 	@$(VENV)/python scripts/soak.py --minutes $(or $(MINUTES),10)
+
+docs: env reference   ## the site, in site/; works without a network
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict --quiet
+
+reference: env      ## write the pages of commands and errors from the code
+	@$(VENV)/python -m scripts.docpages reference
+
+transcripts: env    ## type the commands of the docs against a server of their own, and write what they print; PAGES="..."
+	@$(VENV)/python -m scripts.docpages run $(PAGES)
 
 lock: env           ## write requirements/dev.txt again: pins and hashes, no addresses
 	@$(VENV)/python -m pip install --quiet uv

@@ -1,10 +1,11 @@
 """The fenced blocks of a page, the directives before them, and the page with other output in its place. Pure.
 
-A block ```` ```console ```` is a transcript: lines that begin with `$ ` are commands, `> ` goes on with one, anything else is
-output. A block ```` ```py title="app.py" ```` is a file. A comment in front of a block says how it is run:
+A block `console` is a transcript: lines that begin with `$ ` are commands, `> ` goes on with one, anything else is
+output. A block `py title="app.py"` is a file. A comment in front of a block says how it is run:
 
     <!-- run: exit 1 -->            its last command ends with this code
     <!-- run: live until "left" --> its last command goes on while the next block runs, until it has printed this
+    <!-- run: in any order -->      it prints the same lines, in an order that chance decides
     <!-- run: no, it never ends --> it is not run, and why
 """
 
@@ -55,6 +56,10 @@ class Block:
     @property
     def is_skipped(self) -> bool:
         return self.directive.startswith("no")
+
+    @property
+    def is_unordered(self) -> bool:
+        return self.directive == "in any order"
 
     @property
     def exit_code(self) -> int:

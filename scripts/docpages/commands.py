@@ -13,8 +13,9 @@ from stemmadb.client.cli import main
 
 HEAD: Final = """\
 # The command line
-`pip install stemmadb` gives the commands that talk to a server, `pip install "stemmadb[server]"` those that run one and look
-after its data. `stemmadb COMMAND --help` says the same as this page, which is made from the code by `make reference`.
+`pip install stemmadb` gives the commands that talk to a server, `pip install "stemmadb[server]"` those that run one
+and look after its data. `stemmadb COMMAND --help` says the same as this page, which
+`make reference` makes from the code.
 
 | exit code | when |
 |---|---|
@@ -25,8 +26,9 @@ after its data. `stemmadb COMMAND --help` says the same as this page, which is m
 | 4 | refused |
 | 130 | Ctrl-C |
 
-Every command takes `--json`: then the last line of standard output is one JSON object, `{"error": {"code", "message"}}`
-if it failed ([the codes](errors.md)). Colours and progress bars are for terminals only, and never with `NO_COLOR`.
+Every command takes `--json`: then the last line of standard output is one JSON object, and if it failed that is
+`{"error": {"code", "message"}}` ([the codes](errors.md)). Colours and progress bars are for terminals only,
+and never with `NO_COLOR`.
 
 | variable | what it stands for |
 |---|---|

@@ -11,10 +11,10 @@ from stemmadb.protocol.errors import BadInput, Rejected, StemmaError, Unready
 
 HEAD: Final = """\
 # Errors
-Everything that StemmaDB raises on purpose is a `StemmaError`. It has a `code`, a `message` for a person that says what to
-do, `facts` for a program, and `retriable`: whether the same can succeed later. The same class is raised by the server, comes
-over the wire and is raised again by the client. With `--json` the command line prints
-`{"error": {"code": ..., "message": ...}}` and exits with the code below.
+Everything that StemmaDB raises on purpose is a `StemmaError`. It has a `code`, a `message` for a person that says
+what to do, `facts` for a program, and `retriable`: whether the same can succeed later. The same class is raised by
+the server, comes over the wire and is raised again by the client. A command that ends with it exits with the
+code below.
 
 ```python
 from stemmadb.protocol.errors import Conflict, Rejected, StemmaError, Unready
@@ -23,7 +23,7 @@ assert issubclass(Conflict, Rejected) and issubclass(Rejected, StemmaError)
 assert Unready.retriable and not Conflict.retriable
 ```
 
-Italic words in the sentences are the facts. This page is made from the code by `make reference`.
+Italic words in the sentences are the facts. `make reference` makes this page from the code.
 """
 GROUPS: Final[tuple[tuple[str, str, type[StemmaError] | None], ...]] = (
     ("What was sent is not well formed", "`BadInput`: sending the same again gives the same answer.", BadInput),

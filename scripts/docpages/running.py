@@ -114,10 +114,11 @@ class Reader:
     def _shown(self, printed: str) -> tuple[str, ...]:
         """As a reader would see it, whose server listens where all do."""
         told = printed.replace(self._address, ADDRESS).replace(str(self._place), ".")
+        told = re.sub(rf"\bport {self._address.rpartition(':')[2]}\b", f"port {ADDRESS.rpartition(':')[2]}", told)
         return tuple(line.rstrip() for line in told.splitlines())
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TMPDIR") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TMPDIR", "PYTHONPATH") if name in os.environ}
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
         return (
             kept

@@ -13,7 +13,9 @@ _KINDS: Final = (
     (re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?"), "<time>"),
     (re.compile(r"\b\d{2}:\d{2}:\d{2}(\.\d+)?\b"), "<time>"),
     (re.compile(r"\b\d+(\.\d+)?( ms| s| seconds?| KiB| MiB| KB| MB| bytes?)\b"), "<amount>"),
-    (re.compile(r"\b(process|pid) \d+\b"), "<process>"),
+    (re.compile(r"\bprocess \d+\b"), "<process>"),
+    (re.compile(r"\b\d+ connections?, \d+ sessions?\b"), "<connections>"),
+    (re.compile(r"\bsqlite +\d+\.\d+\.\d+"), "<sqlite>"),
     (re.compile(r" {2,}"), "  "),
 )
 

@@ -356,6 +356,7 @@ def test_the_verdict_on_another_commit_of_the_same_name_confirms_nothing() -> No
         version=record.version,
         time=record.time,
         hash=record.hash,
+        request=record.request,
         hashes=tuple(fact.hash for fact in facts),
         salts=tuple(fact.salt for fact in facts),
     )
@@ -567,13 +568,21 @@ class Many:
             write, salt = pending.writes[0], bytes(16)
             digest = digest_of(salt, write.body or b"")
             self.heads[write.id] = hash_fact("set", write.id, self.heads[write.id], digest)
-            verdicts.append(verdict_of(pending.name, to + place, self.heads[write.id], salt))
+            verdicts.append(verdict_of(pending.name, to + place, self.heads[write.id], salt, pending.request))
         return Sync(from_=to, to=Version(to + count), hash=empty(str(to)), verdicts=tuple(verdicts))
 
 
-def verdict_of(name: CommitName, version: int, hash_: Hash, salt: bytes = b"s" * 16) -> Accepted:
+def verdict_of(
+    name: CommitName, version: int, hash_: Hash, salt: bytes = b"s" * 16, request: Hash = Hash(bytes(32))
+) -> Accepted:
     return Accepted(
-        local=name.local, version=Version(version), time=TimeMs(0), hash=hash_, hashes=(hash_,), salts=(salt,)
+        local=name.local,
+        version=Version(version),
+        time=TimeMs(0),
+        hash=hash_,
+        request=request,
+        hashes=(hash_,),
+        salts=(salt,),
     )
 
 

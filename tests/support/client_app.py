@@ -156,9 +156,14 @@ async def _lines() -> asyncio.StreamReader:
     return reader
 
 
-async def main(given: Given) -> None:
-    """Until its standard input ends."""
+async def main() -> None:
+    """Until its standard input ends; the first line says what it is started with."""
     lines = await _lines()
+    if first := await lines.readline():
+        await _live(msgspec.json.decode(first, type=Given), lines)
+
+
+async def _live(given: Given, lines: asyncio.StreamReader) -> None:
     settings = ClientSettings()._replace(**given.settings)  # type: ignore[arg-type]  # the numbers of settings
     try:
         async with connect(given.url, journal=given.journal, config=given.config, settings=settings) as db:
@@ -171,4 +176,4 @@ async def main(given: Given) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(msgspec.json.decode(sys.argv[1], type=Given)))
+    asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Servers and apps in processes of their own, which can be stopped, killed and started again, and what must hold."""
+"""Servers and apps in processes of their own, which can be stopped, killed and started again."""
 
 from __future__ import annotations
 
@@ -10,26 +10,19 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from client_app import COUNT, MARKS, Given, mark_of
-from command_line import MODULE, here
-from stemmadb.client import Change, ClientSettings, Space, Watch, connect
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.values import Value
+from client_app import Given
+from command_line import MODULE
 
 APP: Final = Path(__file__).with_name("client_app.py")
 PATIENCE_SECONDS: Final = 60.0
 """After so long something is stuck, also on a machine that does much else."""
-QUICK: Final = {"first_pause_seconds": 0.02, "most_pause_seconds": 0.2}
-"""Settings of clients whose server comes back soon."""
-WATCHFUL: Final = {**QUICK, "heartbeat_seconds": 0.3, "dead_seconds": 0.5, "open_seconds": 3.0}
-"""Settings of clients that find a dead connection soon."""
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -103,6 +96,17 @@ class Server:
         return process.returncode
 
 
+@asynccontextmanager
+async def running(directory: Path) -> AsyncIterator[Server]:
+    """A server process on a fresh directory, until the block ends."""
+    server = Server(directory)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
 class Heard:
     """What the apps of a test have said, in all their lives."""
 
@@ -122,24 +126,46 @@ class Heard:
             self.refused[said["code"]] += 1
 
 
+class Spares:
+    """Processes of the app that have loaded all they need and wait for their life; one more is always made ready.
+
+    Use it with `async with`.
+    """
+
+    def __init__(self) -> None:
+        self._next: Process | None = None
+
+    async def __aenter__(self) -> Spares:
+        self._next = await _spawn_app()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._next is not None:
+            self._next.kill()
+            await self._next.communicate()
+
+    async def take(self) -> Process:
+        assert self._next is not None
+        taken, self._next = self._next, await _spawn_app()
+        return taken
+
+
 class AppProcess:
     """One life of the app (`client_app`). Use it with `async with`: it does not outlive the block."""
 
-    def __init__(self, given: Given, heard: Heard) -> None:
+    def __init__(self, given: Given, heard: Heard, spares: Spares) -> None:
         self._given = given
         self.heard = heard
+        self._spares = spares
         self.said: list[dict[str, Any]] = []
         """What it has said in this life."""
         self._process: Process | None = None
         self._listening: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> AppProcess:
-        given = msgspec.json.encode(self._given).decode()
-        paths = os.pathsep.join([str(APP.parent), *sys.path])
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable, str(APP), given, stdin=PIPE, stdout=PIPE, env=_environment(PYTHONPATH=paths)
-        )
+        self._process = await self._spares.take()
         self._listening = asyncio.create_task(self._listen(self._process))
+        self._write(msgspec.json.encode(self._given))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -153,9 +179,12 @@ class AppProcess:
 
     def tell(self, *words: str | int) -> None:
         """Tells it what to do."""
+        self._write(json.dumps(words).encode())
+
+    def _write(self, line: bytes) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(words).encode() + b"\n")
+        self._process.stdin.write(line + b"\n")
 
     async def says(self, event: str, *, count: int = 1) -> dict[str, Any]:
         """Waits until it has said this so often; what it said the last time."""
@@ -210,101 +239,11 @@ class AppProcess:
                 self.heard.take(said)
 
 
-class Stage:
-    """A space that counts on a server process, and a client that looks at both from outside."""
-
-    def __init__(self, directory: Path, server: Server, space: Space) -> None:
-        self._directory = directory
-        self.server = server
-        self.space = space
-        self.heard = Heard()
-        self._lives = 0
-
-    @property
-    def config(self) -> Path:
-        return self._directory / "config"
-
-    def journal(self, name: str = "journal") -> Path:
-        return self._directory / name
-
-    def app(self, *, url: str | None = None, journal: str = "journal", **settings: float) -> AppProcess:
-        """Another life of the app, on a journal."""
-        self._lives += 1
-        given = Given(
-            url=url or self.server.url,
-            space=self.space.did,
-            config=str(self.config),
-            journal=str(self.journal(journal)),
-            life=f"{self._lives}",
-            settings={**QUICK, **settings},
-        )
-        return AppProcess(given, self.heard)
-
-    async def written(self) -> dict[str, int]:
-        """The version of every mark in the log, each of which is there once."""
-        entries = await self.space.log(prefix=MARKS).all()
-        marks = {mark_of(entry.note): int(entry.version) for entry in entries}
-        assert len(marks) == len(entries), "a commit was written twice"
-        return marks
-
-    async def check(self) -> dict[str, int]:
-        """What was kept is written, once, where it was said to be; each counted once; the server's files verify."""
-        written = await self.written()
-        assert self.heard.kept <= written.keys()
-        assert {mark: written.get(mark) for mark in self.heard.confirmed} == self.heard.confirmed
-        assert await self.space.get(COUNT) == {"n": len(written)}
-        assert (await self.space.list(f"{MARKS}*")).keys() == {f"{MARKS}{mark}" for mark in written}
-        verified = here("verify", "--data", self.server.data, "--json")
-        assert verified.code == 0, verified.err
-        return written
-
-
-class Seen:
-    """What a watch has shown so far."""
-
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-        self.shown: dict[EntityId, Value] | None = None
-        self.version: Version | None = None
-
-    def take(self, change: Change) -> None:
-        """Goes on to what it shows now."""
-        left = {id_: value for id_, value in (self.shown or {}).items() if id_ not in change.left}
-        self.shown = left | change.entered | change.updated
-        self.version = change.version
-
-    async def until(self, expected: Mapping[str, Value]) -> None:
-        """Follows the watch until this is what it shows."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while self.shown != expected:
-                self.take(await self._watch.next())
-
-
-@asynccontextmanager
-async def running(directory: Path) -> AsyncIterator[Server]:
-    """A server process on a fresh directory, until the block ends."""
-    server = Server(directory)
-    await server.start()
-    try:
-        yield server
-    finally:
-        await server.close()
-
-
-@asynccontextmanager
-async def staged(server: Server, directory: Path) -> AsyncIterator[Stage]:
-    """A fresh space of a fresh user, whose files are in `directory`."""
-    async with connect(server.url, config=directory / "config", settings=settings_of(QUICK)) as db:
-        space = await db.space("counted")
-        async with space.transaction() as tx:
-            tx.set(COUNT, {"n": 0})
-        await tx.confirmed()
-        yield Stage(directory, server, space)
-
-
-def settings_of(given: Mapping[str, float]) -> ClientSettings:
-    """The defaults, but for these."""
-    return ClientSettings()._replace(**given)  # type: ignore[arg-type]  # whole numbers where they must be
+async def _spawn_app() -> Process:
+    paths = os.pathsep.join([str(APP.parent), *sys.path])
+    return await asyncio.create_subprocess_exec(
+        sys.executable, str(APP), stdin=PIPE, stdout=PIPE, env=_environment(PYTHONPATH=paths)
+    )
 
 
 async def _lines(process: Process) -> AsyncIterator[str]:

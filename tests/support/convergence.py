@@ -57,8 +57,8 @@ class Record:
 
     def decide(self, fate: Fate, version: Version | None = None) -> None:
         """What became of it; a second, different word is a violation (NURSERY-7)."""
-        said = f"{fate} at {version}"
-        assert self.fate in ("pending", fate) and self.version in (None, version), f"{self}: now {said}"
+        assert self.fate in ("pending", fate), f"{self}: now {fate}"
+        assert self.version in (None, version), f"{self}: now at {version}"
         self.fate, self.version = fate, version
 
 
@@ -146,14 +146,15 @@ def _logged(commit: Commit) -> Logged:
 
 def answer(state: Mapping[EntityId, Value], roots: Sequence[Root]) -> State:
     """The query over a state, afresh."""
-    return {id_: one.value for id_, one in graphs.ask(state, *roots).entities.items()}
+    values: Mapping[Any, Value] = state
+    return {id_: one.value for id_, one in graphs.ask(values, *roots).entities.items()}
 
 
 def same(left: Mapping[EntityId, Value], right: Mapping[EntityId, Value]) -> bool:
     return left.keys() == right.keys() and all(equal(left[id_], right[id_]) for id_ in left)
 
 
-def differences(left: Mapping[EntityId, Value], right: Mapping[EntityId, Value]) -> str:
+def differences(left: Mapping[Any, Value], right: Mapping[Any, Value]) -> str:
     """What a person needs to see of two states that should be the same."""
     ids = sorted(left.keys() | right.keys())
     lines = [f"{id_}: {left.get(id_)} <> {right.get(id_)}" for id_ in ids if left.get(id_) != right.get(id_)]

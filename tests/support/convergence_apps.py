@@ -1,4 +1,4 @@
-"""Apps for convergence: each has lives that end by a crash or a close, a journal or none, and followers of watches."""
+"""Apps for convergence: their lives end by a crash or a close, with a journal or none; watches have followers."""
 
 from __future__ import annotations
 

@@ -54,9 +54,6 @@ class Report(NamedTuple):
     checked: int
     trace: str
 
-    def __add__(self, other: Report) -> Report:  # type: ignore[override]
-        return Report(*(a + b for a, b in zip(self[:-1], other[:-1], strict=True)), other.trace)
-
 
 def planned(seed: int, seconds: float) -> Plan:
     """A short run has fewer apps, and everything comes faster."""
@@ -64,7 +61,7 @@ def planned(seed: int, seconds: float) -> Plan:
     return Plan(
         apps=random.randint(2, 3 if is_short else 5),
         seconds=seconds,
-        pace=random.choice((0.05, 0.1, 0.3)),
+        pace=random.choice((0.05, 0.1, 0.3)) / (3 if is_short else 1),
         fault_every=random.choice((0.2, 0.5, 1.0, 3.0)) / (3 if is_short else 1),
         crash_every=random.choice((1.5, 4.0, 20.0)) / (2 if is_short else 1),
         disk_seconds=random.choice((0.0, 0.002, 0.02)),
@@ -196,13 +193,13 @@ class Machine:
         async with asyncio.timeout(PEACE_SECONDS):
             for app in self.apps:
                 assert app.life is not None
-                await app.life.space.settled()
+                await app.life.space.connected()
                 await self._idle(app.life)
             while not all(one.is_right() for app in self.apps if app.life for one in app.life.followers):
                 await asyncio.sleep(0.5)
 
     async def _idle(self, life: Life) -> None:
-        """The workers are done; the followers go on."""
+        """The workers are done, and all is decided; the followers go on."""
         while len([task for task in life.tasks if not task.done()]) > len(life.followers):
             await asyncio.sleep(0.5)
         life.check_tasks()
@@ -216,7 +213,7 @@ class Machine:
             assert not wrong, f"{app.name} was told {wrong}"
             await self._check_reads(app.life)
         check_decided(self.ledger, self.states)
-        assert check_sums(self.ledger, self.states) > 0
+        check_sums(self.ledger, self.states)
         check_chain(self.world, self.space)
 
     async def _check_reads(self, life: Life) -> None:

@@ -125,8 +125,8 @@ class Client:
 
     def _integrate(self, frame: Sync) -> None:
         self.resets += frame.reset is not None
-        came = self.nursery.integrate(frame, session=self.session, issued=self.issued, sent=self._sent)
-        self.oracle.frame(frame, self.session, self._sent)
+        came = self.nursery.integrate(frame, session=self.session, issued=self.issued)
+        self.oracle.frame(frame, self.session)
         self._has_resumed = True
         self._decided(came)
         for number, _ in came.ended:

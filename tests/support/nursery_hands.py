@@ -198,6 +198,7 @@ def _accepted(outcome: Decided) -> Accepted:
         version=record.version,
         time=record.time,
         hash=record.hash,
+        request=record.request,
         hashes=tuple(fact.hash for fact in facts),
         salts=tuple(fact.salt for fact in facts),
     )

@@ -7,7 +7,7 @@ it one by one. It is slow on purpose.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -160,12 +160,8 @@ class Oracle:
         if not self.is_watched(place) and not is_older and self.confirmed_at.get(place, 0) <= as_of:
             self.reads[place] = Read(value, as_of)
 
-    def frame(self, frame: Sync, session: bytes, sent: Container[CommitName]) -> None:
-        """A whole frame, in the words of "Applying a frame".
-
-        An accepted commit that was not `sent` on this connection has landed: its facts are confirmed. Whether it is
-        ours is known once it was sent again (COMMIT-5).
-        """
+    def frame(self, frame: Sync, session: bytes) -> None:
+        """A whole frame, in the words of "Applying a frame"."""
         if frame.reset is not None:
             self.members, self.filled, self.reads = {}, set(), {}
         accepted = {_name(one, session): one.version for one in frame.verdicts if isinstance(one, Accepted)}
@@ -173,9 +169,7 @@ class Oracle:
         for commit in told:
             self._hear(commit, accepted[commit.name])
         for commit in told:
-            if commit.name in sent:
-                self._confirm(commit, accepted[commit.name])
-        self.landed |= accepted.keys()
+            self._confirm(commit, accepted[commit.name])
         self.landed |= {CommitName(one.session, one.local) for one in frame.commits if one.session and one.local}
         for entered in frame.entered:
             if entered.watch in self.queries:  # else it is over here, and the server does not know yet

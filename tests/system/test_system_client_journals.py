@@ -10,21 +10,22 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from client_processes import AppProcess, Server, Stage, running, staged, until
+from client_processes import AppProcess, until
 from client_proxy import Proxy
+from client_stage import Site, Stage, opened, staged
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    async with running(tmp_path_factory.mktemp("served")) as made:
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    async with opened(tmp_path_factory.mktemp("served")) as made:
         yield made
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def stage(server: Server, tmp_path: Path) -> AsyncIterator[Stage]:
-    async with staged(server, tmp_path) as made:
+async def stage(site: Site, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with staged(site, tmp_path) as made:
         yield made
 
 

@@ -11,28 +11,29 @@ import pytest
 import pytest_asyncio
 
 from client_app import COUNT, MARKS
-from client_processes import PATIENCE_SECONDS, WATCHFUL, Seen, Server, Stage, running, settings_of, staged, until
+from client_processes import PATIENCE_SECONDS, until
 from client_proxy import Proxy
+from client_stage import WATCHFUL, Seen, Site, Stage, opened, settings_of, staged
 from stemmadb.client import Space, Transaction, Watch, connect
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    async with running(tmp_path_factory.mktemp("served")) as made:
+async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
+    async with opened(tmp_path_factory.mktemp("served")) as made:
         yield made
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def stage(server: Server, tmp_path: Path) -> AsyncIterator[Stage]:
-    async with staged(server, tmp_path) as made:
+async def stage(site: Site, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with staged(site, tmp_path) as made:
         yield made
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def line(server: Server) -> AsyncIterator[Proxy]:
-    async with Proxy(server.address) as made:
+async def line(site: Site) -> AsyncIterator[Proxy]:
+    async with Proxy(site.server.address) as made:
         yield made
 
 

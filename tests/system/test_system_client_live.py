@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from client_processes import Seen, Server, running, settings_of
+from client_processes import Server, running
 from client_proxy import Proxy
+from client_stage import Seen, settings_of
 from stemmadb.client import Space, connect
 from stemmadb.client.dialing.websocket import WebSocketDial
 from stemmadb.protocol.wire.version import JSON, MSGPACK, Subprotocol

@@ -10,8 +10,9 @@ import pytest
 import pytest_asyncio
 
 from client_app import COUNT
-from client_processes import QUICK, Server, running, settings_of, until
+from client_processes import Server, running, until
 from client_proxy import Proxy
+from client_stage import QUICK, settings_of
 from command_line import here
 from stemmadb.client import Conflict, Space, connect
 from stemmadb.client.journal.port import ConfirmedCommit
@@ -71,7 +72,9 @@ async def test_what_a_restored_server_lost_is_reported_and_what_is_undecided_goe
             line.cut()
             with pytest.raises(Conflict):
                 await undecided.confirmed()
-            await until(lambda: space.status().lost == 4)
+            print(space.status(), space.rejected(), reported)
+            await until(lambda: space.status().lost)
+            assert space.status().lost == 4
             assert [one.version for one in reported] == [6, 7, 8, 9]
             assert await space.get(COUNT) == {"n": 3}
             (refused,) = space.rejected()

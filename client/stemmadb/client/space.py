@@ -6,10 +6,10 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, TypeVar, Unpack, cast
+from typing import Final, TypeVar, Unpack, cast, overload
 
 from stemmadb.client.core import SpaceCore
-from stemmadb.client.nursery.held import Nothing
+from stemmadb.client.nursery.held import UNKNOWN, Nothing
 from stemmadb.client.nursery.plans import Plan, PlannedRead, Write
 from stemmadb.client.reading import differences, erasing, merging, past, undoing
 from stemmadb.client.reading.access import Acl, Roles
@@ -82,6 +82,14 @@ class Space:
         """One commit: `async with space.transaction() as tx: tx.set(...)`. In the view when the block ends."""
         return Transaction(self._core, self.branch_name, note=note)
 
+    @overload
+    async def transact(
+        self, fn: Callable[[Transaction], Awaitable[T]], *, note: Value = None, tries: int = TRIES_MAX
+    ) -> T: ...
+
+    @overload
+    async def transact(self, fn: Callable[[Transaction], T], *, note: Value = None, tries: int = TRIES_MAX) -> T: ...
+
     async def transact(
         self, fn: Callable[[Transaction], Awaitable[T] | T], *, note: Value = None, tries: int = TRIES_MAX
     ) -> T:
@@ -122,7 +130,7 @@ class Space:
         nursery, branch = self._session.nursery, self.branch_name
         is_local = nursery.is_local(branch, entity)
         shown = nursery.value(branch, entity)
-        if is_local or (self._core.link.state != "open" and not isinstance(shown, Nothing)):
+        if is_local or (self._core.link.state != "open" and shown is not UNKNOWN):
             return None if isinstance(shown, Nothing) else decoded(body.encode(part_of(shown, path)))
         return await self._heads.get(id_, path)
 

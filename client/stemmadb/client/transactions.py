@@ -160,7 +160,7 @@ class Transaction:
         view = self._desk.view(self._branch)
         self._draft = self._open.moved_to(view)
         self._desk.release(self._begun)
-        self._view, self._at = view, view.to
+        self._view, self._at, self._history = view, view.to, self._desk.history
 
     # ------------------------------------------------------------ writing
 

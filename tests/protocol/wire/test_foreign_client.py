@@ -69,7 +69,13 @@ def test_it_reads_a_frame_and_computes_the_hash_of_a_fact() -> None:
     fact = FactItem(index=0, id=EntityId("urn:a:1"), kind="set", parent=Hash(parent), salt=salt, body=body)
     commit = CommitItem(version=Version(1), branch=BranchName("main"), author=SPACE, time=TimeMs(1), facts=(fact,))
     verdict = Accepted(
-        local=Local(1), version=Version(1), time=TimeMs(1), hash=Hash(bytes(32)), hashes=(Hash(mine),), salts=(salt,)
+        local=Local(1),
+        version=Version(1),
+        time=TimeMs(1),
+        hash=Hash(bytes(32)),
+        request=Hash(bytes(32)),
+        hashes=(Hash(mine),),
+        salts=(salt,),
     )
     frame = Sync(from_=Version(0), to=Version(1), hash=Hash(bytes(32)), commits=(commit,), verdicts=(verdict,))
     seen = msgpack.unpackb(bytes(sent(peers.server.send(frame))))  # type: ignore[arg-type]

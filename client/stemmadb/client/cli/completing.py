@@ -131,4 +131,6 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
         return words[:-1], words[-1]
 
 
-add_completion_class(ColonBash, "bash")
+def teach_click() -> None:
+    """From now on click speaks our Bash."""
+    add_completion_class(ColonBash, "bash")

@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from stemmadb.client.cli import exits
+from stemmadb.client.cli.completing import teach_click
 from stemmadb.client.cli.shell import Shell
 from stemmadb.client.cli.ways import joined
 from stemmadb.protocol.errors import StemmaError
@@ -74,6 +75,7 @@ class Commands(click.Group):
         **extra: Any,
     ) -> Any:
         """Runs one command and exits."""
+        teach_click()
         words = list(sys.argv[1:] if args is None else args)
         shell = Shell(is_json="--json" in words)  # known before the words are understood, or not
 

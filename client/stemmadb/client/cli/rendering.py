@@ -266,7 +266,7 @@ def _plain(value: Value) -> str:
 
 def _written(kind: str, value: Value, patch: Sequence[Mapping[str, Value]] | None, *, gone: bool) -> Cell:
     if gone:
-        return Cell(f"{kind} (erased or compacted away)", "dim")
+        return Cell("no longer kept", "dim")
     if kind == "delete":
         return Cell("deleted", "red")
     if patch is not None:

@@ -5,6 +5,8 @@ The client brings the one, the server the other, under the same name; neither kn
 
 from __future__ import annotations
 
+from copy import copy
+from inspect import cleandoc
 from typing import Any, Final
 
 import click
@@ -17,7 +19,7 @@ class TwoWays(click.Command):
 
     def __init__(self, through: click.Command, files: click.Command) -> None:
         known = {option for param in through.params for option in (*param.opts, param.name)}
-        more = [param for param in files.params if known.isdisjoint((*param.opts, param.name))]
+        more = [_optional(param) for param in files.params if known.isdisjoint((*param.opts, param.name))]
         super().__init__(through.name, params=[*through.params, *more], help=_help(through, files))
         self._through = through
         self._files = files
@@ -52,4 +54,13 @@ def _wants_help(args: list[str], parent: click.Context) -> bool:
 
 
 def _help(through: click.Command, files: click.Command) -> str:
-    return f"{through.help}\n\nWith --data: {files.help}"
+    """Docstrings are as they were written, and click takes the indent away from the whole."""
+    return f"{cleandoc(through.help or '')}\n\nWith {DATA}: {cleandoc(files.help or '')}"
+
+
+def _optional(param: click.Parameter) -> click.Parameter:
+    """The same without the default that it has where it is the only way."""
+    told = copy(param)
+    if isinstance(told, click.Option):
+        told.show_default = False
+    return told

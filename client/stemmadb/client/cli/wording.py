@@ -86,8 +86,8 @@ def operation_text(operation: Mapping[str, Value]) -> str:
         return f"{path} {kind} of {clean(str(operation.get('from')))}"
     if kind == "splice":
         at, gone, new = (operation.get(name) for name in ("index", "remove", "add"))
-        return f"{path} at {at}: {gone} removed, {compact(new)} added"
-    return f"{path} {kind} {compact(operation.get('value'))}"
+        return f"{path} at {compact(at)}: {compact(gone)} removed, {compact(new)} added"
+    return f"{path} {clean(str(kind))} {compact(operation.get('value'))}"
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

@@ -1,9 +1,9 @@
-"""Completion of commands, options, ids, branches and moments. What the server knows it tells quickly, or not at all."""
+"""Completion of commands, options, ids, branches and moments. The server answers quickly, or is not waited for."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -129,7 +129,7 @@ class Choices:
         return self._remembered.under(begin)
 
     async def _ids(self, begin: str) -> list[str]:
-        """What was written last under this prefix, which needs no reading of all that is there; and what was shown."""
+        """What was written last under this prefix, so that not all that is there is read; and what was shown."""
         state = self._state()
         log = state.space.log(version=state.version, prefix=begin, with_facts=True)
         entries = await log.all(limit=COMMITS_LOOKED_AT)
@@ -159,7 +159,7 @@ class ConsoleCompleter(Completer):
         self,
         document: Document,
         complete_event: CompleteEvent,  # noqa: ARG002
-    ) -> AsyncIterator[Completion]:
+    ) -> AsyncGenerator[Completion, None]:
         want = wanted(document.text_before_cursor, may_write=self._state().may_write)
         for choice in await self._choices.of(want):
             yield Completion(choice, start_position=-len(want.begin))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import zip_longest
 from typing import Final, Literal, NamedTuple
 
 from stemmadb.client.reading.branches import Branch
 from stemmadb.client.reading.entries import LogEntry
-from stemmadb.protocol.model.ids import BranchName, Version
+from stemmadb.protocol.model.ids import MAIN, BranchName, Version
 
 Kind = Literal["head", "merge", "fork", "end", "here", "gap"]
 NODES: Final[dict[Kind, str]] = {"head": "●", "merge": "●", "end": "✕", "here": "◆"}
@@ -101,7 +101,10 @@ def _marks(
         if branch.deleted is not None:
             yield Mark(version=branch.deleted, kind="end", branch=branch.name, entry=entries.get(branch.deleted))
     if here is not None and here.branch in names:
-        yield Mark(version=here.version, kind="here", branch=here.branch)
+        has_row = {*merges, *(branch.version for branch in branches)}
+        own = None if here.version in has_row else entries.get(here.version)
+        own = own if own is not None and own.branch == here.branch else None
+        yield Mark(version=here.version, kind="here", branch=here.branch, entry=own)
 
 
 def _source(entry: LogEntry) -> BranchName | None:
@@ -115,25 +118,26 @@ def _is_drawn_merge(entry: LogEntry, names: set[BranchName]) -> bool:
 
 def _with_gaps(marks: list[Mark], entries: dict[Version, LogEntry], names: set[BranchName]) -> list[Mark]:
     """The same with a row for the commits between two rows, and for those below the last."""
-    if not marks:
-        return []
+    shown = {mark.version for mark in marks if mark.entry is not None}
+    hidden = [entry for entry in entries.values() if entry.branch in names and entry.version not in shown]
     filled: list[Mark] = []
-    for above, below in pairwise([*marks, None]):
-        assert above is not None, "only the last has none below"
-        filled.append(above)
-        upper = above.version + (1 if above.kind in ("fork", "here") else 0)
-        lower = 0 if below is None else below.version
-        shown = {mark.version for mark in marks if mark.kind not in ("fork", "here")}
-        between = [
-            entry
-            for version, entry in entries.items()
-            if lower < version < upper and version not in shown and entry.branch in names
-        ]
-        if between:
-            newest = max(between, key=lambda entry: entry.version)
-            assert newest.branch is not None, "it is on one of the branches"
-            filled.append(Mark(version=newest.version, kind="gap", branch=newest.branch, count=len(between)))
+    for above, below in zip_longest(marks, marks[1:]):
+        lowest = 0 if below is None else _height(below)
+        filled += [above, *_gap([entry for entry in hidden if lowest < 2 * entry.version < _height(above)])]
     return filled
+
+
+def _height(mark: Mark) -> int:
+    """Twice the version, so that there is room above a commit for what has none of its own."""
+    return 2 * mark.version + (mark.entry is None)
+
+
+def _gap(between: Sequence[LogEntry]) -> list[Mark]:
+    if not between:
+        return []
+    newest = max(between, key=lambda entry: entry.version)
+    assert newest.branch is not None, "it is on one of the branches"
+    return [Mark(version=newest.version, kind="gap", branch=newest.branch, count=len(between))]
 
 
 # ---------------------------------------------------------------- where it is drawn
@@ -152,7 +156,7 @@ def _spans(marks: Sequence[Mark], branches: Sequence[Branch]) -> dict[BranchName
 
 
 def _columns(spans: dict[BranchName, _Span]) -> dict[BranchName, int]:
-    """The first column that is free all along, the oldest branches to the left."""
+    """The first column that is free all along, the oldest branches to the left; that of main is its own."""
     taken: list[list[_Span]] = []
     columns: dict[BranchName, int] = {}
     for name, span in sorted(spans.items(), key=lambda one: (-one[1].bottom, one[1].top)):
@@ -160,7 +164,7 @@ def _columns(spans: dict[BranchName, _Span]) -> dict[BranchName, int]:
         at = next(free, len(taken))
         if at == len(taken):
             taken.append([])
-        taken[at].append(span)
+        taken[at].append(span._replace(top=0) if name == MAIN else span)
         columns[name] = at
     return columns
 

@@ -17,6 +17,10 @@ from stemmadb.client.console.state import State
 from stemmadb.protocol.errors import StemmaError
 
 STOPPED: Final = "Stopped."
+LOST: Final = "The server cannot be reached now. It is tried again; Ctrl-C stops waiting."
+CONNECTED: Final = "Connected again."
+LOOK_SECONDS: Final = 0.5
+"""How often it is looked whether the connection is there, while a line is carried out."""
 Stopping: TypeAlias = Callable[[Callable[[], object]], AbstractContextManager[None]]
 """While its block runs, keys such as `q` call what it was given."""
 
@@ -30,6 +34,8 @@ class ConsoleSession:
         self.count = 0
         self.failed = 0
         self.first_error: StemmaError | None = None
+        self.is_interactive = stopping is not None
+        """Whether a person is there, who sees and stops what goes on."""
         self._shell = shell
         self._stopping: Stopping = stopping or (lambda _stop: nullcontext())
 
@@ -37,14 +43,27 @@ class ConsoleSession:
         """Carries out a line; False if the console ends. Ctrl-C ends what the line began, and nothing else."""
         self.count += bool(text.strip())
         task = asyncio.ensure_future(self._done(text))
-        with interrupting(task.cancel):
-            try:
+        telling = asyncio.ensure_future(self._tell_connection())
+        try:
+            with interrupting(task.cancel):
                 return await task
-            except asyncio.CancelledError:
-                if not task.cancelled() or _is_cancelled():
-                    raise
+        except asyncio.CancelledError:
+            if not task.cancelled() or _is_cancelled():
+                raise
+        finally:
+            telling.cancel()
         self._shell.warn(STOPPED)
         return True
+
+    async def _tell_connection(self) -> None:
+        """A lost connection comes back by itself; whoever waits wants to know that nothing comes meanwhile."""
+        was_open = True
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            is_open = self.state.space.status().connection == "open"
+            if is_open != was_open:
+                self._shell.warn(CONNECTED if is_open else LOST)
+            was_open = is_open
 
     async def _done(self, text: str) -> bool:
         try:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast, get_args
 
 from stemmadb.client.cli import rendering
 from stemmadb.client.cli.commands import answers
+from stemmadb.client.cli.sheets import Cell, Lines, line
+from stemmadb.client.cli.wording import clean, compact
 from stemmadb.client.console.replies import Arguments, Command, Reply, said, whole_number
 from stemmadb.client.console.state import State
 from stemmadb.client.console.words import value_of
 from stemmadb.client.reading.merging import MergeClash, MergeOptions
 from stemmadb.client.reading.undoing import RevertReport
+from stemmadb.client.space import Space
 from stemmadb.client.transactions import Transaction
 from stemmadb.protocol.errors import MergeConflict
 from stemmadb.protocol.model.commit import Strategy
 from stemmadb.protocol.model.values import Value
 
 STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
+CLASHES_SHOWN: Final = 20
+"""Of how many conflicts both values are shown."""
 
 
 async def _commit(state: State, given: Arguments, write: Callable[[Transaction], None]) -> Reply:
@@ -61,10 +66,26 @@ async def merge(state: State, given: Arguments) -> Reply:
     try:
         report = await into.merge_from(source, **options)
     except MergeConflict as error:
-        return _contested(error)
+        found = cast("tuple[MergeClash, ...]", error.facts.get("conflicts", ()))
+        shapes = [*rendering.clashes(found, len(found)), await _both_sides(found, source, into)] if found else []
+        return Reply(shapes=shapes, data={"conflicts": list(map(answers.of_clash, found))}, error=error)
     shapes = rendering.merge_report(report, source=source, target=target, dry_run=dry_run)
+    if report.conflicts and dry_run:
+        shapes.append(await _both_sides(report.conflicts, source, into))
     ids = [write.id for write in report.writes]
     return Reply(shapes=shapes, data=answers.of_merge(report), ids=ids)
+
+
+async def _both_sides(clashes: Sequence[MergeClash], source: str, target: Space) -> Lines:
+    """What each side has in the places that both changed."""
+    theirs = await target.branch(source)
+    lines = []
+    for clash in clashes[:CLASHES_SHOWN]:
+        lines.append(line(Cell(f"{clash.id} {clash.path}".rstrip(), "yellow"), cut=True))
+        for side in (theirs, target):
+            value = await side.get(clash.id, clash.path)
+            lines.append(line(f"    {clean(side.branch_name)}  ", Cell(compact(value), is_json=True), cut=True))
+    return Lines(lines)
 
 
 def _strategy(given: Arguments) -> Strategy:
@@ -72,16 +93,6 @@ def _strategy(given: Arguments) -> Strategy:
     if wanted not in STRATEGIES:
         raise MERGE.misused(f"there is no strategy {wanted[:80]!r}, only {', '.join(STRATEGIES)}")
     return wanted
-
-
-def _contested(error: MergeConflict) -> Reply:
-    found = cast("tuple[MergeClash, ...]", error.facts.get("conflicts", ()))
-    count = error.facts.get("count")
-    return Reply(
-        shapes=rendering.clashes(found, count if isinstance(count, int) else len(found)),
-        data={"conflicts": list(map(answers.of_clash, found))},
-        error=error,
-    )
 
 
 # ---------------------------------------------------------------- taking back

@@ -6,7 +6,7 @@ for. It does nothing by itself.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from typing import Final, TypeVar
 
 from stemmadb.client.nursery import falling
@@ -120,21 +120,17 @@ class Nursery(Shelf):
 
     # ------------------------------------------------------------ frames
 
-    def integrate(
-        self, frame: Sync, *, session: bytes, issued: int, sent: Container[CommitName] | None = None
-    ) -> Integrated:
+    def integrate(self, frame: Sync, *, session: bytes, issued: int) -> Integrated:
         """Applies a frame whole: facts, verdicts, what entered and left; then says what changed (SYNC-1).
 
-        `session` is the one opened on this connection; `issued` is the highest local that was made in it here. Only
-        for commits that were `sent` on this connection has the server compared what it accepted with what we have: an
-        accepted one that was not has landed, and is confirmed when it is sent again (COMMIT-5). None is all of them.
+        `session` is the one opened on this connection; `issued` is the highest local that was made in it here.
         """
         touched: set[Key] = self._start_over() if frame.reset is not None else set()
         if frame.reset == "history":
             self._forget_history()
-        told, strangers = self._own(frame, session, issued)
+        own, strangers = self._own(frame, session, issued)
         applier = FrameApplier(self._confirmed, frame, about_to_change=self._about_to_change)
-        applier.apply_facts({one.verdict.version: one for one in told}, self._stack)
+        applier.apply_facts({one.verdict.version: one for one in own}, self._stack)
         applier.enter()
         applier.leave()
         ended = self._end(frame, applier.moved)
@@ -144,9 +140,8 @@ class Nursery(Shelf):
         if frame.filled or ended:
             applier.fill()
             touched |= self._forget_covered() | self._unheld()
-        own = [one for one in told if sent is None or one.pending.name in sent]
         suspects = self._settle(own, touched)
-        suspects |= self._land(frame, told)
+        suspects |= self._land(frame)
         touched |= self._stack.replay(touched, suspects)
         refused = self._fall(self._refusals(frame, session), touched)
         self._drop_unneeded((*(one.pending for one in own), *(one.pending for one in refused)))
@@ -169,7 +164,7 @@ class Nursery(Shelf):
                 is_ours = verdict.session is not None or verdict.local <= issued
                 strangers |= not is_ours or (is_accepted and name in self._refused)
             elif isinstance(verdict, Accepted):
-                is_ours = len(verdict.hashes) == len(pending.writes)
+                is_ours = verdict.request == pending.request
                 strangers |= not is_ours
                 own += [Own(pending, verdict)] if is_ours else []
         return own, strangers
@@ -186,14 +181,13 @@ class Nursery(Shelf):
         built = self._stack.remove(one.pending for one in own)
         return {name for name in built if (one := self._stack.find(name)) is not None and not one.is_shown}
 
-    def _land(self, frame: Sync, told: list[Own]) -> set[CommitName]:
-        """Own commits that are in the log and not settled: their facts are confirmed, they are shown no longer."""
+    def _land(self, frame: Sync) -> set[CommitName]:
+        """Own commits of older sessions, whose facts come as anybody's: verdicts come when they are sent again."""
         names = {
             CommitName(one.session, one.local)
             for one in frame.commits
             if one.session and one.local and self._principal in (None, one.author)
         }
-        names.update(one.pending.name for one in told)
         landed = set()
         for name in names:
             pending = self._stack.find(name)

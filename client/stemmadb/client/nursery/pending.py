@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from stemmadb.client.nursery.held import CommitName, Key
 from stemmadb.client.nursery.plans import Plan, Write
 from stemmadb.protocol.model import body
-from stemmadb.protocol.model.ids import BranchName, EntityId, Local
+from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Local
 from stemmadb.protocol.model.patch import footprint
-from stemmadb.protocol.model.request import Content, Operation, PendingName, Read
+from stemmadb.protocol.model.request import Content, Operation, PendingName, Read, digest_request
 from stemmadb.protocol.wire.codec import encode_content, read_content
 
 
@@ -56,6 +56,11 @@ class Pending:
         """Which operations write each entity, by index."""
         for index, write in enumerate(writes):
             self.by_id.setdefault(write.id, []).append(index)
+
+    @property
+    def request(self) -> Hash:
+        """The digest by which a verdict says what was accepted (COMMIT-5)."""
+        return digest_request(self.nonce, self.content)
 
     def written(self) -> Iterator[Key]:
         for id_ in self.by_id:

@@ -184,7 +184,7 @@ class Session:
         self._questions.open(connection, send)
         self.subscriptions.begin_rest()
         self._is_sending = False
-        self._outgoing.start_over(())  # nothing was sent on this one: what its first frame accepts may be a copy's
+        self._outgoing.start_over(())  # nothing was sent on this one yet
         if connection.may_commit:
             self._send_again()
 
@@ -249,9 +249,7 @@ class Session:
     # ------------------------------------------------------------ frames
 
     def _integrate(self, frame: Sync) -> None:
-        done = self.nursery.integrate(
-            frame, session=self._opened, issued=self._issued[self._opened], sent=self._outgoing.sent
-        )
+        done = self.nursery.integrate(frame, session=self._opened, issued=self._issued[self._opened])
         self._outgoing.settled(CommitName(one.session or self._opened, one.local) for one in frame.verdicts)
         lost: list[ConfirmedCommit] = []
         if frame.reset == "history":
@@ -279,6 +277,8 @@ class Session:
         names = [*(one.pending.name for one in done.confirmed), *(one.name for one in refused)]
         self._outgoing.settled(one.name for one in refused if one.fell_with is None)
         self._kept.difference_update(names)
+        for one in done.confirmed:  # before the journal has it: a restore may be seen sooner than the disk is done
+            self._losses.add(keeping.confirmed(one))
         self.pending_bytes -= sum(len(one.pending.content) for one in done.confirmed)
         self.pending_bytes -= sum(len(one.pending.content) for one in done.refused)
         self.subscriptions.wake()
@@ -307,7 +307,6 @@ class Session:
         if error is not None:
             self._fail(error)
         for one in done.confirmed:
-            self._losses.add(keeping.confirmed(one))
             self.telling.confirmed(one)
         for each in refused:
             self.telling.refused(each)

@@ -32,6 +32,7 @@ def accepted(commit: Commit, facts: Sequence[Fact], *, session: bytes) -> Accept
         version=commit.version,
         time=commit.time,
         hash=commit.hash,
+        request=commit.request,
         hashes=tuple([fact.hash for fact in facts]),
         salts=tuple([fact.salt for fact in facts]),
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, cast
 
 import click
 
@@ -35,14 +37,22 @@ def put(shell: Shell, target: Target, file: str, content_type: str | None) -> di
     Example: stemmadb blob put photo.jpg --space photos
     """
 
-    async def work(space: Space) -> BlobRef:
-        data = sys.stdin.buffer if file == STANDARD else Path(file)
-        with shell.progress() as show:
-            return await space.blobs.put(
-                data, content_type=content_type, progress=lambda done, total: show("sending", done, total)
-            )
+    def stored_from(data: Path | BinaryIO) -> BlobRef:
+        async def work(space: Space) -> BlobRef:
+            with shell.progress() as show:
+                return await space.blobs.put(
+                    data, content_type=content_type, progress=lambda done, total: show("sending", done, total)
+                )
 
-    stored = run(target, work, writes=True)
+        return run(target, work, writes=True)
+
+    if file == STANDARD:
+        with tempfile.TemporaryFile() as waiting:  # read here and now, where Ctrl-C can end it
+            shutil.copyfileobj(sys.stdin.buffer, waiting)
+            waiting.seek(0)
+            stored = stored_from(cast("BinaryIO", waiting))
+    else:
+        stored = stored_from(Path(file))
     shell.say(stored.hash)
     return {"hash": stored.hash, "size": stored.size, "content_type": stored.content_type}
 

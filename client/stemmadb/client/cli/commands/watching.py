@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Final
 
 import click
@@ -58,7 +59,8 @@ def watch(
     try:
         run(target, work)
     except click.Abort:  # Ctrl-C is how a watch ends; the terminal has shown it on the line
-        shell.warn("")
+        if sys.stderr.isatty():
+            shell.warn("")
     shell.warn(f"{counted(watching.count, 'change')}, up to version {watching.version}.")
     return {"changes": watching.count, "version": watching.version, "branch": target.branch}
 

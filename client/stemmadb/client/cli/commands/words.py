@@ -85,7 +85,7 @@ class Listing(click.Group):
     """A group that lists what there is when it is not told what to do."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        asks = bool(args) and args[0] in ctx.help_option_names
+        asks = ctx.resilient_parsing or (bool(args) and args[0] in ctx.help_option_names)
         if not asks and (not args or args[0].startswith("-")):
             args = ["list", *args]
         return super().parse_args(ctx, args)

@@ -44,13 +44,18 @@ class Deferred(Message, frozen=True, kw_only=True, tag="deferred"):
 
 
 class Accepted(Part, frozen=True, kw_only=True, tag_field="verdict", tag="accepted"):
-    """The commit is durable at `version`. One hash and one salt for each of its facts; a delete has no salt."""
+    """The commit is durable at `version`. One hash and one salt for each of its facts; a delete has no salt.
+
+    `request` is the digest of what was accepted: where it is another than that of the commit the client has under
+    this name, somebody else used the name (COMMIT-5).
+    """
 
     local: WireLocal
     session: RandomId | None = None
     version: WireVersion
     time: WireTime
     hash: WireHash
+    request: WireHash
     hashes: tuple[WireHash, ...]
     salts: tuple[Salt | None, ...]
 

@@ -1,0 +1,317 @@
+"""Convergence: apps work while everything fails; then all agree with the server, and each commit was decided once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import convergence_machine
+from convergence import Effect, Ledger, Record, States, check_decided, check_sums
+from convergence_apps import Follower
+from convergence_machine import Report
+from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.reading.queries import roots_of
+from stemmadb.client.session.asker import SessionAsker
+from stemmadb.client.session.questions import Questions
+from stemmadb.client.space import Space
+from stemmadb.client.testing import World
+from stemmadb.client.watching import Change
+from stemmadb.protocol.errors import Conflict, GoingAway
+from stemmadb.protocol.model.ids import EntityId, Local, Version
+from stemmadb.protocol.wire.messages.session import Ping, Pong
+
+GROUPS = 10
+SEEDS = 6
+SECONDS = 2.0
+X, Y = "urn:doc:x", "urn:doc:y"
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Refused commits that nobody awaits are many here."""
+    logger = logging.getLogger("stemmadb.client")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    yield
+    logger.setLevel(before)
+
+
+# ---------------------------------------------------------------- chaos
+
+
+@pytest.mark.rule("COMMIT-5", "RESUME-1", "RESUME-2", "RESUME-4", "NURSERY-1", "NURSERY-3", "NURSERY-4", "NURSERY-5")
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_clients_in_chaos_come_to_what_the_server_has(group: int) -> None:
+    reports = [convergence_machine.run(SEEDS * group + number, SECONDS) for number in range(SEEDS)]
+
+    def total(of: Callable[[Report], int]) -> int:
+        return sum(map(of, reports))
+
+    assert total(lambda one: one.confirmed) > 50
+    assert total(lambda one: one.rejected) > 5
+    assert total(lambda one: one.faults) > 5
+    assert total(lambda one: one.checked) > 50
+    assert total(lambda one: one.lives) > 3 * SEEDS
+
+
+def test_the_same_seed_gives_the_same_run_in_any_process() -> None:
+    """Also where Python hashes texts in another way."""
+    script = "import sys, convergence_machine as m; print(m.run(int(sys.argv[1]), 2.0).trace)"
+    support = str(Path(__file__).parents[1] / "support")
+    for seed in (3, 7):
+        told = {
+            subprocess.run(  # noqa: S603
+                [sys.executable, "-c", script, str(seed)],
+                capture_output=True,
+                text=True,
+                check=True,
+                env={"PYTHONHASHSEED": hashing, "PYTHONPATH": support},
+            ).stdout
+            for hashing in ("1", "2")
+        }
+        assert told == {convergence_machine.run(seed, 2.0).trace + "\n"}
+
+
+# ---------------------------------------------------------------- the checkers find what is wrong
+
+
+def in_a_world(scenario: Callable[[World, Space, Space], Awaitable[None]]) -> None:
+    """Alice and bob, in one space."""
+
+    async def main(world: World) -> None:
+        did = await world.make_space("shared")
+        async with world.connect("alice") as alice, world.connect("bob") as bob:
+            await scenario(world, await alice.space(did), await bob.space(did))
+
+    World(seed=1).run(main)
+
+
+async def put(space: Space, id_: str, value: Any, *, mark: int = 0) -> tuple[CommitName, Version]:
+    async with space.transaction(note={"mark": mark}) as tx:
+        tx.set(id_, value, blind=True)
+    version = await tx.confirmed()
+    assert tx._handle is not None
+    return tx._handle.name, version
+
+
+def test_a_commit_with_a_wrong_fate_is_found() -> None:
+    async def scenario(world: World, alice: Space, bob: Space) -> None:
+        name, version = await put(alice, X, {"n": 2}, mark=1)
+        states = States(world, alice.did)
+        principal = world.identity("alice").did
+        right = Record(principal, name, 1, (Effect("add", X, 2),), fate="confirmed", version=version)
+        never = Record(principal, CommitName(name.session, Local(99)), 9)
+
+        def ledger(*records: Record) -> Ledger:
+            made = Ledger()
+            made.records.extend(records)
+            return made
+
+        check_decided(ledger(right), states)
+        assert check_sums(ledger(right), states) == 1
+        wrong: dict[str, list[Record]] = {
+            "nobody made": [],
+            "never decided": [right, never],
+            "in no log": [Record(principal, name, 1, fate="confirmed", version=Version(version + 1))],
+            "is in the log": [Record(principal, name, 1, fate="rejected")],
+            "in the log at": [Record(principal, name, 1, fate="unsent")],
+            "and told as lost": [Record(principal, name, 1, fate="confirmed", version=version, is_lost=True)],
+        }
+        for why, records in wrong.items():
+            with pytest.raises(AssertionError, match=why):
+                check_decided(ledger(*records), states)
+        with pytest.raises(AssertionError, match="was confirmed"):
+            check_sums(ledger(Record(principal, name, 1, (Effect("add", X, 3),))), states)
+        with pytest.raises(AssertionError, match="now rejected"):
+            right.decide("rejected")
+
+    in_a_world(scenario)
+
+
+def test_a_change_that_is_wrong_is_found() -> None:
+    async def scenario(world: World, alice: Space, bob: Space) -> None:
+        _, first = await put(bob, X, 1)
+        _, second = await put(bob, Y, 2)
+        states = States(world, alice.did)
+
+        def follower() -> Follower:
+            return Follower(alice, alice.watch("urn:*"), roots_of("urn:*"), states)
+
+        def entered(version: Version, **values: int) -> Change:
+            return Change(version, {EntityId(f"urn:doc:{one}"): value for one, value in values.items()}, {}, ())
+
+        follower().take(entered(second, x=1, y=2))
+        for change in (entered(first, x=1, y=2), entered(second, x=1), entered(second, x=1, y=3)):
+            with pytest.raises(AssertionError, match="urn:doc:y"):
+                follower().take(change)
+        right = follower()
+        right.take(entered(second, x=1, y=2))
+        with pytest.raises(AssertionError, match="goes back"):
+            right.take(Change(first, {}, {}, (EntityId(Y),)))
+        with pytest.raises(AssertionError, match="enters what was there"):
+            right.take(entered(second, x=1))
+
+    in_a_world(scenario)
+
+
+# ---------------------------------------------------------------- what chaos has found
+
+
+@pytest.mark.rule("NURSERY-1", "RESUME-1")
+def test_an_own_write_that_others_took_away_meanwhile_is_not_shown_again() -> None:
+    async def scenario(world: World, alice: Space, bob: Space) -> None:
+        watch = alice.watch("urn:*")
+        await watch.next()
+        world.network["alice"].stop_reading()
+        async with alice.transaction() as tx:
+            tx.set(X, 1)
+        async with alice.transaction() as other:
+            other.set(Y, 1)
+        assert EntityId(X) in (await watch.next()).entered
+        while await bob.get(X) is None or await bob.get(Y) is None:
+            await asyncio.sleep(0.1)
+        async with bob.transaction() as gone:
+            gone.delete(X, blind=True)
+        taken = await gone.confirmed()
+        world.network["alice"].cut()
+        world.network["alice"].read_on()
+        while True:
+            change = await watch.next()
+            assert EntityId(X) not in change.entered
+            if change.version >= taken:
+                break
+        assert EntityId(X) in change.left
+        assert await alice.get(X) is None
+        await tx.confirmed()
+        assert await alice.get(X) is None
+
+    in_a_world(scenario)
+
+
+async def lose(world: World, space: Space, id_: str) -> None:
+    """A commit of this client is confirmed, and then the server goes back to before it."""
+    backup = world.backup()
+    await put(space, id_, "lost")
+    await world.restore(backup)
+
+
+async def back(space: Space) -> None:
+    """Returns once the client has seen the other history."""
+    while space.status().lost == 0:
+        await asyncio.sleep(0.1)
+
+
+@pytest.mark.rule("RESUME-4")
+def test_after_a_restore_undo_leaves_the_commits_of_others_alone() -> None:
+    async def scenario(world: World, alice: Space, bob: Space) -> None:
+        await lose(world, alice, X)
+        await put(bob, Y, "bob's")
+        await back(alice)
+        assert await alice.undo() is None
+        assert await bob.get(Y) == "bob's"
+
+    in_a_world(scenario)
+
+
+@pytest.mark.rule("RESUME-4", "NURSERY-1")
+def test_after_a_restore_what_was_written_before_can_be_read() -> None:
+    async def scenario(world: World, alice: Space, bob: Space) -> None:
+        await lose(world, alice, X)
+        await back(alice)
+        assert await alice.get(X) is None
+
+    in_a_world(scenario)
+
+
+@pytest.mark.rule("RESUME-4")
+def test_a_transaction_that_read_a_lost_history_is_refused() -> None:
+    """Its versions would be taken for those of the history that there is now."""
+
+    async def scenario(world: World, alice: Space, bob: Space) -> None:
+        await put(bob, Y, 0)
+        backup = world.backup()
+        await put(alice, Y, 1)
+        async with alice.transaction() as tx:
+            value: Any = await tx.get(Y)
+            await world.restore(backup)
+            await back(alice)
+            for number in range(5):
+                await put(bob, X, number)
+            await put(alice, X, "the client is where the server is")
+            tx.update(Y, value + 1)
+        with pytest.raises(Conflict, match="another history"):
+            await tx.confirmed()
+        assert await bob.get(Y) == 0
+        assert tx.rejection is not None
+
+    in_a_world(scenario)
+
+
+@pytest.mark.rule("RESUME-4", "COMMIT-5")
+def test_a_commit_that_the_restored_server_has_is_confirmed() -> None:
+    """Its verdict was never heard, and a later commit of the same client was lost."""
+
+    async def scenario(world: World, alice: Space, bob: Space) -> None:
+        world.network["alice"].stop_reading()
+        async with alice.transaction() as tx:
+            tx.set(X, 1)
+        while await bob.get(X) is None:
+            await asyncio.sleep(0.1)
+        backup = world.backup()
+        await put(bob, Y, 1)
+        await world.stop()
+        world.network["alice"].read_on()
+        await world.restore(backup)
+        await world.start()
+        await tx.confirmed()
+        assert await bob.get(X) == 1
+
+    in_a_world(scenario)
+
+
+@pytest.mark.rule("RESUME-4")
+def test_who_asks_late_is_told_what_was_lost_before() -> None:
+    async def scenario(world: World, alice: Space, bob: Space) -> None:
+        await lose(world, alice, X)
+        await back(alice)
+        told: list[object] = []
+        alice.on_lost(told.append)
+        assert len(told) == 1
+
+    in_a_world(scenario)
+
+
+def test_a_challenge_that_expired_on_its_way_is_no_refusal() -> None:
+    """Whoever asks meanwhile gets the answer a little later."""
+
+    async def scenario(world: World, alice: Space, bob: Space) -> None:
+        line = world.network["alice"]
+        line.delay(1.0)
+        line.cut()
+        asking = asyncio.get_running_loop().create_task(alice.get(X))
+        await asyncio.sleep(4)  # the server has said hello, and has not heard who comes
+        world.clock.jump(3600)
+        assert await asking is None
+
+    in_a_world(scenario)
+
+
+def test_closing_while_a_question_is_given_up_is_quiet() -> None:
+    async def scenario(world: World) -> None:
+        questions = Questions()
+        asker = SessionAsker(questions, random=bytes, ask_seconds=5, why_silent=lambda: None)
+        task = asyncio.get_running_loop().create_task(asker.ask(Ping, Pong))
+        await asyncio.sleep(0)
+        task.cancel()
+        questions.fail(GoingAway("The client was closed."))
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    World(seed=1).run(scenario)

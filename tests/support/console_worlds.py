@@ -1,0 +1,122 @@
+"""A console in a world of the test kit: lines in, text of 80 columns out, the same at every run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from stemmadb.client import Space
+from stemmadb.client.cli.sheets import text_of
+from stemmadb.client.cli.wording import Viewer
+from stemmadb.client.console.catalogue import carry_out
+from stemmadb.client.console.replies import Reply
+from stemmadb.client.console.state import State
+from stemmadb.client.testing import World
+from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.model.ids import Version
+
+COLUMNS: Final = 80
+SPACE: Final = "todo"
+MINUTE: Final = 60.0
+
+
+class Desk:
+    """A console that remembers where it stands."""
+
+    def __init__(self, world: World, state: State) -> None:
+        self.world = world
+        self.state = state
+
+    async def reply(self, line: str) -> Reply:
+        reply = await carry_out(self.state, line)
+        self.state = reply.state or self.state
+        return reply
+
+    async def text(self, line: str, *, columns: int = COLUMNS) -> str:
+        """What is shown."""
+        reply = await self.reply(line)
+        return "\n".join(text_of(shape, columns) for shape in reply.shapes)
+
+    async def error(self, line: str) -> StemmaError:
+        """What it is refused with: one sentence, perhaps with a hint."""
+        try:
+            await self.reply(line)
+        except StemmaError as error:
+            assert "\n" not in error.message
+            assert error.message.rstrip("'").endswith((".", "?")) or "Write:" in error.message
+            return error
+        raise AssertionError(f"{line!r} was done")
+
+    def writing(self) -> Desk:
+        """The same in a console that writes."""
+        return Desk(self.world, replace(self.state, may_write=True))
+
+
+@asynccontextmanager
+async def desk(world: World, who: str = "alice") -> AsyncIterator[Desk]:
+    """The console of somebody, in a space that all know."""
+    await world.make_space(SPACE)
+    names = {world.identity(name).did: name for name in ("alice", "bob", "carol")}
+    async with world.connect(who) as db:
+        space = await db.space(SPACE)
+        state = State(
+            space=space,
+            name=SPACE,
+            me=db.identity.did,
+            url=db.url,
+            viewer=Viewer(names, zone=UTC),
+            now=lambda: datetime.fromtimestamp(world.clock() / 1_000, UTC),
+        )
+        yield Desk(world, state)
+
+
+async def put(space: Space, note: str | None = None, /, **values: Any) -> Version:
+    """Writes `urn:todo:1` for the keyword `_1`; a minute passes."""
+    async with space.transaction(note=note) as tx:
+        for name, value in values.items():
+            tx.set(f"urn:todo:{name.removeprefix('_')}", value)
+    version = await tx.confirmed()
+    await asyncio.sleep(MINUTE)
+    return version
+
+
+async def tell_story(space: Space) -> None:
+    """Version 2 to 12: two items, a branch that is merged, one that conflicts, one that was deleted, a tag."""
+    await put(space, "first items", _1={"title": "write the spec", "done": False}, _2={"title": "milk", "done": False})
+    await put(space, "finished", _1={"title": "write the spec", "done": True})
+    draft = await space.branch("draft", create=True)  # 4
+    await put(draft, "reworded", _1={"title": "write the manual", "done": True})
+    await draft.merge_into("main")  # 6
+    fix = await space.branch("fix", create=True)  # 7
+    await put(fix, "oat", _2={"title": "oat milk", "done": False})
+    await put(space, "soy", _2={"title": "soy milk", "done": False})
+    await space.branch("old", create=True)  # 10
+    await space.delete_branch("old")
+    await space.tags.create("v1")  # 12
+
+
+def in_a_console(scenario: Callable[[Desk], Awaitable[None]], *, who: str = "alice", seed: int = 5) -> None:
+    """Runs it in virtual time."""
+
+    async def run(world: World) -> None:
+        async with desk(world, who) as made:
+            await scenario(made)
+
+    World(seed=seed).run(run)
+
+
+def in_the_story(scenario: Callable[[Desk], Awaitable[None]], *, who: str = "alice") -> None:
+    """The same after the story was told, by alice."""
+
+    async def run(world: World) -> None:
+        await world.make_space(SPACE)
+        async with world.connect("alice") as db:
+            await tell_story(await db.space(SPACE))
+        async with desk(world, who) as made:
+            await scenario(made)
+
+    World(seed=5).run(run)
