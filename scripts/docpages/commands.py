@@ -38,7 +38,7 @@ and never with `NO_COLOR`.
 | `STEMMADB_*` | settings of `stemmadb serve`, see [operating](../operating.md#settings) |
 """
 EVERYWHERE: Final = frozenset({"--json", "--help"})
-EXAMPLE: Final = re.compile(r"\s*Examples?:\s*(.+)\Z", re.DOTALL)
+EXAMPLE: Final = re.compile(r"Examples?:\s*")
 
 
 def page() -> str:
@@ -62,22 +62,22 @@ def _parts(command: click.Command, path: str, level: int) -> Iterator[str]:
 
 def _entry(command: click.Command, path: str, level: int) -> str:
     context = click.Context(command, info_name=path)
-    text, example = _help(command)
     usage = " ".join([path, *command.collect_usage_pieces(context)])
     title = path.removeprefix("stemmadb ")
-    lines = [f"{'#' * level} {title}", "```", usage, "```", text, ""]
-    if example:
-        lines += ["```sh", example, "```", ""]
+    lines = [f"{'#' * level} {title}", "```", usage, "```", *_help(command)]
     rows = [_row(option, context) for option in command.params if _is_told(option)]
     return "\n".join([*lines, *(["| option | what it does |", "|---|---|", *rows, ""] if rows else [])])
 
 
-def _help(command: click.Command) -> tuple[str, str]:
-    """What it says, and its example, each on one line of its own."""
+def _help(command: click.Command) -> Iterator[str]:
+    """What it says, paragraph by paragraph, with its examples as code."""
     text = inspect.cleandoc(command.help or command.short_help or "").replace("\b\n", "")
-    example = EXAMPLE.search(text)
-    said = text[: example.start()] if example else text
-    return _safe(said).strip(), re.sub(r"\s*\n\s*", "\n", example[1]).strip() if example else ""
+    for paragraph in re.split(r"\n\s*\n", text):
+        if example := EXAMPLE.match(paragraph.strip()):
+            shown = re.sub(r"\s*\n\s*", "\n", paragraph.strip()[example.end() :])
+            yield from ("```sh", shown, "```", "")
+        else:
+            yield from (_safe(paragraph).strip(), "")
 
 
 def _is_told(option: click.Parameter) -> bool:

@@ -16,21 +16,25 @@ import convergence_machine
 from convergence import Effect, Ledger, Record, States, check_decided, check_sums
 from convergence_apps import Follower
 from convergence_machine import Report
+from stemmadb.client import connect
+from stemmadb.client.dialing.channel import Channel
 from stemmadb.client.nursery.held import CommitName
 from stemmadb.client.reading.queries import roots_of
 from stemmadb.client.session.asker import SessionAsker
 from stemmadb.client.session.questions import Questions
 from stemmadb.client.space import Space
-from stemmadb.client.testing import World
+from stemmadb.client.testing import AppDisk, World
 from stemmadb.client.watching import Change
-from stemmadb.protocol.errors import Conflict, GoingAway
-from stemmadb.protocol.model.ids import EntityId, Local, Version
+from stemmadb.protocol.errors import Conflict, Dependency, GoingAway, NotFound
+from stemmadb.protocol.model.ids import Did, EntityId, Local, Version
+from stemmadb.protocol.model.values import Value
 from stemmadb.protocol.wire.messages.session import Ping, Pong
+from stemmadb.protocol.wire.version import Subprotocol
 
 GROUPS = 10
 SEEDS = 6
 SECONDS = 2.0
-X, Y = "urn:doc:x", "urn:doc:y"
+X, Y, Z = "urn:doc:x", "urn:doc:y", "urn:doc:z"
 
 
 @pytest.fixture(autouse=True)
@@ -167,30 +171,33 @@ def test_a_change_that_is_wrong_is_found() -> None:
 @pytest.mark.rule("NURSERY-1", "RESUME-1")
 def test_an_own_write_that_others_took_away_meanwhile_is_not_shown_again() -> None:
     async def scenario(world: World, alice: Space, bob: Space) -> None:
+        line = world.network["alice"]
         watch = alice.watch("urn:*")
         await watch.next()
-        world.network["alice"].stop_reading()
+        line.stop_reading()
         async with alice.transaction() as tx:
-            tx.set(X, 1)
-        async with alice.transaction() as other:
-            other.set(Y, 1)
+            tx.set(X, {"n": 1})
         assert EntityId(X) in (await watch.next()).entered
-        while await bob.get(X) is None or await bob.get(Y) is None:
+        while await bob.get(X) is None:
             await asyncio.sleep(0.1)
+        line.offline()
+        async with alice.transaction() as above:
+            above.increment(X, "/n", blind=True)
         async with bob.transaction() as gone:
             gone.delete(X, blind=True)
+            gone.set(Z, 1)
         taken = await gone.confirmed()
-        world.network["alice"].cut()
-        world.network["alice"].read_on()
-        while True:
+        line.read_on()
+        line.online()
+        change = await watch.next()
+        while EntityId(Z) not in change.entered:
             change = await watch.next()
-            assert EntityId(X) not in change.entered
-            if change.version >= taken:
-                break
-        assert EntityId(X) in change.left
+        assert change.version >= taken
+        assert EntityId(X) in change.left, "it is gone at the version at which the rest is there"
         assert await alice.get(X) is None
         await tx.confirmed()
-        assert await alice.get(X) is None
+        with pytest.raises(NotFound):
+            await above.confirmed()
 
     in_a_world(scenario)
 
@@ -254,26 +261,34 @@ def test_a_transaction_that_read_a_lost_history_is_refused() -> None:
     in_a_world(scenario)
 
 
-@pytest.mark.rule("RESUME-4", "COMMIT-5")
-def test_a_commit_that_the_restored_server_has_is_confirmed() -> None:
-    """Its verdict was never heard, and a later commit of the same client was lost."""
+@pytest.mark.rule("NURSERY-5", "COMMIT-5")
+def test_the_name_of_a_commit_in_the_tray_is_not_used_again() -> None:
+    """It was refused before it was kept: the tray is the only place that knows of its name."""
 
-    async def scenario(world: World, alice: Space, bob: Space) -> None:
-        world.network["alice"].stop_reading()
-        async with alice.transaction() as tx:
-            tx.set(X, 1)
-        while await bob.get(X) is None:
-            await asyncio.sleep(0.1)
-        backup = world.backup()
-        await put(bob, Y, 1)
-        await world.stop()
-        world.network["alice"].read_on()
-        await world.restore(backup)
-        await world.start()
-        await tx.confirmed()
-        assert await bob.get(X) == 1
+    async def scenario(world: World) -> None:
+        did, disk = await world.make_space("shared"), AppDisk()
+        async with world.connect("bob") as db, world.app("alice", disk=disk) as app:
+            bob, alice = await db.space(did), await app.db.space(did)
+            world.network["alice"].offline()
+            async with alice.transaction() as below:
+                below.set(X, 1)
+            await put(bob, X, 2)
+            async with alice.transaction() as above:
+                above.set(Y, await above.get(X))
+                world.network["alice"].online()
+                with pytest.raises(Conflict):
+                    await below.confirmed()
+            with pytest.raises(Dependency):
+                await above.confirmed()
+            await app.kill()
+        async with world.app("alice", disk=disk) as app:
+            alice = await app.db.space(did)
+            names = {one.name for one in alice.rejected()}
+            assert len(names) == 2
+            name, _ = await put(alice, Z, 1)
+            assert name not in names
 
-    in_a_world(scenario)
+    World(seed=1).run(scenario)
 
 
 @pytest.mark.rule("RESUME-4")
@@ -301,6 +316,51 @@ def test_a_challenge_that_expired_on_its_way_is_no_refusal() -> None:
         assert await asking is None
 
     in_a_world(scenario)
+
+
+class AskedWhileClosing:
+    """A channel; while it is closed, an app asks something."""
+
+    def __init__(self, channel: Channel, ask: Callable[[], object]) -> None:
+        self.subprotocol: Subprotocol = channel.subprotocol
+        self.receive, self.send = channel.receive, channel.send
+        self._channel = channel
+        self._ask = ask
+
+    async def close(self) -> None:
+        self._ask()
+        await asyncio.sleep(0)
+        await self._channel.close()
+
+
+def test_a_question_in_the_moment_a_connection_is_closed_waits_for_the_next_one() -> None:
+    async def scenario(world: World) -> None:
+        did = await world.make_space("shared")
+        asked: list[asyncio.Task[Value]] = []
+
+        async def dial(space: Did) -> Channel:
+            return AskedWhileClosing(await world.dial("alice")(space), ask)
+
+        def ask() -> None:
+            if not asked:
+                asked.append(asyncio.get_running_loop().create_task(alice.get(X)))
+
+        async with connect(
+            "ws://stemma.test",
+            dial=dial,
+            identity=world.identity("alice"),
+            random=world.random("alice"),
+            now=world.clock,
+        ) as db:
+            alice = await db.space(did)
+            await put(alice, X, 1)
+            await world.stop()
+            await world.start()
+            while not asked:
+                await asyncio.sleep(0.1)
+            assert await asked[0] == 1
+
+    World(seed=1).run(scenario)
 
 
 def test_closing_while_a_question_is_given_up_is_quiet() -> None:

@@ -15,6 +15,7 @@ import stemmadb.client
 import stemmadb.client.sync
 import stemmadb.client.testing
 from stemmadb.client.cli import main
+from stemmadb.client.console import catalogue
 from stemmadb.client.session.settings import ClientSettings
 from stemmadb.protocol import errors
 
@@ -66,6 +67,12 @@ def test_every_command_is_told_of_in_a_guide(name: str) -> None:
 @pytest.mark.parametrize("path", [path for path in ALL if path and not isinstance(ALL[path], click.Group)])
 def test_every_command_has_an_example_in_its_help(path: str) -> None:
     assert "Example" in (ALL[path].help or "")
+
+
+@pytest.mark.parametrize("name", sorted(catalogue.COMMANDS))
+def test_every_command_of_the_console_is_told_of(name: str) -> None:
+    page = (DOCS / "guides" / "console.md").read_text()
+    assert re.search(rf"`{name}[ `]", page)
 
 
 @pytest.mark.parametrize("code", sorted(errors.BY_CODE))

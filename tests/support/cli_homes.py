@@ -55,10 +55,12 @@ class Home:
         return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     @contextmanager
-    def terminal(self, *words: object, columns: int = 80, **variables: str) -> Iterator[terminals.Terminal]:
+    def terminal(
+        self, *words: object, columns: int = 80, term: str = "xterm-256color", **variables: str
+    ) -> Iterator[terminals.Terminal]:
         """The same on a terminal."""
-        given = self.environment | variables
-        with terminals.opened(*MODULE, *map(str, words), columns=columns, environment=given) as opened:
+        given, program = self.environment | variables, [*MODULE, *map(str, words)]
+        with terminals.opened(*program, columns=columns, environment=given, term=term) as opened:
             yield opened
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from stemmadb.client import ClientSettings, Refused, Space, connect
+from stemmadb.client import ClientSettings, Space, connect
 from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model.ids import Version
 from stemmadb.protocol.model.values import Value
@@ -99,7 +99,6 @@ class App:
     async def do_retry(self) -> None:
         """Everything in the tray once more, the oldest first."""
         for refused in self._space.rejected():
-            assert isinstance(refused, Refused)
             self._follow(mark_of(refused.note), await refused.retry())
 
     # ------------------------------------------------------------ writing

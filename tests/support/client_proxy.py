@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
-Towards: TypeAlias = Literal["server", "client"]
 CHUNK_BYTES: Final = 64 * 1_024
 
 
@@ -39,6 +38,8 @@ class Proxy:
         self.server = server
         self.up, self.down = Way(), Way()
         """Towards the server, and towards the client."""
+        self.is_down = False
+        """While it is, whoever comes is turned away."""
         self.made = 0
         """How many connections there have been."""
         self.url = ""
@@ -92,6 +93,8 @@ class Pair:
         """Until it is cut, or either side has ended."""
         pumps: list[asyncio.Task[None]] = []
         try:
+            if self._proxy.is_down:
+                return
             with suppress(OSError):
                 there, back = await asyncio.open_connection(*self._proxy.server)
                 self._writers.append(back)

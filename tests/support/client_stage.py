@@ -66,6 +66,10 @@ class Stage:
         assert len(marks) == len(entries), "a commit was written twice"
         return marks
 
+    async def sessions(self) -> dict[str, bytes | None]:
+        """The session in which each mark was written."""
+        return {mark_of(entry.note): entry.session async for entry in self.space.log(prefix=MARKS)}
+
     async def check(self) -> dict[str, int]:
         """What was kept is written, once, where it was said to be; each counted once; the server's files verify."""
         written = await self.written()

@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import pytest
+
 from stemmadb.client import Space
 from stemmadb.client.cli.sheets import text_of
 from stemmadb.client.cli.wording import Viewer
@@ -43,13 +45,12 @@ class Desk:
 
     async def error(self, line: str) -> StemmaError:
         """What it is refused with: one sentence, perhaps with a hint."""
-        try:
+        with pytest.raises(StemmaError) as caught:
             await self.reply(line)
-        except StemmaError as error:
-            assert "\n" not in error.message
-            assert error.message.rstrip("'").endswith((".", "?")) or "Write:" in error.message
-            return error
-        raise AssertionError(f"{line!r} was done")
+        error = caught.value
+        assert "\n" not in error.message
+        assert error.message.endswith((".", "?")) or "Write:" in error.message
+        return error
 
     def writing(self) -> Desk:
         """The same in a console that writes."""
@@ -60,7 +61,7 @@ class Desk:
 async def desk(world: World, who: str = "alice") -> AsyncIterator[Desk]:
     """The console of somebody, in a space that all know."""
     await world.make_space(SPACE)
-    names = {world.identity(name).did: name for name in ("alice", "bob", "carol")}
+    names = {str(world.identity(name).did): name for name in ("alice", "bob", "carol")}
     async with world.connect(who) as db:
         space = await db.space(SPACE)
         state = State(
@@ -86,8 +87,9 @@ async def put(space: Space, note: str | None = None, /, **values: Any) -> Versio
 
 async def tell_story(space: Space) -> None:
     """Version 2 to 12: two items, a branch that is merged, one that conflicts, one that was deleted, a tag."""
-    await put(space, "first items", _1={"title": "write the spec", "done": False}, _2={"title": "milk", "done": False})
-    await put(space, "finished", _1={"title": "write the spec", "done": True})
+    spec, milk = {"title": "write the spec", "done": False}, {"title": "milk", "done": False}
+    await put(space, "first items", _1=spec, _2=milk)
+    await put(space, "finished", _1=spec | {"done": True})
     draft = await space.branch("draft", create=True)  # 4
     await put(draft, "reworded", _1={"title": "write the manual", "done": True})
     await draft.merge_into("main")  # 6

@@ -116,14 +116,15 @@ class Terminal:
 
 @contextmanager
 def opened(
-    *words: str, columns: int = 80, rows: int = 40, environment: Mapping[str, str] | None = None
+    *words: str,
+    columns: int = 80,
+    rows: int = 40,
+    environment: Mapping[str, str] | None = None,
+    term: str = "xterm-256color",
 ) -> Iterator[Terminal]:
-    """The program on a terminal of this size, until the block ends."""
+    """The program on a terminal of this size and kind, until the block ends."""
     ours = os.environ if environment is None else environment
-    given = {
-        "TERM": "xterm-256color",
-        **{name: ours[name] for name in ours if name not in ("COLUMNS", "LINES", "TERM")},
-    }
+    given = {name: ours[name] for name in ours if name not in ("COLUMNS", "LINES")} | {"TERM": term}
     terminal = Terminal(words, columns=columns, rows=rows, environment=given)
     try:
         yield terminal

@@ -51,24 +51,29 @@ async def test_a_journal_belongs_to_one_process_until_that_ends(stage: Stage) ->
 
 @pytest.mark.rule("NURSERY-5", "COMMIT-5", "WIRE-3")
 async def test_a_copied_journal_costs_nobody_a_write(stage: Stage) -> None:
-    async with Proxy(stage.server.address) as line, stage.app(url=line.url) as app:
-        await app.says("open")
-        app.tell("write", 3)
-        await app.says("confirmed", count=3)
+    async with Proxy(stage.server.address) as line, stage.app(url=line.url) as first:
+        await first.says("open")
+        first.tell("write", 3)
+        await first.says("confirmed", count=3)
         line.up.hold()
-        app.tell("write", 3)
-        await app.says("kept", count=6)
-        await app.kill()
-    shutil.copytree(stage.journal(), stage.journal("copy"))
-    async with stage.app() as mine, stage.app(journal="copy") as copy:
-        for app in (mine, copy):
-            assert len((await app.says("open"))["pending"]) == 3
-            app.tell("pour")
-        await until(lambda: all(len(app.said) > 200 for app in (mine, copy)))
-        await asyncio.gather(*(all_written(app) for app in (mine, copy)))
-        for app in (mine, copy):
-            assert len([one for one in app.said if one["event"] == "confirmed" and one["mark"][0] == "1"]) == 3
-            await app.close()
+        first.tell("write", 3)
+        await first.says("kept", count=6)
+        await first.kill()
+        shutil.copytree(stage.journal(), stage.journal("copy"))
+        line.is_down = True
+        line.cut()
+        line.up.release()
+        async with stage.app(url=line.url) as mine, stage.app(url=line.url, journal="copy") as copy:
+            for app in (mine, copy):
+                assert len((await app.says("open"))["pending"]) == 3
+            line.is_down = False
+            for app in (mine, copy):
+                app.tell("pour")
+            await until(lambda: all(len(app.said) > 200 for app in (mine, copy)))
+            await asyncio.gather(*(all_written(app) for app in (mine, copy)))
+            for app in (mine, copy):
+                assert len([one for one in app.said if one["event"] == "confirmed" and one["mark"][0] == "1"]) == 3
+                await app.close()
     assert (await stage.check()).keys() == stage.heard.confirmed.keys()
 
 
@@ -99,6 +104,8 @@ async def test_two_commits_with_one_name_are_both_written_in_the_end(stage: Stag
         await all_written(mine)
         await mine.close()
     assert len(await stage.check()) == 9
+    sessions = await stage.sessions()
+    assert sessions["2-1"] != sessions["3-1"]
 
 
 async def all_written(app: AppProcess) -> None:

@@ -40,6 +40,17 @@ async def until_written(stage: Stage, count: int) -> None:
                 return
 
 
+async def goes_on(stage: Stage, line: Proxy, *, pending: int) -> None:
+    """The next life of the app has what is undecided before it has a server, and decides it once it has one."""
+    line.is_down = True
+    async with stage.app(url=line.url) as app:
+        opened = await app.says("open")
+        assert (opened["connection"], len(opened["pending"])) == ("offline", pending)
+        line.is_down = False
+        assert await app.settled() == []
+        await app.close()
+
+
 @pytest.mark.rule("NURSERY-5", "NURSERY-7", "RESUME-2")
 async def test_an_app_killed_before_its_kept_writes_were_sent_sends_them_in_its_next_life(stage: Stage) -> None:
     async with Proxy(stage.server.address) as line:
@@ -49,13 +60,10 @@ async def test_an_app_killed_before_its_kept_writes_were_sent_sends_them_in_its_
             app.tell("write", 5)
             await app.says("kept", count=5)
             await app.kill()
+        assert await stage.written() == {}
         line.cut()
         line.up.release()
-        assert await stage.written() == {}
-        async with stage.app(url=line.url) as app:
-            assert (await app.says("open"))["pending"] == [f"1-{number}" for number in range(1, 6)]
-            assert await app.settled() == []
-            await app.close()
+        await goes_on(stage, line, pending=5)
     assert (await stage.check()).keys() == stage.heard.confirmed.keys() == stage.heard.kept
 
 
@@ -85,13 +93,10 @@ async def test_an_app_killed_between_the_sync_of_the_server_and_its_answer_is_to
             app.tell("write", 3)
             await until_written(stage, 3)
             await app.kill()
+        before = await stage.written()
         line.cut()
         line.down.release()
-        before = await stage.written()
-        async with stage.app(url=line.url) as app:
-            assert len((await app.says("open"))["pending"]) == 3
-            await app.settled()
-            await app.close()
+        await goes_on(stage, line, pending=3)
     assert await stage.check() == before == stage.heard.confirmed
 
 

@@ -72,7 +72,6 @@ async def test_what_a_restored_server_lost_is_reported_and_what_is_undecided_goe
             line.cut()
             with pytest.raises(Conflict):
                 await undecided.confirmed()
-            print(space.status(), space.rejected(), reported)
             await until(lambda: space.status().lost)
             assert space.status().lost == 4
             assert [one.version for one in reported] == [6, 7, 8, 9]

@@ -23,7 +23,7 @@ from stemmadb.client.status import PendingCommit, SpaceStatus
 from stemmadb.client.transactions import Transaction
 from stemmadb.protocol.errors import GoingAway, Malformed, NotInView, StemmaError, TimedOut, Unconfirmed
 from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.query import Query, Root
 from stemmadb.protocol.model.request import Content, Operation
@@ -32,6 +32,10 @@ from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
 
 CATCH_UP_SECONDS: Final = 5.0
 """How long a transaction waits to hear where the server is; then it stands where the client stands."""
+
+
+KEPT: Final = "The client was closed; what is pending is kept by the journal."
+UNKEPT: Final = "The client was closed; no journal keeps what is pending: it may be on the server or not."
 
 
 class SpaceCore:
@@ -45,7 +49,7 @@ class SpaceCore:
         self._task = asyncio.get_running_loop().create_task(self.link.run())
         session.resubmit = self._resubmit
         session.telling.on_confirmed = self._note_confirmed
-        session.telling.on_restored = self._forget_undos
+        session.telling.on_restored = self._start_anew
 
     # ------------------------------------------------------------ for transactions (`transactions.Desk`)
 
@@ -98,7 +102,8 @@ class SpaceCore:
     async def _resubmit(self, refused: Refused, operations: Sequence[Mapping[str, Any]] | None) -> Transaction:
         writes = refused.writes() if operations is None else _edited(operations, refused.branch)
         async with Transaction(self, refused.branch, note=refused.note) as tx:
-            tx.learn(refused.held())
+            if self.link.state != "open" or refused.decided >= self.session.nursery.to:
+                tx.learn(refused.held())  # there is nothing newer here, so that no server need be asked (SYNC-5)
             for write in writes:
                 tx.repeat(write)
         return tx
@@ -112,7 +117,9 @@ class SpaceCore:
             self._undos[branch] = Undoing(self.session.asker, branch, stack)
         return self._undos[branch]
 
-    def _forget_undos(self) -> None:
+    def _start_anew(self) -> None:
+        """The versions of another history mean nothing in this one (RESUME-4)."""
+        self.link.server_head = EMPTY_SPACE
         for stack in self._undo_stacks.values():
             stack.forget()
 
@@ -151,8 +158,8 @@ class SpaceCore:
         found = []
         for pending in self.session.nursery.pending():
             handle = telling.handle(pending.name)
-            assert handle is not None, "every pending commit has a handle"
-            found.append(PendingCommit(pending, handle, age_seconds=now - handle.since))
+            if handle is not None:  # after the end nobody here learns what becomes of them
+                found.append(PendingCommit(pending, handle, age_seconds=now - handle.since))
         return found
 
     # ------------------------------------------------------------ the end
@@ -160,20 +167,26 @@ class SpaceCore:
     async def close(self, *, wait_seconds: float) -> StemmaError | None:
         """Waits a while for undecided commits, then lets go; gives the error if work is left that nothing keeps.
 
-        Without a connection it waits only for what nothing keeps: a lost connection may be back in a moment.
+        Everything is let go also if the waiting is cancelled. Closing twice does no harm.
         """
+        try:
+            await self._wait_for_verdicts(wait_seconds)
+        finally:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self.link.end()
+            left = await self.session.close(GoingAway(KEPT if self.session.keeps else UNKEPT))
+        return Unconfirmed(count=left) if left else None
+
+    async def _wait_for_verdicts(self, seconds: float) -> None:
+        """Without a connection only for what nothing keeps: a lost connection may be back in a moment."""
         may_come = self.link.state in ("connecting", "offline") and not self.session.keeps
         if self.link.state == "open" or may_come:
             try:
-                async with asyncio.timeout(wait_seconds):
+                async with asyncio.timeout(seconds):
                     await self.session.telling.idle()
             except TimeoutError:
                 pass
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        self.link.state = "closed"
-        left = await self.session.close(GoingAway("The client was closed; what is pending is kept by the journal."))
-        return Unconfirmed(count=left) if left else None
 
 
 def _held(cut: Cut) -> dict[EntityId, Held]:

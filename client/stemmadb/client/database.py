@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Protocol, TypeAlias
@@ -27,7 +28,7 @@ from stemmadb.client.session.session import Session
 from stemmadb.client.session.settings import DEFAULT_SETTINGS, ClientSettings
 from stemmadb.client.space import Space
 from stemmadb.protocol import identity as identities
-from stemmadb.protocol.errors import StemmaError, UnknownSpace
+from stemmadb.protocol.errors import GoingAway, StemmaError, UnknownSpace
 from stemmadb.protocol.model import body
 from stemmadb.protocol.model.ids import EMPTY_SPACE, MAIN, Did, EntityId, TimeMs
 
@@ -88,6 +89,9 @@ class Database:
         self._delegations = delegations
         self._cores: dict[Did, SpaceCore] = {}
         self._one_at_a_time = asyncio.Lock()
+        self._opening: SpaceCore | None = None
+        """The space that is being made or opened: not for the app yet, and closed with the others."""
+        self._is_closing = False
 
     # ------------------------------------------------------------ spaces
 
@@ -119,17 +123,34 @@ class Database:
         if core is not None:
             return core
         journal = self._means.make_journal(space, self.identity.did)
-        is_known = journal.keeps and journal.load().standing is not None
-        core = self._start(space, self.identity, journal)
-        await core.link.settled()
-        if core.link.state == "open" or (core.link.state == "offline" and is_known):
+        try:
+            is_known = journal.keeps and journal.load().standing is not None
+            core = self._start(space, self.identity, journal)
+        except BaseException:
+            await journal.close()
+            raise
+        async with self._beginning(core):
+            await core.link.settled()
+            if core.link.state != "open" and not (core.link.state == "offline" and is_known):
+                raise core.link.why_not_open()
             self._cores[space] = core
             return core
-        why = core.link.why_not_open()
-        await core.close(wait_seconds=0)
-        raise why
+
+    @asynccontextmanager
+    async def _beginning(self, core: SpaceCore) -> AsyncIterator[None]:
+        """If the block fails, or is cancelled, nothing of the space is left; closing the client ends it as well."""
+        self._opening = core
+        try:
+            yield
+        except BaseException:
+            await core.close(wait_seconds=0)
+            raise
+        finally:
+            self._opening = None
 
     def _start(self, space: Did, identity: Identity, journal: Journal) -> SpaceCore:
+        if self._is_closing:
+            raise GoingAway("The client is being closed.")
         means = self._means
         session = Session(
             space,
@@ -156,13 +177,14 @@ class Database:
         key = self._keys.space_key(space)
         assert key is not None, "whoever makes a space has its key"
         core = self._start(space, key, MemoryJournal())
-        try:
+        async with self._beginning(core):
             await core.link.settled()
             if core.link.state != "open":
                 raise core.link.why_not_open()
-            await core.submit(_founding(space, self.identity.did)).confirmed()
-        finally:
-            await core.close(wait_seconds=0)
+            founding = core.submit(_founding(space, self.identity.did))
+            await core.settled()
+            await founding.confirmed()
+        await core.close(wait_seconds=0)
 
     # ------------------------------------------------------------ the end
 
@@ -171,9 +193,17 @@ class Database:
 
         `Unconfirmed` if some are undecided and no journal keeps them.
         """
-        cores, self._cores = self._cores, {}
         wait = self._means.settings.close_seconds if wait_seconds is None else wait_seconds
-        errors = [await core.close(wait_seconds=wait) for core in cores.values()]
+        self._is_closing = True
+        try:
+            if self._opening is not None:
+                await self._opening.close(wait_seconds=0)
+            async with self._one_at_a_time:
+                cores, self._cores = self._cores, {}
+                closing = [core.close(wait_seconds=wait) for core in cores.values()]
+                errors = await asyncio.gather(*closing, return_exceptions=True)
+        finally:
+            self._is_closing = False
         for error in errors:
             if error is not None:
                 raise error

@@ -151,6 +151,7 @@ class Transaction:
         if not self._open.has_told:
             await self._desk.catch_up()
             self._move()
+            wanted = tuple(dict.fromkeys((*wanted, *sorted(self._open.missing()))))  # also what was learned before
         found = await self._desk.fetch(self._branch, wanted, self._at)
         for id_ in wanted:
             self._open.learn(id_, found.get(id_) or Held(ABSENT, EMPTY_SPACE, facts.empty(id_), self._at))

@@ -132,7 +132,10 @@ async def open_space(db: Database, target: Target) -> Space:
         raise click.UsageError(f"Say which space with --space, or in {SPACE_VARIABLE}.")
     if not target.space.startswith(identities.PREFIX) and Names(target.config).find(target.url, target.space) is None:
         raise _unknown(target.space, target.url)
-    space = await db.space(target.space)
+    try:
+        space = await db.space(target.space)
+    except UnknownSpace as unknown:
+        raise _closed(unknown, db, target) from None
     return space if target.branch == MAIN else await space.branch(target.branch)
 
 
@@ -168,6 +171,14 @@ def _known(ring: KeyRing, name: str) -> Identity:
 def _unknown(name: str, url: str) -> UnknownSpace:
     hint = f"List those you know with 'stemmadb space list', or make it with 'stemmadb space create {name}'"
     return UnknownSpace(f"There is no space {name!r} at {url}. {hint}.", space=name)
+
+
+def _closed(unknown: UnknownSpace, db: Database, target: Target) -> UnknownSpace:
+    """A server tells strangers of a space nothing, not even that it is there (ACL-2)."""
+    hint = f"Check the address, or ask an owner to run 'stemmadb acl set {db.identity.did} read'"
+    return UnknownSpace(
+        f"There is no space {target.space!r} at {target.url} that you may see. {hint}.", **unknown.facts
+    )
 
 
 # ---------------------------------------------------------------- moments

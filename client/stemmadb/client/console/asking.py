@@ -58,7 +58,7 @@ class Terminal:
     async def next(self) -> str | None:
         while True:
             try:
-                return await self._prompt.prompt_async(prompt_pieces(self._state()))
+                return await self._prompt.prompt_async(prompt_pieces(self._state()), handle_sigint=False)
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -98,6 +98,7 @@ class Pipe:
     def __init__(self) -> None:
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._room = threading.Semaphore(LINES_AHEAD)
+        self._is_over = False
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._run, args=(_reading(),), daemon=True).start()
 
@@ -111,8 +112,11 @@ class Pipe:
         return text
 
     async def _one(self) -> str | None:
+        if self._is_over:
+            return None
         line = await self._lines.get()
         self._room.release()
+        self._is_over = line is None
         return None if line is None else line.decode("utf-8", "replace").rstrip("\r")
 
     def _run(self, read: Callable[[], bytes]) -> None:

@@ -17,6 +17,7 @@ from stemmadb.client.reading.past import LogFilters
 from stemmadb.client.reading.queries import Schema
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import InvalidQuery, InvalidSchema, NotFound
+from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.ids import Did
 from stemmadb.protocol.model.query import EVERY
 from stemmadb.protocol.model.traversal import MISSING, resolve
@@ -43,6 +44,7 @@ def note_line(text: str) -> Lines:
 
 async def get(state: State, given: Arguments) -> Reply:
     id_, path = given.text(0), given.text(1)
+    pointer.parse(path)
     value = await _value(state, id_)
     part = resolve(value, path)
     if part is MISSING:
@@ -144,8 +146,7 @@ def _filters(state: State, given: Arguments) -> LogFilters:
     filters = LogFilters(version=state.version, with_facts=given.has("facts"))
     if given.has("all"):
         filters["branch"] = None
-    prefix = given.option("prefix") or given.text(0)
-    if prefix:
+    if prefix := given.text(0):
         filters["prefix"] = prefix.removesuffix(EVERY)
     if author := given.option("author"):
         filters["author"] = _person(state, author)
@@ -235,7 +236,6 @@ COMMANDS: Final = (
         takes=("prefix",),
         most=1,
         options={
-            "prefix": "prefix",
             "author": "author",
             "since": "moment",
             "until": "moment",

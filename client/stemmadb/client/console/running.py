@@ -12,7 +12,7 @@ from stemmadb.client.cli.shell import Shell
 from stemmadb.client.cli.wording import clean
 from stemmadb.client.console.asking import Asking, Pipe, Terminal, stop_keys
 from stemmadb.client.console.browsing import note_line
-from stemmadb.client.console.session import ConsoleSession
+from stemmadb.client.console.session import ConsoleSession, interrupting
 from stemmadb.client.console.state import State
 from stemmadb.client.keys.places import config_directory
 from stemmadb.protocol.model.ids import Did
@@ -50,16 +50,24 @@ def _state(space: Space, target: Target, me: Did, *, may_write: bool) -> State:
 async def _answer_all(state: State, shell: Shell, target: Target) -> ConsoleSession:
     is_seen = sys.stdin.isatty() and sys.stdout.isatty() and not shell.is_json
     session = ConsoleSession(state, shell, stopping=stop_keys if is_seen else None)
-    asking: Asking
-    if is_seen:
-        shell.show(note_line(_welcome(state)))
-        asking = Terminal(lambda: session.state, session.remembered, config=target.config or config_directory())
-    else:
-        asking = Pipe()
+    if not is_seen:
+        await _converse(session, Pipe())
+        return session
+    shell.show(note_line(_welcome(state)))
+    config = target.config or config_directory()
+    with interrupting(_do_nothing):  # between the prompt and a line it would otherwise end the console
+        await _converse(session, Terminal(lambda: session.state, session.remembered, config=config))
+    return session
+
+
+async def _converse(session: ConsoleSession, asking: Asking) -> None:
     while (line := await asking.next()) is not None:
         if not await session.line(line):
-            break
-    return session
+            return
+
+
+def _do_nothing() -> None:
+    """What Ctrl-C does where nothing goes on."""
 
 
 def _welcome(state: State) -> str:

@@ -61,7 +61,7 @@ async def pending(state: State, given: Arguments) -> Reply:  # noqa: ARG001
             f"{one.age_seconds:.1f} s",
             clean(one.branch),
             clean(", ".join(one.ids)),
-            "kept" if one.is_kept else "here",
+            "waits" if one.applies else "does not apply",
             note_text(one.note),
         )
         for one in found

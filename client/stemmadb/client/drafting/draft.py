@@ -12,7 +12,7 @@ from stemmadb.client.drafting.port import MISSING, Missing, ViewLike
 from stemmadb.client.drafting.steps import Delete, Desk, Ground, Patch, Put, Step, Update
 from stemmadb.client.nursery.held import ABSENT, UNKNOWN, Held, Nothing, Shown
 from stemmadb.client.nursery.plans import Plan
-from stemmadb.protocol.errors import LimitExceeded, NotInView
+from stemmadb.protocol.errors import LimitExceeded, NotInView, StemmaError
 from stemmadb.protocol.model import ids, patch
 from stemmadb.protocol.model.ids import EntityId, Version
 from stemmadb.protocol.model.limits import Limits
@@ -183,7 +183,11 @@ class Draft:
         if len(self._entries) >= self._limits.operations_max:
             bound = self._limits.operations_max
             raise LimitExceeded(bound="operations_max", maximum=bound, actual=bound + 1)
-        entry = page.take(step)
+        try:
+            entry = page.take(step)
+        except StemmaError:
+            self.has_told = True  # an app that catches it has learned what is there
+            raise
         self._steps.append((page.ground.id, step))
         if entry is not None:
             self._entries.append(entry)

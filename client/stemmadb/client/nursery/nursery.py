@@ -154,7 +154,7 @@ class Nursery(Shelf):
 
     def _own(self, frame: Sync, session: bytes, issued: int) -> tuple[list[Own], bool]:
         """The accepted commits that are pending here; and whether others turned up that were never made here."""
-        own: list[Own] = []
+        own: dict[CommitName, Own] = {}
         strangers = False
         for verdict in frame.verdicts:
             name = CommitName(verdict.session or session, verdict.local)
@@ -166,8 +166,9 @@ class Nursery(Shelf):
             elif isinstance(verdict, Accepted):
                 is_ours = verdict.request == pending.request
                 strangers |= not is_ours
-                own += [Own(pending, verdict)] if is_ours else []
-        return own, strangers
+                if is_ours:  # one that is told twice is decided once
+                    own.setdefault(name, Own(pending, verdict))
+        return list(own.values()), strangers
 
     def _settle(self, own: list[Own], touched: set[Key]) -> set[CommitName]:
         """Takes accepted commits from the stack; gives those built on them that are not shown, and may be now.

@@ -65,6 +65,9 @@ class Shelf:
         """What must be asked for: watched entities that do not fit, and those beneath pending work (SYNC-4)."""
         return frozenset(self._unknown.union(self._confirmed.doubtful()))
 
+    def is_wanted(self, key: Key) -> bool:
+        return key in self._unknown or self._confirmed.is_doubtful(key)
+
     # ------------------------------------------------------------ what is shown
 
     def value(self, branch: BranchName, id_: EntityId) -> Value | Nothing:

@@ -55,7 +55,7 @@ class SessionAsker:
         finally:
             self._questions.give_up(question)
         if isinstance(result, StemmaError):
-            raise result
+            raise result.with_traceback(None)  # the same one may be told to many
         assert isinstance(result, answer), f"{kind.__name__} is answered by {type(result).__name__}"
         return result
 

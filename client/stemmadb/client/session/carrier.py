@@ -100,7 +100,7 @@ class Carrier:
             raise ChannelClosed(1006, "it did not say hello") from None
         if closed is not None:
             return closed
-        standing = session.standing()
+        standing = session.standing(self._connection.limits)
         identity = session.identity
         data = self._connection.open(
             principal=identity.did, session=session.id, sign=identity.sign, standing=standing

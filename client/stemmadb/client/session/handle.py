@@ -22,6 +22,7 @@ class Handle:
     __slots__ = (
         "_confirmed",
         "_kept",
+        "_waiters",
         "failure",
         "is_kept",
         "name",
@@ -46,6 +47,7 @@ class Handle:
         """What `confirmed` raises."""
         self._kept: asyncio.Future[None] | None = None
         self._confirmed: asyncio.Future[None] | None = None
+        self._waiters = 0
 
     # ------------------------------------------------------------ waiting
 
@@ -55,22 +57,27 @@ class Handle:
             self._kept = self._kept or _future()
             await asyncio.shield(self._kept)
         if not self.is_kept and self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
 
     async def confirmed(self) -> Version:
         """Its version, once it is durable on the server; raises why it was refused."""
         if self.status == "pending" and self.failure is None:
             self._confirmed = self._confirmed or _future()
-            await asyncio.shield(self._confirmed)
+            self._waiters += 1
+            try:
+                await asyncio.shield(self._confirmed)
+            except asyncio.CancelledError:  # it gave up; the others still learn of it, so they still count
+                self._waiters -= 1
+                raise
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
         assert self.version is not None, "a confirmed commit has a version"
         return self.version
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for the verdict, and so will learn of it."""
-        return self._confirmed is not None
+        """Whether somebody waits for the verdict, and so will learn of it; who gave up does not."""
+        return self._waiters > 0
 
     # ------------------------------------------------------------ what happens to it
 

@@ -10,7 +10,7 @@ from stemmadb.client.dialing.backoff import Backoff
 from stemmadb.client.dialing.channel import ChannelClosed, Dial
 from stemmadb.client.session.carrier import Carrier
 from stemmadb.client.session.session import Session
-from stemmadb.protocol.errors import Internal, StemmaError, Unauthenticated, Unreachable, Unready
+from stemmadb.protocol.errors import GoingAway, Internal, StemmaError, Unauthenticated, Unreachable, Unready
 from stemmadb.protocol.model.ids import EMPTY_SPACE, Version
 
 LinkState: TypeAlias = Literal["connecting", "open", "offline", "refused", "closed"]
@@ -50,19 +50,27 @@ class Link:
             self._carrier.check_life()
 
     async def settled(self) -> None:
-        """Returns once it is open, or the first attempt has failed."""
+        """Returns once it is open, the first attempt has failed, or it is over."""
         while self.state == "connecting":
             self._changed.clear()
             await self._changed.wait()
 
     async def when_open(self) -> None:
-        """Returns once it is open."""
+        """Returns once it is open; `GoingAway` if the client is closed."""
         while self.state != "open":
+            if self.state == "closed":
+                raise self.why_not_open()
             self._changed.clear()
             await self._changed.wait()
 
     def why_not_open(self) -> StemmaError:
+        if self.state == "closed":
+            return GoingAway("The client was closed.")
         return self._session.why_offline or Unreachable(url=self.url, why="there was no answer yet")
+
+    def end(self) -> None:
+        """It is over: `run` was cancelled, and whoever waits for a connection is told."""
+        self._enter("closed")
 
     def drop(self) -> None:
         """Gives the connection up, so that another one is made."""
@@ -97,6 +105,8 @@ class Link:
             return Unreachable(url=self.url, why="no answer"), None
         except StemmaError as error:
             return error, None
+        except Exception as mistake:
+            return self._mistaken(mistake), None
         self._carrier = Carrier(self._session, channel, self)
         try:
             closed = await self._carrier.carry()

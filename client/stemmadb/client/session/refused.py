@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+import msgspec
+
 from stemmadb.client.journal.port import TrayedCommit
 from stemmadb.client.nursery.held import ABSENT, CommitName, Held
 from stemmadb.client.nursery.outcomes import Refusal
@@ -130,6 +132,10 @@ class Refused:
             for one in self.record.current
             if one.branch == self.branch
         }
+
+    def forget_current(self) -> None:
+        """The server has another history: what it told of the values is not true of this one (RESUME-4)."""
+        self.record = msgspec.structs.replace(self.record, current=())
 
     def __repr__(self) -> str:
         return f"Refused({self.code}: {', '.join(f'{one.op} {one.id}' for one in self._content.operations)})"

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from stemmadb.client.journal.port import ConfirmedCommit, Journal, JournalStep, KeptCommit
+from stemmadb.client.journal.port import ConfirmedCommit, Journal, JournalState, JournalStep, KeptCommit
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.nursery import falling
 from stemmadb.client.nursery.held import CommitName
@@ -24,9 +24,9 @@ from stemmadb.client.session.refused import Refused, trayed
 from stemmadb.client.session.settings import DEFAULT_SETTINGS, ClientSettings
 from stemmadb.client.session.subscriptions import Subscriptions
 from stemmadb.client.session.telling import Telling
-from stemmadb.protocol.errors import Conflict, JournalFailed, LimitExceeded, StemmaError, TakenOver
+from stemmadb.protocol.errors import Conflict, JournalFailed, LimitExceeded, Malformed, StemmaError, TakenOver
 from stemmadb.protocol.model.ids import RANDOM_ID_BYTES, Did, Hash, Local, TimeMs, Version
-from stemmadb.protocol.model.limits import DEFAULTS
+from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.wire.client_side import Answered, ClientConnection, ClientEvent, Standing, Unread
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.messages.commit import Deferred
@@ -71,7 +71,7 @@ class Session:
         self.now = now
         state = journal.load()
         self.id = state.session or random(RANDOM_ID_BYTES)
-        self._issued = {self.id: state.last_local}
+        self._issued = {self.id: _highest(self.id, state)}
         self._losses = Losses(state.confirmed, count_max=DEFAULTS.lost_keep_max, bytes_max=settings.lost_bytes_max)
         self.telling = Telling(Refused(one, self) for one in state.tray)
         self._questions = Questions()
@@ -88,6 +88,9 @@ class Session:
         self._is_sending = False
         self.failure: StemmaError | None = None
         """Why the journal cannot be written: nothing new is taken."""
+        self.ended: StemmaError | None = None
+        """Said to whoever comes after the end."""
+        self._retrying: set[CommitName] = set()
         self.pending_bytes = 0
         keeping.restore(self.nursery, state)
         self._kept = {one.name for one in state.pending}
@@ -104,8 +107,7 @@ class Session:
         What was read in a `history` that the server no longer has is refused at once: its versions would be taken for
         those of this one (RESUME-4).
         """
-        if self.failure is not None:
-            raise self.failure
+        self._check_taking()
         name = CommitName(self.id, Local(self._issued[self.id] + 1))
         pending = named(plan, name, nonce=self._random(RANDOM_ID_BYTES))
         self._check_room(pending)
@@ -122,6 +124,12 @@ class Session:
         self._journal.write(step, lambda error: self._kept_or_not(pending, error))
         self.subscriptions.wake()
         return handle
+
+    def _check_taking(self) -> None:
+        """Nothing is taken that would never be sent: after the end, or without a journal that works (NURSERY-7)."""
+        why = self.ended or self.failure
+        if why is not None:
+            raise why.with_traceback(None)
 
     def _take_charge(self, pending: Pending) -> Handle:
         self.pending_bytes += len(pending.content)
@@ -151,21 +159,32 @@ class Session:
         self._settle(Integrated(refused=self.nursery.refuse(pending.name, error)))
 
     async def retry(self, refused: Refused, operations: Sequence[Mapping[str, Any]] | None) -> Any:
-        """The same commit once more, on the current values (`refused.Retrying`)."""
-        again = await self.resubmit(refused, operations)
-        self.drop((refused.name,))
+        """The same commit once more, on the current values, and only once more (`refused.Retrying`)."""
+        name = refused.name
+        if name in self._retrying or name not in self.telling.tray:
+            why = "it was tried again or dropped already"
+            raise Malformed(f"This commit is not in the tray: {why}.", path="rejected", why=why)
+        self._retrying.add(name)
+        try:
+            again = await self.resubmit(refused, operations)
+        finally:
+            self._retrying.discard(name)
+        self.drop((name,))
         return again
 
     def drop(self, names: Iterable[CommitName]) -> None:
         """Takes refused commits out of the tray, for good."""
+        if self.ended is not None:
+            raise self.ended.with_traceback(None)
         gone = tuple(name for name in names if self.telling.tray.pop(name, None) is not None)
         if gone:
             self._journal.write(JournalStep(drop=gone), self._unless_failed)
 
     # ------------------------------------------------------------ connections
 
-    def standing(self) -> Standing:
-        """Where the next connection goes on (RESUME-1)."""
+    def standing(self, limits: Limits) -> Standing:
+        """Where the next connection goes on, within what this server takes (RESUME-1)."""
+        self.asker.limits = limits
         own = [one.name.local for one in self.nursery.pending() if one.name.session == self.id]
         watches = self.subscriptions.held()
         return Standing(
@@ -180,7 +199,6 @@ class Session:
     def begin(self, connection: ClientConnection, send: Callable[[Data], bool]) -> None:
         """`session.open` was sent: questions follow at once, commits after the first frame."""
         self._connection, self._send, self._opened = connection, send, self.id
-        self.asker.limits = connection.limits
         self._questions.open(connection, send)
         self.subscriptions.begin_rest()
         self._is_sending = False
@@ -232,6 +250,7 @@ class Session:
         elif isinstance(event, Unread) and event.local is not None:
             name = CommitName(event.session or self._opened, event.local)
             self._settle(Integrated(refused=self.nursery.refuse(name, event.error)))
+            self.flush()
 
     def _defer(self, event: Deferred) -> None:
         """Not a verdict: it stays pending and is sent again, and so are the later ones (COMMIT-10)."""
@@ -254,6 +273,7 @@ class Session:
         lost: list[ConfirmedCommit] = []
         if frame.reset == "history":
             self.telling.on_restored()
+            self._void_tray()
             lost = self._losses.compare(frame.kept, self._opened)
             more = self.nursery.refuse_all(Conflict(RESTORED, count=0, stale=()))
             done = done._replace(refused=(*done.refused, *more))
@@ -267,6 +287,15 @@ class Session:
         else:
             self._send_again()
         self.subscriptions.ask_for(self.nursery.wanted())
+
+    def _void_tray(self) -> None:
+        """A retry must not stand on values of another history, in the next run of the app neither (RESUME-4)."""
+        tray = self.telling.tray.values()
+        if any(one.record.current for one in tray):
+            for one in tray:
+                one.forget_current()
+            step = JournalStep(tray=tuple(one.record for one in tray))  # all of them: they keep their order
+            self._journal.write(step, self._unless_failed)
 
     def _settle(self, done: Integrated, lost: Sequence[ConfirmedCommit] = (), *, is_first: bool = False) -> None:
         """Keeps what became of commits, then tells it; takes a new session where this one is not ours alone.
@@ -315,7 +344,7 @@ class Session:
     def _take_new_session(self) -> None:
         """New commits are made in it; undecided ones are sent again under their old names (NURSERY-5)."""
         self.id = self._random(RANDOM_ID_BYTES)
-        self._issued[self.id] = 0
+        self._issued = {self._opened: self._issued.get(self._opened, 0), self.id: 0}
         self._journal.write(JournalStep(session=self.id), self._unless_failed)
 
     # ------------------------------------------------------------ the journal
@@ -340,15 +369,23 @@ class Session:
         return error if isinstance(error, StemmaError) else JournalFailed(path="", why=str(error))
 
     async def close(self, error: StemmaError) -> int:
-        """Lets the journal go; gives how many commits were undecided and are kept nowhere."""
+        """Lets the journal go; gives how many commits were undecided and are kept nowhere. Once; then nothing."""
+        if self.ended is not None:
+            return 0
+        self.ended = error
         undecided = len(self.telling.undecided())
         if self._standing() is not None:
             self._journal.write(JournalStep(standing=self._standing()), self._unless_failed)
         self.subscriptions.end_all(error)
-        self._questions.fail(error)
+        self._questions.refuse(error)
         await self._journal.close()
         self.telling.abandon(error)
         return 0 if self.keeps else undecided
+
+
+def _highest(session: bytes, state: JournalState) -> int:
+    """The highest local that is used: one that was refused before it was kept is only in the tray, by its name."""
+    return max([state.last_local, *(one.name.local for one in state.tray if one.name.session == session)])
 
 
 def _within(bound: str, maximum: int, actual: int) -> None:

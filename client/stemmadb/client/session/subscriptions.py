@@ -33,7 +33,7 @@ ASKED_AGAIN_MAX: Final = 3
 OPENING_SHARE: Final = 0.5
 """The part of the message that opens a connection which its watches may take."""
 RETRY_AFTER_MS: Final = 200
-"""What is waited before a watch is asked for again that the server could not take, if it does not say."""
+"""What is waited before something is asked for again that the server could not take, if it does not say."""
 
 
 class Subscription:
@@ -111,12 +111,9 @@ class Subscriptions:
         if not isinstance(result, StemmaError) or number not in self._live:
             return
         if isinstance(result, Unready):  # nothing is wrong with it: it is asked for again
-            pause = result.facts.get("retry_after_ms", RETRY_AFTER_MS) / 1_000
-            asyncio.get_running_loop().call_later(pause, self._begin, subscription, self._questions.opened)
+            asyncio.get_running_loop().call_later(_pause(result), self._begin, subscription, self._questions.opened)
             return
-        self._drop(number)
-        subscription.watcher.end(result)
-        subscription.wake()
+        self._end(number, subscription, result)
 
     def unwatch(self, subscription: Subscription) -> None:
         """Nobody looks any more. What it held is let go once the server has stopped telling of it."""
@@ -129,9 +126,12 @@ class Subscriptions:
         else:
             self._nursery.unwatch(number)
 
-    def _drop(self, number: int) -> None:
+    def _end(self, number: int, subscription: Subscription, error: StemmaError) -> None:
+        """Nothing more is told of it, and whoever waits is told why."""
         self._live.pop(number, None)
         self._nursery.unwatch(number)
+        subscription.watcher.end(error)
+        subscription.wake()
 
     # ------------------------------------------------------------ over connections
 
@@ -140,6 +140,7 @@ class Subscriptions:
 
         Those that do not fit into the message that opens it are asked for after it, with `begin_rest`.
         """
+        self._end_beyond(self._asker.limits.watches_max)
         self._nursery.keep_watches(self._live.keys())
         self._rest.clear()
         found = []
@@ -154,6 +155,12 @@ class Subscriptions:
             else:
                 self._rest.append(one)
         return tuple(found)
+
+    def _end_beyond(self, maximum: int) -> None:
+        """The server may take fewer than the one before: with one too many it would not open the session."""
+        actual = len(self._live)
+        for number, one in tuple(self._live.items())[maximum:]:
+            self._end(number, one, LimitExceeded(bound="watches_max", maximum=maximum, actual=actual))
 
     def begin_rest(self) -> None:
         """The connection is opened: asks for the watches that it was not opened with."""
@@ -174,9 +181,7 @@ class Subscriptions:
 
     def end_all(self, error: StemmaError) -> None:
         for number, one in tuple(self._live.items()):
-            self._drop(number)
-            one.watcher.end(error)
-            one.wake()
+            self._end(number, one, error)
         for task in self._asking.values():
             task.cancel()
 
@@ -190,16 +195,32 @@ class Subscriptions:
     async def _ask(self, key: Key) -> None:
         try:
             for _ in range(ASKED_AGAIN_MAX):
-                answer = await self._asker.ask(QueryRequest, QueryAnswer, query=_entity(*key))
+                answer = await self._answer(key)
+                if answer is None:
+                    return
                 held = next((_held(one) for one in answer.entities), None)
                 if self._nursery.answered(key, held, answer.version):
                     self.wake()
                     return
             self.give_up()
         except StemmaError:
-            return  # the next frame that wants it asks again
+            return  # the server will not tell: the next frame that wants it asks again
         finally:
             self._asking.pop(key, None)
+
+    async def _answer(self, key: Key) -> QueryAnswer | None:
+        """What the server says, once it can; None if nobody wants it any more. No frame need come meanwhile."""
+        while self._nursery.is_wanted(key):
+            try:
+                return await self._asker.ask(QueryRequest, QueryAnswer, query=_entity(*key))
+            except Unready as busy:
+                await asyncio.sleep(_pause(busy))
+        return None
+
+
+def _pause(busy: Unready) -> float:
+    seconds: float = busy.facts.get("retry_after_ms", RETRY_AFTER_MS) / 1_000
+    return seconds
 
 
 def _entity(branch: BranchName, id_: str) -> Query:

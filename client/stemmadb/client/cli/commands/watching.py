@@ -78,7 +78,6 @@ class _Watching:
     def tell(self, change: Change) -> None:
         self.count += 1
         self.version = change.version
-        self._shell.answer(answers.of_change(change))
         self._shell.show(rendering.change(change, now(), self._looks, branch=self._branch))
 
     async def tell_connection(self, space: Space) -> None:

@@ -1,0 +1,239 @@
+"""What helps at the prompt: completion, colours, the history file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+from console_worlds import Desk, in_a_console, in_the_story, put
+from stemmadb.client.console import completing, remembering
+from stemmadb.client.console.asking import prompt_pieces
+from stemmadb.client.console.completing import Choices, ConsoleCompleter, Remembered, Wanted, wanted
+from stemmadb.client.console.highlighting import ConsoleLexer, pieces
+from stemmadb.client.console.remembering import KeptHistory
+
+# ---------------------------------------------------------------- completion
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", Wanted("", "command")),
+        ("ge", Wanted("ge", "command")),
+        ("get ", Wanted("", "id")),
+        ("get urn:t", Wanted("urn:t", "id")),
+        ("get urn:t /a", Wanted("/a", "other")),
+        ("get urn:t /a b", Wanted("b", None)),
+        ("ls ur", Wanted("ur", "prefix")),
+        ("list ur", Wanted("ur", "prefix")),
+        ("branch d", Wanted("d", "branch")),
+        ("merge ", Wanted("", "branch")),
+        ("merge fix --", Wanted("--", None, ("--into", "--strategy", "--dry-run", "--note"))),
+        ("merge fix --dry-run --", Wanted("--", None, ("--into", "--strategy", "--note"))),
+        ("merge fix --into m", Wanted("m", "branch")),
+        ("merge --strategy f", Wanted("f", "strategy")),
+        ("merge --dry-run f", Wanted("f", "branch")),
+        ("log --author a", Wanted("a", "author")),
+        ("diff head dr", Wanted("dr", "moment")),
+        ("help g", Wanted("g", "command")),
+        ("nope ", Wanted("", None)),
+        ("query {", Wanted("", None)),
+        ("at 'yes", Wanted("", None)),
+    ],
+)
+def test_what_a_word_can_be_is_told_by_the_words_before_it(line: str, expected: Wanted) -> None:
+    assert wanted(line, may_write=False) == expected
+
+
+def test_commands_that_write_are_completed_only_where_they_work() -> None:
+    assert wanted("set u", may_write=False) == Wanted("u", None)
+    assert wanted("set u", may_write=True) == Wanted("u", "id")
+
+
+def chosen(desk: Desk, line: str) -> Any:
+    choices = Choices(lambda: desk.state, Remembered())
+    return choices.of(wanted(line, may_write=desk.state.may_write))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("br", ["branch", "branches"]),
+        ("se", []),
+        ("get urn:", ["urn:todo:1", "urn:todo:2"]),
+        ("get urn:todo:2", ["urn:todo:2"]),
+        ("get nope", []),
+        ("branch ", ["draft", "fix", "main", "old"]),
+        ("at ", ["draft", "fix", "head", "main", "old", "tag:v1"]),
+        ("at t", ["tag:v1"]),
+        ("merge fix --strategy f", ["fail", "fields"]),
+        ("log --author ", ["alice", "bob", "carol"]),
+        ("merge --i", ["--into"]),
+        ("whoami x", []),
+    ],
+)
+def test_the_words_there_are_to_choose_from(line: str, expected: list[str]) -> None:
+    async def scenario(desk: Desk) -> None:
+        assert await chosen(desk, line) == expected
+
+    in_the_story(scenario)
+
+
+def test_a_console_that_writes_completes_its_commands() -> None:
+    async def scenario(desk: Desk) -> None:
+        assert await chosen(desk.writing(), "se") == ["set"]
+
+    in_a_console(scenario)
+
+
+def test_ids_are_those_of_the_moment_and_what_was_shown() -> None:
+    async def scenario(desk: Desk) -> None:
+        await put(desk.state.space, _1=1)
+        await put(desk.state.space, _2=1)
+        await desk.text("at 2")
+        assert await chosen(desk, "get urn:") == ["urn:todo:1"]
+        remembered = Remembered()
+        remembered.add(["urn:other:1"])
+        choices = Choices(lambda: desk.state, remembered)
+        assert await choices.of(Wanted("urn:", "id")) == ["urn:other:1", "urn:todo:1"]
+
+    in_a_console(scenario)
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
+    async def scenario(desk: Desk) -> None:
+        await put(desk.state.space, _1=1)
+        desk.world.network["alice"].offline()
+        remembered = Remembered()
+        remembered.add(["urn:todo:7"])
+        before = asyncio.get_running_loop().time()
+        assert await Choices(lambda: desk.state, remembered).of(Wanted("urn:", "id")) == ["urn:todo:7"]
+        assert asyncio.get_running_loop().time() - before <= completing.ANSWER_SECONDS + 0.1
+        assert await chosen(desk, "branch ") == []
+        desk.world.network["alice"].online()
+
+    in_a_console(scenario)
+
+
+def test_the_prompt_gets_what_follows_the_word() -> None:
+    async def scenario(desk: Desk) -> None:
+        completer = ConsoleCompleter(lambda: desk.state, Remembered())
+        document, event = Document("get urn:todo:"), CompleteEvent(completion_requested=True)
+        found = [one async for one in completer.get_completions_async(document, event)]
+        assert [(one.text, one.start_position) for one in found] == [("urn:todo:1", -9), ("urn:todo:2", -9)]
+        assert not list(completer.get_completions(document, event))
+
+    in_the_story(scenario)
+
+
+def test_what_was_shown_is_remembered_up_to_a_bound() -> None:
+    remembered = Remembered()
+    remembered.add(f"urn:{number}" for number in range(completing.IDS_REMEMBERED + 5))
+    remembered.add(["urn:7"])
+    held = remembered.under("urn:")
+    assert len(held) == completing.IDS_REMEMBERED
+    assert held[-1] == "urn:7"
+    assert "urn:0" not in held
+
+
+# ---------------------------------------------------------------- colours
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("get urn:a /b", [("command", "get"), ("", " "), ("id", "urn:a"), ("", " /b")]),
+        ("gett", [("unknown", "gett")]),
+        ("", []),
+        ("log --all 12", [("command", "log"), ("", " "), ("option", "--all"), ("", " "), ("number", "12")]),
+        (
+            'query {"a": true}',
+            [
+                ("command", "query"),
+                ("", " "),
+                ("mark", "{"),
+                ("text", '"a"'),
+                ("mark", ":"),
+                ("", " "),
+                ("constant", "true"),
+                ("mark", "}"),
+            ],
+        ),
+        ('at "not closed', [("command", "at"), ("", " "), ("text", '"not closed')]),
+    ],
+)
+def test_a_line_is_coloured_piece_by_piece(line: str, expected: list[tuple[str, str]]) -> None:
+    assert pieces(line, is_first=True) == expected
+
+
+@pytest.mark.parametrize("line", ['set urn:a {"b": [1, -2.5e3, "\\""], "c": null}', "  ls  'x y' --limit 3  ", "\t"])
+def test_the_pieces_are_the_line(line: str) -> None:
+    assert "".join(text for _, text in pieces(line, is_first=True)) == line
+    assert "".join(text for _, text in pieces(line, is_first=False)) == line
+
+
+def test_a_second_line_has_no_command() -> None:
+    styled = ConsoleLexer().lex_document(Document('query {\n"get": 1}'))
+    assert styled(0)[0] == ("class:command", "query")
+    assert styled(1)[0] == ("class:text", '"get"')
+    assert styled(2) == []
+
+
+def test_the_prompt_shows_the_past_in_another_colour() -> None:
+    async def scenario(desk: Desk) -> None:
+        assert prompt_pieces(desk.state)[2] == ("class:place", "main@head")
+        await desk.text("at 3")
+        assert prompt_pieces(desk.state)[2] == ("class:past", "main@3")
+        assert "".join(piece[1] for piece in prompt_pieces(desk.state)) == desk.state.prompt
+
+    in_the_story(scenario)
+
+
+# ---------------------------------------------------------------- the history file
+
+
+def test_lines_are_kept_for_the_next_console_in_a_private_file(tmp_path: Path) -> None:
+    directory = tmp_path / "config"
+    history = KeptHistory(directory)
+    assert list(history.load_history_strings()) == []
+    for line in ("get urn:a", 'query {\n"a": 1}', "log"):
+        history.store_string(line)
+    assert list(KeptHistory(directory).load_history_strings()) == ["log", 'query {\n"a": 1}', "get urn:a"]
+    assert stat.S_IMODE((directory / remembering.FILE).stat().st_mode) == 0o600
+
+
+def test_a_torn_or_strange_line_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / remembering.FILE).write_bytes(b'"good"\n{"not": "a text"}\n\xff\xfe\n"torn')
+    assert list(KeptHistory(tmp_path).load_history_strings()) == ["good"]
+
+
+def test_the_newest_lines_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembering, "LINES_KEPT", 3)
+    monkeypatch.setattr(remembering, "LINES_MAX", 6)
+    history = KeptHistory(tmp_path)
+    for number in range(7):
+        history.store_string(f"get urn:{number}")
+    assert list(history.load_history_strings()) == ["get urn:6", "get urn:5", "get urn:4"]
+    assert len((tmp_path / remembering.FILE).read_bytes().splitlines()) == 3
+    history.store_string("x" * remembering.LINE_BYTES_MAX)
+    assert next(iter(KeptHistory(tmp_path).load_history_strings())) == "get urn:6"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    KeptHistory(tmp_path).store_string("get urn:a")
+
+
+def test_a_file_in_the_place_of_the_directory_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("a file")
+    history = KeptHistory(tmp_path / "config")
+    history.store_string("get urn:a")
+    assert list(history.load_history_strings()) == []
