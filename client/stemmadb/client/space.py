@@ -33,7 +33,7 @@ from stemmadb.client.session.telling import OnLost, OnRejected
 from stemmadb.client.status import PendingCommit, SpaceStatus
 from stemmadb.client.transactions import Transaction
 from stemmadb.client.watches import Watch
-from stemmadb.protocol.errors import BranchDeleted, BranchExists, Conflict, Dependency, UnknownBranch
+from stemmadb.protocol.errors import BranchDeleted, BranchExists, Conflict, Dependency, Overtaken, UnknownBranch
 from stemmadb.protocol.model import body, ids, pointer
 from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Version
 from stemmadb.protocol.model.query import EVERY, Query
@@ -108,7 +108,7 @@ class Space:
                     result = await result
             try:
                 await tx.confirmed()
-            except (Conflict, Dependency):
+            except (Conflict, Dependency, Overtaken):
                 if not left:
                     raise
                 assert tx.rejection is not None, "it was refused"
