@@ -32,7 +32,19 @@ from stemmadb.protocol.errors import (
 )
 from stemmadb.server.storage.sqlite import SqliteStorage
 
-COMMANDS = ["backup", "compact", "erase", "export", "import", "keys", "restore", "serve", "spaces", "status", "verify"]
+COMMANDS = [
+    "backup",
+    "compact",
+    "erase",
+    "export",
+    "import",
+    "keys",
+    "restore",
+    "serve",
+    "spaces",
+    "status",
+    "verify",
+]
 
 
 def test_without_words_and_with_help_it_lists_its_commands() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from session_worlds import Stage, staged
+from stemmadb.client import connect
+from stemmadb.client.database import Database
 from stemmadb.client.journal.memory import KeptInMemory, MemoryJournal
 from stemmadb.client.journal.port import Journal
 from stemmadb.client.session.settings import DEFAULT_SETTINGS
 from stemmadb.client.testing.line import URL
-from stemmadb.client import connect
-from stemmadb.client.database import Database
-from stemmadb.protocol.errors import GoingAway, StemmaError, Unreachable, TimedOut
+from stemmadb.protocol.errors import GoingAway, StemmaError, TimedOut, Unreachable
 from stemmadb.protocol.model.ids import Did
 
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from nursery_hands import adding, hand
-from session_worlds import Stage, WrapDial, staged, until
+from session_worlds import Stage, staged, until
 from space import set_
 from stemmadb.client.dialing.channel import Channel, Dial
-from stemmadb.protocol.errors import Forbidden, LimitExceeded, StemmaError
+from stemmadb.protocol.errors import LimitExceeded, StemmaError
 from stemmadb.protocol.model.ids import Did
 
 A = "urn:a"

@@ -35,6 +35,5 @@ async def test_an_increment_of_an_older_session_whose_verdict_was_lost_is_not_sh
     await asyncio.sleep(5)
     following.cancel()
     assert app.line.dials > 2
-    print("SEEN", seen, app.line.dials, app.core.session.nursery.to)
     assert {"n": 2} not in seen
     assert await app.space.get(EntityId("urn:a")) == {"n": 1}

@@ -9,8 +9,8 @@ import pytest
 
 from session_worlds import App, Stage, staged
 from stemmadb.client.journal.memory import KeptInMemory
-from stemmadb.protocol.errors import Conflict, NotInView, StemmaError
 from stemmadb.client.transactions import Transaction
+from stemmadb.protocol.errors import Conflict, NotInView, StemmaError
 
 
 async def refused_at(app: App, bob: App) -> Transaction:

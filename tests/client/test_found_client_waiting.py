@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from session_worlds import Stage, WrapDial, staged, until
+from session_worlds import Stage, WrapDial, staged
 from stemmadb.client.dialing.channel import Channel, Dial
 from stemmadb.client.journal.memory import KeptInMemory
 from stemmadb.protocol.errors import Malformed
@@ -32,7 +32,8 @@ class Proxy:
     async def _carry(self) -> None:
         try:
             while True:
-                message = msgspec.msgpack.decode(await self._channel.receive())
+                data = await self._channel.receive()
+                message = msgspec.msgpack.decode(data)  # type: ignore[arg-type]  # msgpack is spoken
                 self._down(message)
                 self._inbox.put_nowait(msgspec.msgpack.encode(message))
         except Exception as over:

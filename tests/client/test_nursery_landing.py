@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace as changed
+
 from nursery_hands import Hand, hand, patching, setting
 from space import ALICE, delete_
-
 from stemmadb.client.nursery.held import ABSENT, CommitName
 from stemmadb.protocol.errors import Conflict
 from stemmadb.protocol.model.ids import EMPTY_SPACE

@@ -19,7 +19,7 @@ from stemmadb.client.nursery.pending import named
 from stemmadb.client.nursery.plans import Plan, PlannedRead, Write
 from stemmadb.protocol.errors import JournalFailed
 from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.facts import digest_of, empty, hash_fact
+from stemmadb.protocol.model.facts import NO_BODY, digest_of, empty, hash_fact
 from stemmadb.protocol.model.ids import MAIN, EntityId, Hash, Local, TimeMs, Version
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.commit import Accepted
@@ -573,7 +573,7 @@ class Many:
 
 
 def verdict_of(
-    name: CommitName, version: int, hash_: Hash, salt: bytes = b"s" * 16, request: Hash = Hash(bytes(32))
+    name: CommitName, version: int, hash_: Hash, salt: bytes = b"s" * 16, request: Hash = NO_BODY
 ) -> Accepted:
     return Accepted(
         local=name.local,

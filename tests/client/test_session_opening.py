@@ -28,6 +28,7 @@ def test_a_name_whose_space_the_server_lacks_is_made_again() -> None:
         await world.restore(empty)
         async with world.connect("alice") as db:
             space = await db.space("new")
-            assert space.did == did and (await space.acl.get()).mine.role == "own"
+            assert space.did == did
+            assert (await space.acl.get()).mine.role == "own"
 
     World(seed=2).run(scenario)

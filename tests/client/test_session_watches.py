@@ -21,7 +21,7 @@ class Mirror:
     """What an app knows that does as the documentation of `Change` says."""
 
     def __init__(self, watch: Watch) -> None:
-        self.values: dict[EntityId, Any] = {}
+        self.values: dict[str, Any] = {}
         self.version = 0
         self.may_fall = False
         self.error: BaseException | None = None
@@ -126,7 +126,7 @@ async def test_a_watch_goes_on_over_a_compaction_of_where_it_stood(stage: Stage)
     await owner.space.compact(4)
     app.line.online()
     await pending.confirmed()
-    seen: dict[EntityId, Any] = {EntityId("urn:a"): {"n": 0}, EntityId("urn:b"): {"n": 0}}
+    seen: dict[str, Any] = {EntityId("urn:a"): {"n": 0}, EntityId("urn:b"): {"n": 0}}
     while seen != stage.entities():
         change = await watch.next()
         seen |= change.entered | change.updated

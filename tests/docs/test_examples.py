@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from served import Process
 
 ROOT = Path(__file__).parents[2]
@@ -41,9 +42,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("page", "number", "code"), EXAMPLES, ids=lambda part: part.name if isinstance(part, Path) else ""
 )
-def test_an_example_runs_as_it_is_printed(
-    page: Path, number: int, code: str, request: pytest.FixtureRequest
-) -> None:
+def test_an_example_runs_as_it_is_printed(page: Path, number: int, code: str, request: pytest.FixtureRequest) -> None:
     if ADDRESS in code:
         code = code.replace(ADDRESS, request.getfixturevalue("server"))
     run(code, f"{page.name}, example {number}")

@@ -87,7 +87,7 @@ class Seen:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self.shown: dict[EntityId, Value] | None = None
+        self.shown: dict[str, Value] | None = None
         self.version: Version | None = None
 
     def take(self, change: Change) -> None:

@@ -150,7 +150,7 @@ def answer(state: Mapping[EntityId, Value], roots: Sequence[Root]) -> State:
     return {id_: one.value for id_, one in graphs.ask(values, *roots).entities.items()}
 
 
-def same(left: Mapping[EntityId, Value], right: Mapping[EntityId, Value]) -> bool:
+def same(left: Mapping[Any, Value], right: Mapping[Any, Value]) -> bool:
     return left.keys() == right.keys() and all(equal(left[id_], right[id_]) for id_ in left)
 
 

@@ -59,7 +59,7 @@ class Follower:
         self.space = space
         self.watch = watch
         self.roots = roots
-        self.state: State = {}
+        self.state: dict[str, Value] = {}
         self.version = Version(0)
         self.epoch = 0
         self.is_over = False

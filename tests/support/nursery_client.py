@@ -51,7 +51,7 @@ class Client:
         self.renew()
         self.peer: Peer | None = None
         self.watchers: dict[int, Watcher] = {}
-        self.told: dict[int, dict[EntityId, Any]] = {}
+        self.told: dict[int, dict[str, Any]] = {}
         self.outcomes: dict[CommitName, str] = {}
         self.must_renew = False
         self.resets = 0

@@ -213,7 +213,7 @@ class App:
     def __init__(self, cupboard: Cupboard, watcher: Watcher) -> None:
         self.cupboard = cupboard
         self.watcher = watcher
-        self.held: dict[EntityId, Value] | None = None
+        self.held: dict[str, Value] | None = None
         """None until the first change."""
 
     def take(self) -> Change | None:
@@ -241,7 +241,7 @@ class App:
         expected = self.expected() if expected is None else expected
         assert self.held is not None
         assert self.held.keys() == expected.keys()
-        assert all(equal(value, expected[id_]) for id_, value in self.held.items())
+        assert all(equal(value, expected[EntityId(id_)]) for id_, value in self.held.items())
 
 
 def watching(values: Mapping[str, Any], *roots: Root, limits: Limits = DEFAULTS) -> tuple[Cupboard, App]:

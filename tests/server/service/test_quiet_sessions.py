@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from service_peers import ALICE, BOB, house, put
 
+from service_peers import ALICE, BOB, house, put
 from stemmadb.server.service.settings import ServiceSettings
 
 

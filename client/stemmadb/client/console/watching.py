@@ -54,7 +54,7 @@ class _Watching:
     def __init__(self, state: State, selector: str) -> None:
         self._state = state
         self._prefix = selector.removesuffix(EVERY)
-        self._held: dict[EntityId, Value] = {}
+        self._held: dict[str, Value] = {}
         self._seen = Version(0)
         self.count = 0
 
@@ -94,7 +94,7 @@ class _Watching:
         rest = [line(Cell(f"  ... and {more} more lines", "dim"))] if more > 0 else []
         return [*body[: rendering.CHANGES_SHOWN], *rest]
 
-    def _updated(self, id_: EntityId, value: Value) -> list[Line]:
+    def _updated(self, id_: str, value: Value) -> list[Line]:
         places = difference.entity(self._held.get(id_), value)
         if not places or len(places) > PLACES_SHOWN or places[0].path == pointer.ROOT:
             return [_entity("~", "yellow", id_, value)]

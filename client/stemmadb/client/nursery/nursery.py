@@ -88,6 +88,16 @@ class Nursery(Shelf):
         self._changed(touched)
         return refused
 
+    def pass_over(self, names: Iterable[CommitName]) -> None:
+        """These may be in the log, and what is confirmed may have them: on top of that they would be shown twice.
+
+        Until their verdicts they count as landed. If they have not, what is read meanwhile does not claim them.
+        """
+        found = [one for one in map(self._stack.find, names) if one is not None]
+        for pending in found:
+            pending.has_landed = True
+        self._changed(self._stack.replay((), [one.name for one in found]))
+
     # ------------------------------------------------------------ answers
 
     def answered(self, key: Key, held: Held | None, version: Version) -> bool:

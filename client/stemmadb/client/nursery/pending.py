@@ -51,7 +51,7 @@ class Pending:
         self.is_shown = True
         """Whether the view has it: False while one of its operations, or one it builds on, does not apply."""
         self.has_landed = False
-        """Whether its facts came as anybody's, before its verdict: they are confirmed, and it is shown no longer."""
+        """Whether its facts came as anybody's, before its verdict, or may have: it is shown no longer."""
         self.by_id: dict[EntityId, list[int]] = {}
         """Which operations write each entity, by index."""
         for index, write in enumerate(writes):

@@ -18,7 +18,7 @@ from stemmadb.client.reading.entries import (
 from stemmadb.client.reading.pages import Fetch, Listing, Page, Turning
 from stemmadb.client.reading.times import When, checked_version, milliseconds, optional_version
 from stemmadb.protocol.model import ids, pointer
-from stemmadb.protocol.model.ids import BranchName, Did, Version
+from stemmadb.protocol.model.ids import BranchName, Version
 from stemmadb.protocol.wire.messages import reading
 from stemmadb.protocol.wire.messages.reading import Order
 from stemmadb.protocol.wire.records import joined_entries
@@ -28,7 +28,7 @@ class LogFilters(TypedDict, total=False):
     """Which commits a log shows: those that pass every filter given; both times are included."""
 
     branch: str | None
-    author: Did | None
+    author: str | None
     session: bytes | None
     prefix: str | None
     since: When | None

@@ -133,10 +133,6 @@ class Refused:
             if one.branch == self.branch
         }
 
-    def forget_current(self) -> None:
-        """The server has another history: what it told of the values is not true of this one (RESUME-4)."""
-        self.record = msgspec.structs.replace(self.record, current=())
-
     def __repr__(self) -> str:
         return f"Refused({self.code}: {', '.join(f'{one.op} {one.id}' for one in self._content.operations)})"
 
@@ -164,6 +160,11 @@ def trayed(refusal: Refusal, time: TimeMs) -> TrayedCommit:
         decided=refusal.decided,
         because=refusal.because,
     )
+
+
+def forget_current(refused: Refused) -> None:
+    """The server has another history: what it told of the values is not true of this one (RESUME-4)."""
+    refused.record = msgspec.structs.replace(refused.record, current=())
 
 
 def _plain(details: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from stemmadb.client.session.handle import Handle
 from stemmadb.client.session.losses import Losses
 from stemmadb.client.session.outgoing import Outgoing
 from stemmadb.client.session.questions import Questions, Told
-from stemmadb.client.session.refused import Refused, trayed
+from stemmadb.client.session.refused import Refused, forget_current, trayed
 from stemmadb.client.session.settings import DEFAULT_SETTINGS, ClientSettings
 from stemmadb.client.session.subscriptions import Subscriptions
 from stemmadb.client.session.telling import Telling
@@ -94,6 +94,8 @@ class Session:
         self.pending_bytes = 0
         keeping.restore(self.nursery, state)
         self._kept = {one.name for one in state.pending}
+        self._was_sent = set(self._kept)
+        """Undecided commits that an earlier connection may have carried: the server may have accepted them."""
         for pending in self.nursery.pending():
             self._take_charge(pending).keep()
         if state.session is None:
@@ -211,6 +213,7 @@ class Session:
         self.why_offline = why
         self.is_open = False
         self._connection = None
+        self._was_sent.update(name for name in self._outgoing.sent if self._is_pending(name))
         self._questions.lose()
         if isinstance(why, TakenOver):
             self._take_new_session()
@@ -278,6 +281,8 @@ class Session:
             more = self.nursery.refuse_all(Conflict(RESTORED, count=0, stale=()))
             done = done._replace(refused=(*done.refused, *more))
         is_first = not self.is_open
+        if is_first:  # the verdicts of other sessions come only once their commits are sent again
+            self.nursery.pass_over(name for name in self._was_sent if name.session != self._opened)
         self.is_open, self.why_offline = True, None
         self._settle(done, lost, is_first=is_first)
         for number, _ in done.ended:
@@ -293,7 +298,7 @@ class Session:
         tray = self.telling.tray.values()
         if any(one.record.current for one in tray):
             for one in tray:
-                one.forget_current()
+                forget_current(one)
             step = JournalStep(tray=tuple(one.record for one in tray))  # all of them: they keep their order
             self._journal.write(step, self._unless_failed)
 
@@ -306,6 +311,7 @@ class Session:
         names = [*(one.pending.name for one in done.confirmed), *(one.name for one in refused)]
         self._outgoing.settled(one.name for one in refused if one.fell_with is None)
         self._kept.difference_update(names)
+        self._was_sent.difference_update(names)
         for one in done.confirmed:  # before the journal has it: a restore may be seen sooner than the disk is done
             self._losses.add(keeping.confirmed(one))
         self.pending_bytes -= sum(len(one.pending.content) for one in done.confirmed)

@@ -27,18 +27,18 @@ class Change:
 
     version: Version
     """The confirmed version it is as of; own pending writes are shown on top."""
-    entered: dict[EntityId, Value]
+    entered: dict[str, Value]
     """What began to be in the answer."""
-    updated: dict[EntityId, Value]
+    updated: dict[str, Value]
     """What was in the answer, is in it, and has another value."""
-    left: tuple[EntityId, ...]
+    left: tuple[str, ...]
     """What ceased to be in the answer: deleted, no longer matching, or no longer reached."""
 
     def __bool__(self) -> bool:
         return bool(self.entered or self.updated or self.left)
 
 
-def copied(values: dict[EntityId, Value]) -> dict[EntityId, Value]:
+def copied(values: dict[EntityId, Value]) -> dict[str, Value]:
     """Private copies, in the order of ids: nothing an app does to a value changes what is held here."""
     return {id_: _decode(body.encode(values[id_])) for id_ in sorted(values)}
 

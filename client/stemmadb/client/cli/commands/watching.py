@@ -10,7 +10,6 @@ import click
 
 from stemmadb.client import Change, Space
 from stemmadb.client.cli import rendering
-from stemmadb.client.cli.commands import answers
 from stemmadb.client.cli.commands.words import read_json_option
 from stemmadb.client.cli.completing import complete_ids
 from stemmadb.client.cli.connecting import Target, branch_options, now, run, viewer
