@@ -90,7 +90,7 @@ def test_a_merge_can_be_tried_without_writing() -> None:
         assert "Both sides changed 1 place:" in shown
         assert lines(shown)[-3:] == [
             "urn:todo:2",
-            '    fix  {"title": "oat milk", "done": false}',
+            '    fix   {"title": "oat milk", "done": false}',
             '    main  {"title": "soy milk", "done": false}',
         ]
         assert await desk.text("get urn:todo:2 /title") == '"soy milk"'

@@ -14,7 +14,7 @@ from stemmadb.client.journal.memory import KeptInMemory, MemoryJournal
 from stemmadb.client.journal.port import Journal
 from stemmadb.client.session.settings import DEFAULT_SETTINGS
 from stemmadb.client.testing.line import URL
-from stemmadb.protocol.errors import GoingAway, StemmaError, TimedOut, Unreachable
+from stemmadb.protocol.errors import Conflict, GoingAway, StemmaError, TimedOut, Unconfirmed, Unreachable
 from stemmadb.protocol.model.ids import Did
 
 
@@ -184,3 +184,48 @@ async def test_a_rejection_that_somebody_ceased_to_wait_for_is_told_to_the_callb
         app.line.online()
         await app.space.settled()
     assert (tx.status, told) == ("rejected", ["conflict"])
+
+
+@staged
+async def test_closing_a_client_is_prompt_although_several_spaces_wait_to_be_opened(stage: Stage) -> None:
+    db = database(stage, [])
+    stage.world.network["alice"].offline(silent=True)
+    dids = [stage.did, *(stage.world.identity(name).did for name in ("one", "two", "three"))]
+    opening = [asyncio.create_task(db.space(did)) for did in dids]
+    await asyncio.sleep(1)
+    async with asyncio.timeout(1):
+        await db.close()
+    for one in opening:
+        with pytest.raises(GoingAway):
+            await one
+
+
+@pytest.mark.rule("NURSERY-7")
+@staged
+async def test_who_waits_for_a_commit_that_nothing_keeps_is_not_told_that_it_is_kept(stage: Stage) -> None:
+    app = await stage.app()
+    app.line.offline()
+    tx = await app.set("urn:a", 1, blind=True)
+    with pytest.raises(Unconfirmed):
+        await app.close()
+    with pytest.raises(GoingAway, match="no journal keeps"):
+        await tx.confirmed()
+
+
+@pytest.mark.rule("NURSERY-5")
+@staged
+async def test_a_refused_commit_is_not_dropped_once_the_journal_is_closed(stage: Stage) -> None:
+    app, bob = await stage.app(disk=KeptInMemory()), await stage.app("bob")
+    await (await bob.set("urn:a", {"n": 0})).confirmed()
+    async with app.space.transaction() as tx:
+        await tx.get("urn:a")
+        tx.set("urn:a", 1)
+        await (await bob.set("urn:a", {"n": 5})).confirmed()
+    with pytest.raises(Conflict):
+        await tx.confirmed()
+    (refused,) = app.space.rejected()
+    await app.close()
+    with pytest.raises(GoingAway):
+        refused.drop()
+    assert app.space.rejected() == [refused]
+    assert len(app.disk.state().tray) == 1

@@ -12,8 +12,10 @@ from nursery_hands import adding, hand
 from session_worlds import Stage, staged, until
 from space import set_
 from stemmadb.client.dialing.channel import Channel, Dial
-from stemmadb.protocol.errors import LimitExceeded, StemmaError
+from stemmadb.client.journal.memory import KeptInMemory
+from stemmadb.protocol.errors import JournalFailed, LimitExceeded, StemmaError
 from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.wire.codec import Data
 
 A = "urn:a"
 
@@ -84,12 +86,25 @@ async def test_an_error_that_is_told_again_and_again_does_not_grow(stage: Stage)
     await alice.space.acl.remove(stage.world.identity("carol").did)
     carol.line.cut()
     await until(lambda: carol.space.status().connection == "refused")
-    errors: list[StemmaError] = []
-    for _ in range(50):
+    depths = []
+    for _ in range(20):
         with pytest.raises(StemmaError) as caught:
             await carol.space.get("urn:a")
-        errors.append(caught.value)
-    assert _depth(errors[-1]) <= _depth(errors[0]) + 2
+        depths.append(_depth(caught.value))
+    assert max(depths) == depths[0]
+
+
+@staged
+async def test_the_error_of_a_journal_that_failed_does_not_grow(stage: Stage) -> None:
+    app = await stage.app(disk=KeptInMemory())
+    app.disk.fail(OSError("the disk is gone"))
+    await app.set("urn:a", 1)
+    depths = []
+    for _ in range(20):
+        with pytest.raises(JournalFailed) as caught:
+            await app.set("urn:a", 1)
+        depths.append(_depth(caught.value))
+    assert max(depths) == depths[0]
 
 
 @pytest.mark.rule("SYNC-2")
@@ -108,3 +123,42 @@ def _depth(error: BaseException) -> int:
     while trace is not None:
         trace, depth = trace.tb_next, depth + 1
     return depth
+
+
+class FailsOnce:
+    """A channel whose next message up is met by a mistake."""
+
+    def __init__(self, channel: Channel, faults: list[Exception]) -> None:
+        self.subprotocol = channel.subprotocol
+        self._channel = channel
+        self._faults = faults
+        self.receive, self.close = channel.receive, channel.close
+
+    async def send(self, data: Data) -> None:
+        if self._faults:
+            raise self._faults.pop()
+        await self._channel.send(data)
+
+
+@pytest.mark.rule("RESUME-5")
+@staged
+async def test_a_mistake_while_sending_is_reported_and_ends_the_connection_at_once(stage: Stage) -> None:
+    faults: list[Exception] = []
+    reported: list[dict[str, Any]] = []
+
+    def wrap(dial: Dial) -> Dial:
+        async def dialled(space: Did) -> Channel:
+            return FailsOnce(await dial(space), faults)
+
+        return dialled
+
+    app = await stage.app(wrap=wrap)
+    loop = asyncio.get_running_loop()
+    before = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _loop, context: reported.append(context))
+    faults.append(ValueError("a mistake"))
+    tx = await app.set("urn:a", 1)
+    async with asyncio.timeout(5):
+        await tx.confirmed()
+    loop.set_exception_handler(before)
+    assert [str(one["exception"]) for one in reported] == ["a mistake"]

@@ -118,8 +118,37 @@ async def test_what_waits_behind_a_commit_that_the_server_cannot_read_is_sent(st
         second = await app.bump("urn:a")
         third = await app.set("urn:else", 1, blind=True)
         app.line.online()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(5):  # and not only when a sign of life is asked for
             await third.confirmed()
             with pytest.raises(Malformed):
                 await first.confirmed()
     assert second.status == "rejected"
+
+
+@pytest.mark.rule("SYNC-4")
+@staged
+async def test_what_nobody_watches_any_more_is_not_asked_for_again_and_again(stage: Stage) -> None:
+    asked: list[Message] = []
+    state = {"armed": False}
+
+    def damage(message: Message) -> None:
+        if state["armed"] and message["type"] == "sync" and message.get("commits"):
+            message["commits"][0]["facts"][0]["parent"] = bytes(32)
+
+    def refuse(message: Message) -> Message | None:
+        if message["type"] != "query" or not state["armed"]:
+            return None
+        asked.append(message)
+        return {"type": "error", "id": message["id"], "code": "unavailable", "message": "later", "retriable": True}
+
+    app, bob = await stage.app(wrap=proxied(down=damage, up=refuse)), await stage.app("bob")
+    await (await bob.set("urn:a", {"n": 0})).confirmed()
+    async with app.space.watch("urn:*") as watch:
+        await watch.next()
+        state["armed"] = True
+        await (await bob.increment("urn:a")).confirmed()
+        await until(lambda: len(asked) > 2)
+    await asyncio.sleep(5)
+    count = len(asked)
+    await asyncio.sleep(30)
+    assert len(asked) == count

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,7 @@ def test_colours_are_for_terminals_and_never_with_no_color(ada: Home) -> None:
             assert (terminal.ended(), ESCAPE in terminal.raw) == (0, False)
         piped = ada.process(*words, FORCE_COLOR="1")
         assert (piped.code, ESCAPE in piped.out) == (0, False)
+        assert all(line == line.rstrip() for line in piped.out.splitlines())
 
 
 def test_a_pipe_gets_whole_lines_unless_columns_says_how_long_they_are(ada: Home) -> None:
@@ -127,20 +130,39 @@ def test_a_watch_shows_changes_as_they_happen_until_ctrl_c(ada: Home) -> None:
 
 
 def test_a_watch_for_a_program_is_a_line_for_each_change_and_a_summary(ada: Home) -> None:
-    command = [*MODULE, "watch", "urn:todo:*", "--json"]
-    with subprocess.Popen(  # noqa: S603
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ada.environment
-    ) as watching:
-        assert watching.stdout is not None
-        assert watching.stderr is not None
-        first = json.loads(watching.stdout.readline())
+    with watching(ada, "urn:todo:*", "--json") as process:
+        first = json.loads(next_line(process))
         assert (first["version"], list(first["entered"]), first["left"]) == (2, ["urn:todo:1"], [])
         ada("set", "urn:todo:2", "2")
-        assert json.loads(watching.stdout.readline())["entered"] == {"urn:todo:2": 2}
-        watching.send_signal(signal.SIGINT)
-        assert json.loads(watching.stdout.readline()) == {"changes": 2, "version": 3, "branch": "main"}
-        assert (watching.stdout.read(), watching.stderr.read()) == (b"", b"")
-        assert watching.wait(60) == 0
+        assert json.loads(next_line(process))["entered"] == {"urn:todo:2": 2}
+        process.send_signal(signal.SIGINT)
+        assert json.loads(next_line(process)) == {"changes": 2, "version": 3, "branch": "main"}
+        assert process.communicate(timeout=60) == (b"", b"")
+        assert process.returncode == 0
+
+
+@contextmanager
+def watching(home: Home, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A watch in a process of its own, which does not outlive the block."""
+    with subprocess.Popen(  # noqa: S603
+        [*MODULE, "watch", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env=home.environment,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def next_line(process: subprocess.Popen[bytes]) -> bytes:
+    """The next line, if it comes in time."""
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], 60)
+    assert ready, "nothing came"
+    return process.stdout.readline()
 
 
 def test_a_watch_with_a_schema_tells_what_leaves_the_answer(ada: Home) -> None:
@@ -205,16 +227,14 @@ def test_ctrl_c_ends_a_command_that_waits_for_a_server(
 
 
 def test_a_reader_that_goes_away_ends_a_watch_without_a_word(ada: Home) -> None:
-    with subprocess.Popen(  # noqa: S603
-        [*MODULE, "watch", "urn:todo:*"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ada.environment
-    ) as watching:
-        assert watching.stdout is not None
-        assert watching.stderr is not None
-        watching.stdout.readline()
-        watching.stdout.close()
+    with watching(ada, "urn:todo:*") as process:
+        next_line(process)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
         ada("set", "urn:todo:1", "2")
-        assert watching.wait(60) == 3
-        assert watching.stderr.read() == b""
+        assert process.wait(60) == 3
+        assert process.stderr.read() == b""
 
 
 # ---------------------------------------------------------------- completion
@@ -279,6 +299,11 @@ def test_completion_does_not_wait_for_a_server_and_makes_no_identity(
     fresh.directory.mkdir()
     assert completed(fresh, "stemmadb get urn:") == []
     assert not (fresh.directory / "identities").exists()
+
+
+def test_completion_exits_with_0(ada: Home) -> None:
+    done = ada.process(_STEMMADB_COMPLETE="bash_complete", COMP_LINE="stemmadb his")
+    assert (done.code, done.out, done.err) == (0, "plain,history\n", "")
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])

@@ -163,10 +163,13 @@ def test_ctrl_c_while_a_pipe_is_silent_ends_the_console(place: Stand) -> None:
     process.stdin.write(b"get urn:todo:1 /title\n")
     process.stdin.flush()
     assert process.stdout.readline() == b'"spec"\n'
-    process.send_signal(signal.SIGINT)
-    _out, err = process.communicate(timeout=60)
+    while process.poll() is None:  # one that comes before the line is quite done ends the line alone
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.5)
+    _out, err = process.communicate()
     assert process.returncode == 130
-    assert err.startswith(b"Interrupted.") or b"Error: Interrupted." in err
+    assert b"Error: Interrupted." in err
 
 
 def test_ctrl_c_ends_the_watch_of_a_pipe_and_the_next_line_is_answered(place: Stand) -> None:
@@ -232,7 +235,9 @@ def test_tab_completes_commands_ids_and_branches(place: Stand) -> None:
         terminal.send(ENTER)
         terminal.expect("first item")
         terminal.expect(HEAD)
-        terminal.send("branch dr" + TAB + ENTER)
+        terminal.send("branch dr" + TAB)
+        terminal.expect("aft")
+        terminal.send(ENTER)
         terminal.expect("You are at draft@head.")
         terminal.expect("draft@head>")
         terminal.send("exit" + ENTER)
@@ -265,9 +270,9 @@ def test_json_may_go_on_in_the_next_line_at_the_prompt(place: Stand) -> None:
 def test_narrow_and_wide_terminals_are_filled_and_not_passed(place: Stand, columns: int) -> None:
     with place.terminal(columns=columns) as terminal:
         terminal.expect(HEAD)
-        for line, says in (("log", "first item"), ("branches", "draft begins"), ("blame urn:todo:1", "/done")):
+        for line, says in (("log", "first"), ("branches", "draft begins"), ("blame urn:todo:1", "/done")):
             terminal.send(line + ENTER)
-            terminal.expect(f"> {line}\n")
+            terminal.expect(f"> {line}\r")
             shown = terminal.expect(says)
             assert max(len(one.rstrip()) for one in shown.splitlines()) <= columns
             terminal.expect(HEAD)
@@ -361,7 +366,7 @@ def test_ctrl_c_ends_a_question_to_a_server_that_is_silent(own: tuple[Stand, Pro
         terminal.expect(HEAD)
         with frozen(server):
             terminal.send("ls urn:todo:" + ENTER)
-            terminal.expect("ls urn:todo:\n")
+            terminal.expect("ls urn:todo:\r")
             stop(terminal)
             terminal.expect(HEAD)
         typed(terminal, "get urn:todo:1 /title", says='"spec"')

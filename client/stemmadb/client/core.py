@@ -35,6 +35,7 @@ CATCH_UP_SECONDS: Final = 5.0
 
 
 KEPT: Final = "The client was closed; what is pending is kept by the journal."
+CLOSED: Final = "The client was closed. Connect again to go on."
 UNKEPT: Final = "The client was closed; no journal keeps what is pending: it may be on the server or not."
 
 
@@ -81,6 +82,7 @@ class SpaceCore:
 
     async def begin(self) -> None:
         """A transaction begins: it must stand on own writes beside commits, such as a merge (`transactions.Desk`)."""
+        self.check_open()
         if self.session.nursery.to < self.link.server_head and self.link.state == "open":
             await self.catch_up()
 
@@ -164,6 +166,11 @@ class SpaceCore:
 
     # ------------------------------------------------------------ the end
 
+    def check_open(self) -> None:
+        """`GoingAway` after the end: nobody would ever send what is written then, or tell what is watched."""
+        if self.session.ended is not None:
+            raise GoingAway(CLOSED)
+
     async def close(self, *, wait_seconds: float) -> StemmaError | None:
         """Waits a while for undecided commits, then lets go; gives the error if work is left that nothing keeps.
 
@@ -176,6 +183,7 @@ class SpaceCore:
             await asyncio.gather(self._task, return_exceptions=True)
             self.link.end()
             left = await self.session.close(GoingAway(KEPT if self.session.keeps else UNKEPT))
+            self.session.refuse_questions(GoingAway(CLOSED))
         return Unconfirmed(count=left) if left else None
 
     async def _wait_for_verdicts(self, seconds: float) -> None:

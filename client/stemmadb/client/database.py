@@ -28,7 +28,7 @@ from stemmadb.client.session.session import Session
 from stemmadb.client.session.settings import DEFAULT_SETTINGS, ClientSettings
 from stemmadb.client.space import Space
 from stemmadb.protocol import identity as identities
-from stemmadb.protocol.errors import GoingAway, StemmaError, UnknownSpace
+from stemmadb.protocol.errors import GoingAway, NotFound, StemmaError, UnknownSpace
 from stemmadb.protocol.model import body
 from stemmadb.protocol.model.ids import EMPTY_SPACE, MAIN, Did, EntityId, TimeMs
 
@@ -101,7 +101,7 @@ class Database:
         Without a server this works for a space whose journal is here; else it raises `Unreachable`.
         """
         async with self._one_at_a_time:  # whoever asks for the same one meanwhile gets the same one
-            if name.startswith(identities.PREFIX):
+            if isinstance(name, str) and name.startswith(identities.PREFIX):
                 identities.public_key(name)
                 return Space(await self._open(Did(name)))
             return Space(await self._named(name))
@@ -277,9 +277,23 @@ def connect(  # noqa: PLR0913  # each has a default, and most apps give none
 def _identity(given: Identity | str | os.PathLike[str] | None, ring: KeyRing) -> Identity:
     if isinstance(given, Identity):
         return given
-    if given is None or isinstance(given, str):
-        return ring.identity(given or DEFAULT)
-    return read_identity(Path(given))
+    if given is None or given == DEFAULT:
+        return ring.identity()
+    if isinstance(given, str) and not {"/", os.sep} & set(given):
+        return _known(given, ring)
+    try:
+        return read_identity(Path(given))
+    except FileNotFoundError:
+        raise NotFound(f"There is no key file {str(given)!r}. Check the path.", path=str(given)) from None
+
+
+def _known(name: str, ring: KeyRing) -> Identity:
+    """One of the key ring: a name that was mistyped must not become somebody new."""
+    found = ring.find(name)
+    if found is None:
+        hint = f"List them with 'stemmadb keys list', or make it with 'stemmadb keys new {name}'; a file is a Path"
+        raise NotFound(f"There is no identity {name!r}. {hint}.", name=name)
+    return found
 
 
 def _journals(journal: str | os.PathLike[str] | MakeJournal | None) -> MakeJournal:

@@ -33,7 +33,15 @@ from stemmadb.client.session.telling import OnLost, OnRejected
 from stemmadb.client.status import PendingCommit, SpaceStatus
 from stemmadb.client.transactions import Transaction
 from stemmadb.client.watches import Watch
-from stemmadb.protocol.errors import BranchDeleted, BranchExists, Conflict, Dependency, Overtaken, UnknownBranch
+from stemmadb.protocol.errors import (
+    BranchDeleted,
+    BranchExists,
+    Conflict,
+    Dependency,
+    InvalidQuery,
+    Overtaken,
+    UnknownBranch,
+)
 from stemmadb.protocol.model import body, ids, pointer
 from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Version
 from stemmadb.protocol.model.query import EVERY, Query
@@ -101,6 +109,8 @@ class Space:
 
         await space.transact(count)
         """
+        if tries < 1:
+            raise InvalidQuery(why="a transaction is tried at least once")
         for left in reversed(range(tries)):
             async with self.transaction(note=note) as tx:
                 result = fn(tx)
@@ -146,6 +156,7 @@ class Space:
 
     def watch(self, selector: Selector = EVERY, *, schema: Schema | None = None, path: str = pointer.ROOT) -> Watch:
         """The same, kept up to date: `async for change in space.watch("urn:todo:*", schema={...}): ...`."""
+        self._core.check_open()
         roots = roots_of(selector, schema=schema, path=path)
         return Watch(self._session.subscriptions, Query(roots=roots, branch=self.branch_name))
 
@@ -276,7 +287,12 @@ class Space:
         return list(self._session.telling.tray.values())
 
     def on_rejected(self, callback: OnRejected) -> Callable[[], None]:
-        """Calls it with each refused commit that nobody awaits; returns how to stop that."""
+        """Calls it with each refused commit that nobody awaits; returns how to stop that.
+
+        space.on_rejected(lambda refused: print(refused.message))
+
+        It may be a coroutine function, which then runs in a task.
+        """
         return self._session.telling.on_rejected(callback)
 
     def on_lost(self, callback: OnLost) -> Callable[[], None]:

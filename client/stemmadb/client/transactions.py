@@ -10,12 +10,14 @@ from stemmadb.client.drafting import MISSING, Draft
 from stemmadb.client.nursery.held import ABSENT, Held
 from stemmadb.client.nursery.plans import Plan, Write
 from stemmadb.client.nursery.view import View
+from stemmadb.client.reading.queries import listed_prefix
 from stemmadb.client.session.handle import Handle, Status
 from stemmadb.client.session.refused import Refused
 from stemmadb.protocol.errors import Malformed
 from stemmadb.protocol.model import facts
 from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Version
 from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.query import EVERY
 from stemmadb.protocol.model.values import Value
 
 
@@ -76,10 +78,13 @@ class Transaction:
         self._handle: Handle | None = None
         self._at: Version = EMPTY_SPACE
         self._history = 0
+        self._has_begun = False
         self._has_failed = False
 
     async def __aenter__(self) -> Transaction:
-        assert self._view is None, "a transaction is used once"
+        if self._has_begun:
+            raise _wrong("A transaction is used once; start another one.", "it was used")
+        self._has_begun = True
         await self._desk.begin()
         self._view = self._desk.view(self._branch)
         self._history = self._desk.history
@@ -108,8 +113,10 @@ class Transaction:
 
     @property
     def _open(self) -> Draft:
+        if not self._has_begun:
+            raise _not_begun()
         if self._draft is None:
-            raise Malformed("The transaction is over; start another one.", path="transaction", why="it is over")
+            raise _wrong("The transaction is over; start another one.", "it is over")
         return self._draft
 
     @property
@@ -131,9 +138,9 @@ class Transaction:
             assert value is not MISSING, "what was learned is known"
         return value
 
-    async def list(self, prefix: str) -> dict[EntityId, Value]:
+    async def list(self, prefix: str = EVERY) -> dict[EntityId, Value]:
         """Everything under a prefix such as `urn:todo:*`; nothing may be added there before the commit is decided."""
-        bare = prefix.removesuffix("*")
+        bare = listed_prefix(prefix)
         found = self._open.listing(bare)
         if found is MISSING:
             if not self._open.has_told:
@@ -214,20 +221,29 @@ class Transaction:
             return self._handle.status
         if self._has_failed:
             return "rejected"
-        return "confirmed" if self._draft is None else "pending"
+        return "confirmed" if self._is_over else "pending"
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether its block has ended, well or not."""
+        return self._has_begun and self._draft is None
 
     def _check(self) -> None:
-        """`Malformed` if there is nothing to wait for: the block raised, and nothing was written."""
+        """`Malformed` if there is nothing to wait for: the block has not ended, or raised and nothing was written."""
+        if not self._has_begun:
+            raise _not_begun()
+        if self._draft is not None:
+            raise _wrong("The transaction is not over: wait for it after its block.", "its block has not ended")
         if self._has_failed:
             why = "its block failed, and nothing was written"
-            raise Malformed(f"There is nothing to wait for: {why}.", path="transaction", why=why)
+            raise _wrong(f"There is nothing to wait for: {why}.", why)
 
     @property
     def version(self) -> Version | None:
         """The version it took, once it is confirmed; for one that wrote nothing the version it read."""
         if self._handle is not None:
             return self._handle.version
-        return self._at if self._draft is None and not self._has_failed else None
+        return self._at if self._is_over and not self._has_failed else None
 
     @property
     def rejection(self) -> Refused | None:
@@ -237,7 +253,6 @@ class Transaction:
     async def applied(self) -> None:
         """Returns at once after the block: the view has it."""
         self._check()
-        assert self._draft is None, "the block has not ended"
 
     async def kept(self) -> None:
         """Returns once the journal has it, so that it survives a crash of the app."""
@@ -252,3 +267,11 @@ class Transaction:
 
     def __repr__(self) -> str:
         return f"Transaction({self.status}, version {self.version})"
+
+
+def _wrong(message: str, why: str) -> Malformed:
+    return Malformed(message, path="transaction", why=why)
+
+
+def _not_begun() -> Malformed:
+    return _wrong("The transaction has not begun: use it in a 'with' block.", "it has not begun")

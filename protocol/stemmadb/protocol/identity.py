@@ -50,6 +50,8 @@ def did_of(public_key: bytes) -> Did:
 @lru_cache(maxsize=4_096)
 def public_key(did: str) -> bytes:
     """The raw public key a DID names; `InvalidDid` says what is wrong with it."""
+    if not isinstance(did, str):
+        raise InvalidDid(did=repr(did)[:80], why=f"it is of type {type(did).__name__}, not a string")
     if not did.startswith(PREFIX):
         raise InvalidDid(did=_shown(did), why="it does not begin with 'did:key:z'")
     letters = did[len(PREFIX) :]

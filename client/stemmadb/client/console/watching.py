@@ -18,7 +18,7 @@ from stemmadb.client.reading.queries import Schema
 from stemmadb.client.watching import Change
 from stemmadb.protocol.errors import InvalidQuery, StemmaError
 from stemmadb.protocol.model import difference, pointer
-from stemmadb.protocol.model.ids import EntityId, Version
+from stemmadb.protocol.model.ids import Version
 from stemmadb.protocol.model.query import EVERY
 from stemmadb.protocol.model.state import Missing
 from stemmadb.protocol.model.values import Value

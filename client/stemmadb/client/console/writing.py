@@ -79,12 +79,15 @@ async def merge(state: State, given: Arguments) -> Reply:
 async def _both_sides(clashes: Sequence[MergeClash], source: str, target: Space) -> Lines:
     """What each side has in the places that both changed."""
     theirs = await target.branch(source)
+    width = max(len(clean(source)), len(clean(target.branch_name)))
     lines = []
     for clash in clashes[:CLASHES_SHOWN]:
-        lines.append(line(Cell(f"{clash.id} {clash.path}".rstrip(), "yellow"), cut=True))
+        lines.append(line(Cell(clean(f"{clash.id} {clash.path}".rstrip()), "yellow"), cut=True))
         for side in (theirs, target):
             value = await side.get(clash.id, clash.path)
-            lines.append(line(f"    {clean(side.branch_name)}  ", Cell(compact(value), is_json=True), cut=True))
+            lines.append(
+                line(f"    {clean(side.branch_name):<{width}}  ", Cell(compact(value), is_json=True), cut=True)
+            )
     return Lines(lines)
 
 

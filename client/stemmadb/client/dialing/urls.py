@@ -46,6 +46,8 @@ def is_secure(server: ServerUrl) -> bool:
 
 
 def _split(text: str) -> SplitResult:
+    if not isinstance(text, str):
+        raise _wrong(text, "it is not a text. Write it as 'ws://127.0.0.1:8420'")
     if not text.isprintable() or " " in text:
         raise _wrong(text, "it has spaces or control characters. Leave them out")
     try:

@@ -62,7 +62,7 @@ class Draft:
         """
         tokens = taking.take_path(path, self._limits)
         page = self._page(id_)
-        page.settle()
+        self._settle(page)
         value = page.state.value
         if value is UNKNOWN:
             return MISSING
@@ -82,7 +82,7 @@ class Draft:
         found = {id_: one.value for id_, one in shown.items()}
         for id_, page in self._pages.items():
             if id_.startswith(prefix):
-                page.settle()
+                self._settle(page)
                 assert page.state.value is not UNKNOWN, "all that is under the prefix is known by now"
                 found[id_] = page.state.value
         # What was learned may let a layer apply that does not on what the view holds.
@@ -191,6 +191,13 @@ class Draft:
         self._steps.append((page.ground.id, step))
         if entry is not None:
             self._entries.append(entry)
+
+    def _settle(self, page: Page) -> None:
+        try:
+            page.settle()
+        except StemmaError:
+            self.has_told = True
+            raise
 
     def _page(self, id_: str) -> Page:
         page = self._pages.get(EntityId(id_))

@@ -93,6 +93,8 @@ class Names:
 
 def space_name(text: str) -> str:
     """The text as a local name: any word or words in any language; what begins with `did:` is no name but a space."""
+    if not isinstance(text, str):
+        raise _wrong(repr(text), "it is not a text")
     name = unicodedata.normalize("NFC", text)
     if not 1 <= len(name) <= NAME_LETTERS_MAX or not name.isprintable() or name != name.strip():
         raise _wrong(text, f"use 1 to {NAME_LETTERS_MAX} letters that can be seen, without spaces around them")

@@ -52,7 +52,8 @@ class Acl:
         """Gives an identity a role: `read`, `write` or `own`, each of which includes those before it. Needs `own`."""
         identity.public_key(did)
         if role not in get_args(Grant):
-            raise InvalidValue(path="", why=f"a role is one of {', '.join(get_args(Grant))}, not {str(role)[:80]!r}")
+            why = f"a role is one of {', '.join(get_args(Grant))}, not {str(role)[:80]!r}"
+            raise InvalidValue(f"The role cannot be given: {why}.", path="", why=why)
 
         def change(roles: Roles) -> Roles:
             return roles | {Did(did): role}
@@ -77,7 +78,8 @@ class Acl:
             if changed == current.roles:
                 return
             if "own" not in changed.values():
-                raise InvalidValue(path="", why="the access list keeps at least one owner; name another one first")
+                why = "the access list keeps at least one owner; name another one first"
+                raise InvalidValue(f"The access list cannot be changed so: {why}.", path="", why=why)
             try:
                 await self._commit(changed, current.version)
             except Conflict:

@@ -71,7 +71,7 @@ class Source:
         self._file.seek(self._start + offset)
         data = self._file.read(length)
         if not isinstance(data, bytes):
-            raise InvalidValue(path="", why="a blob is bytes: open the file with mode 'rb'")
+            raise _no_blob("a blob is bytes, and this is text; open the file with mode 'rb'")
         return data
 
 
@@ -99,8 +99,7 @@ async def opened(data: BlobData, run: Run) -> AsyncIterator[Source]:
 @asynccontextmanager
 async def _opened_file(file: BinaryIO, run: Run) -> AsyncIterator[Source]:
     if not callable(getattr(file, "read", None)):
-        why = f"a blob is bytes, a Path, a binary file or an async iterable of bytes, not {type(file).__name__}"
-        raise InvalidValue(path="", why=why)
+        raise _no_blob(f"a blob is bytes, a Path, a binary file or an iterable of bytes, not {type(file).__name__}")
     if file.seekable():
         yield await _measured(file, file.tell(), run)
         return
@@ -121,3 +120,7 @@ def guessed_type(data: BlobData) -> str:
     name = os.fspath(data) if isinstance(data, os.PathLike) else getattr(data, "name", None)
     guessed = mimetypes.guess_type(name)[0] if isinstance(name, str) else None
     return guessed or ANY_CONTENT
+
+
+def _no_blob(why: str) -> InvalidValue:
+    return InvalidValue(f"This cannot be uploaded: {why}.", path="", why=why)

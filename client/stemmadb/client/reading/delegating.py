@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypeVar
 
 from stemmadb.client.asking import Asker
 from stemmadb.client.keys.identity import Identity
@@ -24,6 +24,7 @@ from stemmadb.protocol.wire.messages.base import Written
 CLOCK_SKEW_MS: Final = 5 * 60 * 1000
 """A token begins this long ago, so that it holds at once on a server whose clock is behind."""
 _LINK: Final = "."
+_Text = TypeVar("_Text", str, str | bytes)
 
 Lendable: TypeAlias = Literal["read", "write"]
 Expiry: TypeAlias = datetime | timedelta | int | float
@@ -71,7 +72,9 @@ class Delegating:
         """
         now = self._now()
         role, expires = loan.role, _expiry(loan.expires, now)
-        prefixes = tuple(prefix.removesuffix(EVERY) for prefix in loan.prefixes)
+        if expires <= now:
+            raise _unlendable("it would be over already. Let it expire later than now")
+        prefixes = tuple(map(_bare, _several(loan.prefixes)))
         begins = TimeMs(max(0, now - CLOCK_SKEW_MS))
         above = self._above(role, prefixes, expires) if self._held else None
         token = delegation.issue(
@@ -92,7 +95,9 @@ class Delegating:
 
     async def revoke(self, token: str) -> Receipt:
         """Takes back a token and all that were made from it, for good. Needs the role `own`."""
-        name = delegation.name_of(read_tokens((token,))[0])
+        first = read_tokens((token,))[0]
+        delegation.check(first, space=self._space)  # what is no token would be revoked too, and the real one be left
+        name = delegation.name_of(first)
         return receipt(await self._asker.write(RevokeRequest, Written, delegation=name))
 
     def _above(self, role: Lendable, prefixes: tuple[str, ...], expires: TimeMs) -> Lent:
@@ -112,10 +117,26 @@ class Delegating:
 def read_tokens(texts: Iterable[str | bytes]) -> tuple[bytes, ...]:
     """The tokens in these texts, each once, as `session.open` shows them; bytes are taken for a single token."""
     tokens: dict[bytes, None] = {}
-    for text in texts:
+    for text in _several(texts):
         for token in (text,) if isinstance(text, bytes) else map(_token, text.strip().split(_LINK)):
             tokens[token] = None
     return tuple(tokens)
+
+
+def _bare(prefix: str) -> str:
+    """Without its `*`, which must be there: the id `urn:todo:1` alone would lend `urn:todo:10` as well."""
+    if not prefix.endswith(EVERY):
+        raise _unlendable(f"a prefix ends with '*', as 'urn:todo:*', and {prefix[:80]!r} does not")
+    return prefix.removesuffix(EVERY)
+
+
+def _unlendable(why: str) -> InvalidDelegation:
+    return InvalidDelegation(f"Nothing can be lent so: {why}.", why=why)
+
+
+def _several(given: Iterable[_Text]) -> Iterable[_Text]:
+    """One alone is one, and not as many as it has letters: the letter `*` of a prefix would lend everything."""
+    return (given,) if isinstance(given, str) else given
 
 
 def _text(tokens: Iterable[bytes]) -> str:

@@ -10,7 +10,7 @@ import msgspec
 
 from stemmadb.client.asking import Asker
 from stemmadb.client.reading.entries import Patch
-from stemmadb.client.reading.plain import Given, decoded, encoded_given, encoded_note
+from stemmadb.client.reading.plain import Given, check_options, decoded, encoded_given, encoded_note
 from stemmadb.client.reading.times import optional_version
 from stemmadb.protocol.errors import InvalidMerge, MergeConflict
 from stemmadb.protocol.model import ids, reference
@@ -87,6 +87,7 @@ async def merge(asker: Asker, source: str, target: str, **options: Unpack[MergeO
 
     With the strategy `fail` conflicts raise `MergeConflict`, whose `facts["conflicts"]` are `MergeClash` objects.
     """
+    check_options("merge", options, MergeOptions)
     limits, strategy = asker.limits, options.get("strategy", "lww")
     if strategy not in get_args(Strategy):
         raise InvalidMerge(why=f"there is no strategy {str(strategy)[:80]!r}, only {', '.join(get_args(Strategy))}")

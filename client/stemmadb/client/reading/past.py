@@ -16,9 +16,11 @@ from stemmadb.client.reading.entries import (
     log_entry,
 )
 from stemmadb.client.reading.pages import Fetch, Listing, Page, Turning
+from stemmadb.client.reading.plain import check_options
 from stemmadb.client.reading.times import When, checked_version, milliseconds, optional_version
 from stemmadb.protocol.model import ids, pointer
 from stemmadb.protocol.model.ids import BranchName, Version
+from stemmadb.protocol.model.query import EVERY
 from stemmadb.protocol.wire.messages import reading
 from stemmadb.protocol.wire.messages.reading import Order
 from stemmadb.protocol.wire.records import joined_entries
@@ -77,6 +79,7 @@ def history(
 
 def log(asker: Asker, **filters: Unpack[LogFilters]) -> Listing[LogEntry]:
     """The commits of the space that pass every filter, newest first unless `order` says otherwise."""
+    check_options("log", filters, LogFilters)
     fields = _log_fields(filters)
 
     async def fetch(after: str | None, size: int | None) -> Page[reading.LogEntry]:
@@ -118,6 +121,8 @@ def _log_fields(filters: LogFilters) -> dict[str, Any]:
             fields[name] = milliseconds(fields[name])
     if "version" in fields:
         fields["version"] = checked_version(fields["version"])
+    if "prefix" in fields:
+        fields["prefix"] = str(fields["prefix"]).removesuffix(EVERY)
     if "branch" in fields:
         fields["branch"] = ids.branch_name(fields["branch"])
     return fields

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 from stemmadb.protocol.model import body, values
@@ -35,6 +36,14 @@ def encoded_given(given: object, limits: Limits) -> bytes | None:
 def encoded_note(note: object, limits: Limits) -> bytes | None:
     """The body of a note: any JSON value, by convention a text or an object with `message`. None is no note."""
     return None if note is None else encoded(note, limits)
+
+
+def check_options(call: str, given: Iterable[str], options: type) -> None:
+    """`TypeError`, as for any function: an option that is passed over in silence might have been `dry_run`."""
+    for name in given:
+        if name not in options.__annotations__:
+            known = ", ".join(options.__annotations__)
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}; it takes {known}")
 
 
 def decoded(encoded_: bytes | None) -> Value:

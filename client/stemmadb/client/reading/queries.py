@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, TypeGuard, cast
 
 from msgspec.structs import replace
 
@@ -32,16 +32,26 @@ class Place(NamedTuple):
 
 def roots_of(selector: Selector, *, schema: Schema | None = None, path: str = "") -> tuple[Root, ...]:
     """The roots that a selector means; schema and path are for those that are written as text."""
-    written = (selector,) if isinstance(selector, str | Root) else tuple(selector)
+    written = tuple(selector) if _are_several(selector) else (selector,)
     roots = (one if isinstance(one, Root) else Root(_text(one), path, schema) for one in written)
     return tuple(Root(root.id, root.path, _copied(root.schema)) for root in roots)
 
 
 def listing_root(prefix: str) -> tuple[Root, ...]:
     """The root of a list, which is written like `urn:todo:*`."""
+    listed_prefix(prefix)
+    return (Root(prefix),)
+
+
+def listed_prefix(prefix: str) -> str:
+    """What the ids in a list begin with; `InvalidQuery` if it is not written like `urn:todo:*`."""
     if not _text(prefix).endswith(EVERY):
         raise InvalidQuery(why=f"a list takes a prefix that ends with '*', as 'urn:todo:*', and not {prefix[:80]!r}")
-    return (Root(prefix),)
+    return prefix.removesuffix(EVERY)
+
+
+def _are_several(selector: Selector) -> TypeGuard[Iterable[str | Root]]:
+    return isinstance(selector, Iterable) and not isinstance(selector, str | Root)
 
 
 def _text(written: object) -> str:

@@ -9,7 +9,7 @@ from typing import TypedDict, Unpack
 
 from stemmadb.client.asking import Asker
 from stemmadb.client.reading.merging import PlannedWrite, planned_write
-from stemmadb.client.reading.plain import encoded_note
+from stemmadb.client.reading.plain import check_options, encoded_note
 from stemmadb.client.reading.times import checked_version, optional_version
 from stemmadb.client.reading.undo_stack import Step, UndoStack
 from stemmadb.protocol.errors import Conflict
@@ -52,6 +52,7 @@ async def revert(
 
     `Conflict` if later commits touched the same places.
     """
+    check_options("revert", options, RevertOptions)
     answer = await asker.write(
         structure.RevertRequest,
         structure.RevertAnswer,

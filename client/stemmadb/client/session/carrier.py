@@ -51,15 +51,22 @@ class Carrier:
         self._watch: asyncio.TimerHandle | None = None
         self._reading: asyncio.Task[Closed] | None = None
         self._verdict: Closed | None = None
+        self._mistake: BaseException | None = None
+        """What went wrong while sending, if that was not the connection's fault."""
 
     async def carry(self) -> Closed:
         """Until the connection is over; `ChannelClosed` if it broke without a word."""
         writing = self._loop.create_task(self._write())
         self._reading = self._loop.create_task(self._read())
+        writing.add_done_callback(self._has_written)
         try:
             return await self._reading
         except asyncio.CancelledError:
-            if self._verdict is None or _is_cancelled():
+            if _is_cancelled():
+                raise
+            if self._mistake is not None:
+                raise self._mistake from None
+            if self._verdict is None:
                 raise
             return self._verdict
         finally:
@@ -68,6 +75,12 @@ class Carrier:
             for task in (writing, self._reading):
                 task.cancel()
             await asyncio.gather(writing, self._reading, return_exceptions=True)
+
+    def _has_written(self, writing: asyncio.Task[None]) -> None:
+        """A mistake of ours while sending ends the connection, as one while reading does."""
+        self._mistake = None if writing.cancelled() else writing.exception()
+        if self._mistake is not None and self._reading is not None:
+            self._reading.cancel()
 
     def drop(self) -> None:
         """Ends it from this side."""

@@ -149,10 +149,11 @@ class Session:
             self._fail(error)
             self._settle(Integrated(refused=self.nursery.refuse(pending.name, self._failure(error))))
             return
-        self._kept.add(pending.name)
         self.telling.kept(pending.name)
-        self._outgoing.add(pending)
-        self.flush()
+        if self._is_pending(pending.name):  # it has not fallen meanwhile
+            self._kept.add(pending.name)
+            self._outgoing.add(pending)
+            self.flush()
 
     def _is_pending(self, name: CommitName) -> bool:
         return self.nursery.find(name) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar
@@ -20,6 +21,8 @@ OnRejected: TypeAlias = Callable[[Refused], object]
 OnLost: TypeAlias = Callable[[ConfirmedCommit], object]
 
 _log = logging.getLogger("stemmadb.client")
+_running: set[asyncio.Future[object]] = set()
+"""Callbacks of apps that are coroutines: a loop alone does not keep its tasks."""
 
 
 class Telling:
@@ -34,8 +37,8 @@ class Telling:
         self.on_restored: Callable[[], object] = _nothing
         """Called when the server went back to another history (RESUME-4)."""
         self._handles: dict[CommitName, Handle] = {}
-        self._on_rejected: list[OnRejected] = []
-        self._on_lost: list[OnLost] = []
+        self._on_rejected: dict[object, OnRejected] = {}
+        self._on_lost: dict[object, OnLost] = {}
         self._idle: asyncio.Event | None = None
 
     # ------------------------------------------------------------ handles
@@ -81,14 +84,14 @@ class Telling:
             return
         if not self._on_rejected:
             _log.warning("a commit was refused and nobody waits for it: %s (%s)", one.message, one)
-        for callback in self._on_rejected:
+        for callback in tuple(self._on_rejected.values()):
             _call(callback, one)
 
     def losses(self, lost: Iterable[ConfirmedCommit]) -> None:
         for one in lost:
             self.lost.append(one)
             _log.warning("the server was restored and lost commit %s, confirmed at version %s", one.name, one.version)
-            for callback in self._on_lost:
+            for callback in tuple(self._on_lost.values()):
                 _call(callback, one)
 
     def abandon(self, error: StemmaError) -> None:
@@ -106,8 +109,7 @@ class Telling:
 
     def on_rejected(self, callback: OnRejected) -> Callable[[], None]:
         """Calls it for each refused commit that nobody waits for; returns how to stop that."""
-        self._on_rejected.append(callback)
-        return lambda: self._on_rejected.remove(callback)
+        return _registered(self._on_rejected, callback)
 
     def on_lost(self, callback: OnLost) -> Callable[[], None]:
         """Calls it for each confirmed commit that a restored server lacks; returns how to stop that.
@@ -116,8 +118,18 @@ class Telling:
         """
         for one in self.lost:
             _call(callback, one)
-        self._on_lost.append(callback)
-        return lambda: self._on_lost.remove(callback)
+        return _registered(self._on_lost, callback)
+
+
+def _registered(callbacks: dict[object, _T], callback: _T) -> Callable[[], None]:
+    """Adds it, also if it is there already; returns how to take this one back, which may be done twice."""
+    token = object()
+    callbacks[token] = callback
+
+    def stop() -> None:
+        callbacks.pop(token, None)
+
+    return stop
 
 
 def _ignore(_branch: BranchName, _version: Version) -> None:
@@ -131,7 +143,23 @@ def _nothing() -> None:
 def _call(callback: Callable[[_T], object], one: _T) -> None:
     """What an app's callback raises is the app's: it stops nothing here."""
     try:
-        callback(one)
+        told = callback(one)
     except Exception as error:
-        context = {"message": "a callback failed", "exception": error}
-        asyncio.get_running_loop().call_exception_handler(context)
+        _report(error)
+        return
+    if inspect.isawaitable(told):  # a coroutine that nobody awaits would tell nothing
+        task = asyncio.ensure_future(told)
+        _running.add(task)
+        task.add_done_callback(_ended)
+
+
+def _ended(task: asyncio.Future[object]) -> None:
+    _running.discard(task)
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        _report(error)
+
+
+def _report(error: BaseException) -> None:
+    context = {"message": "a callback failed", "exception": error}
+    asyncio.get_running_loop().call_exception_handler(context)

@@ -22,7 +22,7 @@ class Options(TypedDict, total=False):
     """The same as those of `stemmadb.client.connect`."""
 
     journal: str | os.PathLike[str] | MakeJournal | None
-    identity: Identity | str | None
+    identity: Identity | str | os.PathLike[str] | None
     config: str | os.PathLike[str] | None
     delegations: Iterable[str | bytes]
     settings: ClientSettings

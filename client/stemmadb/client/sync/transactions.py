@@ -12,6 +12,7 @@ from stemmadb.client.sync.patience import within
 from stemmadb.client.sync.portal import Portal
 from stemmadb.client.sync.refusals import Refused
 from stemmadb.protocol.model.ids import EntityId, Version
+from stemmadb.protocol.model.query import EVERY
 from stemmadb.protocol.model.values import Value
 
 
@@ -49,7 +50,7 @@ class Transaction:
         """
         return self._portal.call(self._transaction.get, id_, path)
 
-    def list(self, prefix: str) -> dict[EntityId, Value]:
+    def list(self, prefix: str = EVERY) -> dict[EntityId, Value]:
         """Everything under a prefix such as `urn:todo:*`; nothing may be added there before the commit is decided."""
         return self._portal.call(self._transaction.list, prefix)
 

@@ -78,6 +78,11 @@ def issue(delegation: Delegation, sign: Sign) -> bytes:
     return token
 
 
+def check(token: bytes, *, space: str) -> None:
+    """`InvalidDelegation` if these are not the bytes of a token of the space."""
+    _read(token, space)
+
+
 def name_of(token: bytes) -> Hash:
     """What a revocation takes back, and what a token that was made from this one names as its parent."""
     return hash_bytes(token)

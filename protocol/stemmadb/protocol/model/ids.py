@@ -34,7 +34,11 @@ _BYTES_OF_A_CHARACTER_MAX = 4  # so that only long texts need to be encoded to b
 
 def entity_id(text: str, bytes_max: int = DEFAULTS.id_bytes_max) -> EntityId:
     """The text as an entity id, or `InvalidId` saying what is wrong with it (MODEL-2)."""
-    if _is_uri(text) is None:
+    try:
+        is_uri = _is_uri(text) is not None
+    except TypeError:
+        raise InvalidId(id=repr(text)[:80], why=f"it is of type {type(text).__name__}, not a string") from None
+    if not is_uri:
         raise InvalidId(id=_shown(text), why="it is not a URI with a scheme")
     if len(text) * _BYTES_OF_A_CHARACTER_MAX > bytes_max:
         _within_bytes(text, bytes_max)
@@ -52,6 +56,8 @@ def id_prefix(text: str, bytes_max: int = DEFAULTS.id_bytes_max) -> str:
 @lru_cache(maxsize=1024)  # what is kept is valid, and so it is short
 def branch_name(text: str) -> BranchName:
     """The text as a branch or tag name, or `InvalidName` (MODEL-2)."""
+    if not isinstance(text, str):
+        raise InvalidName(name=repr(text)[:80])
     if _BRANCH.fullmatch(text) is None:
         raise InvalidName(name=_shown(text))
     return BranchName(text)

@@ -23,6 +23,8 @@ _INDEX_DIGITS_MAX = 12  # no array is longer; it keeps the conversion of a long 
 
 def parse(text: str) -> tuple[str, ...]:
     """The tokens of a pointer, unescaped; `InvalidPointer` if it is not one."""
+    if not isinstance(text, str):
+        raise InvalidPointer(pointer=repr(text)[:80], why=f"it is of type {type(text).__name__}, not a string")
     return parse_short(text) if len(text) <= SHORT else _parse(text)
 
 

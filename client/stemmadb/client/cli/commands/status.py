@@ -45,12 +45,10 @@ def status(shell: Shell, target: Target) -> dict[str, object]:
 async def _space(db: Database, target: Target) -> dict[str, object]:
     space: Space = await open_space(db, target)
     access = await space.acl.get()
-    found = await space.branches()
-    heads = {one.name: one.version for one in found}
     return {
         "did": space.did,
         "version": access.version,
         "role": access.mine.role,
-        "branches": len(heads),
+        "branches": len(await space.branches()),
         "tags": len(await space.tags.list()),
     }

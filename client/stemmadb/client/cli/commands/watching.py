@@ -10,6 +10,7 @@ import click
 
 from stemmadb.client import Change, Space
 from stemmadb.client.cli import rendering
+from stemmadb.client.cli.commands import answers
 from stemmadb.client.cli.commands.words import read_json_option
 from stemmadb.client.cli.completing import complete_ids
 from stemmadb.client.cli.connecting import Target, branch_options, now, run, viewer
@@ -77,6 +78,7 @@ class _Watching:
     def tell(self, change: Change) -> None:
         self.count += 1
         self.version = change.version
+        self._shell.answer(answers.of_change(change))
         self._shell.show(rendering.change(change, now(), self._looks, branch=self._branch))
 
     async def tell_connection(self, space: Space) -> None:
