@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from session_worlds import Stage, WrapDial, staged
+from session_worlds import Stage, WrapDial, staged, until
 from stemmadb.client.dialing.channel import Channel, Dial
 from stemmadb.client.journal.memory import KeptInMemory
 from stemmadb.protocol.errors import Malformed

@@ -101,7 +101,7 @@ class Database:
         Without a server this works for a space whose journal is here; else it raises `Unreachable`.
         """
         async with self._one_at_a_time:  # whoever asks for the same one meanwhile gets the same one
-            if isinstance(name, str) and name.startswith(identities.PREFIX):
+            if str(name).startswith(identities.PREFIX):  # what is no text is refused as a name
                 identities.public_key(name)
                 return Space(await self._open(Did(name)))
             return Space(await self._named(name))
