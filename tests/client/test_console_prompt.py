@@ -40,6 +40,7 @@ from stemmadb.client.console.remembering import KeptHistory
         ("merge fix --into m", Wanted("m", "branch")),
         ("merge --strategy f", Wanted("f", "strategy")),
         ("merge --dry-run f", Wanted("f", "branch")),
+        ("merge --strategy fail f", Wanted("f", "branch")),
         ("log --author a", Wanted("a", "author")),
         ("diff head dr", Wanted("dr", "moment")),
         ("help g", Wanted("g", "command")),

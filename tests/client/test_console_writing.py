@@ -10,6 +10,7 @@ from stemmadb.client.console import catalogue, words
 from stemmadb.client.testing import World
 
 WRITING = ("set urn:a 1", "patch urn:a {}", "delete urn:a", "undo", "redo", "merge fix", "revert 3")
+MISWRITTEN = ("set", "patch urn:a", "undo 3 4", "set urn:a text")
 BRANCHING = ("branch create new", "branch delete fix", "rejected retry 1")
 
 
@@ -17,7 +18,7 @@ def lines(text: str) -> list[str]:
     return text.splitlines()
 
 
-@pytest.mark.parametrize("line", [*WRITING, *BRANCHING])
+@pytest.mark.parametrize("line", [*WRITING, *MISWRITTEN, *BRANCHING])
 def test_a_console_only_reads_unless_it_was_started_to_write(line: str) -> None:
     async def scenario(desk: Desk) -> None:
         error = await desk.error(line)
@@ -291,6 +292,23 @@ def test_a_watch_shows_what_is_there_and_then_who_changed_what() -> None:
                 tx.set("urn:todo:1", "another kind", blind=True)
             third = await anext(reply.stream)
             assert lines(text_of(third.shapes[0], 80))[1:] == ['  ~ urn:todo:1  "another kind"']
+            await reply.stream.aclose()
+
+    World(seed=5).run(scenario)
+
+
+def test_an_own_write_that_is_not_decided_is_nobody_elses() -> None:
+    async def scenario(world: World) -> None:
+        async with desk(world) as made, world.connect("bob") as db:
+            await put(await db.space(SPACE), "by bob", _1=1)
+            reply = await made.reply("watch urn:todo:")
+            assert reply.stream is not None
+            await anext(reply.stream)
+            async with made.state.space.transaction(note="own") as tx:
+                tx.set("urn:todo:1", 2)
+            own = await anext(reply.stream)
+            assert lines(text_of(own.shapes[0], 80)) == ["main@2  2026-09-21 14:14:20", "  ~ urn:todo:1  2"]
+            await tx.confirmed()
             await reply.stream.aclose()
 
     World(seed=5).run(scenario)

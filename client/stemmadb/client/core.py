@@ -45,6 +45,8 @@ class SpaceCore:
     def __init__(self, session: Session, dial: Dial, *, url: str, random: Callable[[], float]) -> None:
         self.session = session
         self.link = Link(session, dial, url=url, random=random)
+        self.chance = random
+        """A number from 0 to 1."""
         self._undos: dict[BranchName, Undoing] = {}
         self._undo_stacks: dict[BranchName, UndoStack] = {}
         self._task = asyncio.get_running_loop().create_task(self.link.run())

@@ -52,6 +52,9 @@ T = TypeVar("T")
 
 TRIES_MAX: Final = 10
 """How often `transact` runs its function before it gives up."""
+FIRST_PAUSE_SECONDS: Final = 0.01
+MOST_PAUSE_SECONDS: Final = 0.5
+"""What it waits at most before the second try, and before any: two that go in step would collide for ever."""
 
 
 class Space:
@@ -111,7 +114,7 @@ class Space:
         """
         if tries < 1:
             raise InvalidQuery(why="a transaction is tried at least once")
-        for left in reversed(range(tries)):
+        for tried in range(tries):
             async with self.transaction(note=note) as tx:
                 result = fn(tx)
                 if inspect.isawaitable(result):
@@ -119,10 +122,11 @@ class Space:
             try:
                 await tx.confirmed()
             except (Conflict, Dependency, Overtaken):
-                if not left:
+                if tried + 1 == tries:
                     raise
                 assert tx.rejection is not None, "it was refused"
                 tx.rejection.drop()
+                await asyncio.sleep(self._core.chance() * min(FIRST_PAUSE_SECONDS * 2**tried, MOST_PAUSE_SECONDS))
             else:
                 return cast("T", result)
         raise AssertionError("at least one try")

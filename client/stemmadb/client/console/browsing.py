@@ -143,7 +143,7 @@ def _ids(entries: Iterable[LogEntry]) -> tuple[str, ...]:
 
 
 def _filters(state: State, given: Arguments) -> LogFilters:
-    filters = LogFilters(version=None, with_facts=given.has("facts"))
+    filters = LogFilters(version=state.version, with_facts=given.has("facts"))
     if given.has("all"):
         filters["branch"] = None
     if prefix := given.text(0):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias, TypeVar, Unpack
@@ -83,7 +84,7 @@ class Space:
 
         async def work(errands: Errands) -> T:
             async def once(tx: transactions.Transaction) -> T:
-                return await errands.run(fn, Transaction(tx, self._portal))
+                return _plain(await errands.run(fn, Transaction(tx, self._portal)))
 
             return await self._space.transact(once, note=note, tries=tries)
 
@@ -237,6 +238,14 @@ class Space:
 
     def __repr__(self) -> str:
         return repr(self._space)
+
+
+def _plain(result: T) -> T:
+    """`TypeError` for a coroutine: nobody runs it here, and nothing would be written."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError("transact() takes a plain function here; a coroutine function is for stemmadb.client")
+    return result
 
 
 def _stop(portal: Portal, stop: Callable[[], None]) -> None:
