@@ -270,7 +270,7 @@ def test_json_may_go_on_in_the_next_line_at_the_prompt(place: Stand) -> None:
 def test_narrow_and_wide_terminals_are_filled_and_not_passed(place: Stand, columns: int) -> None:
     with place.terminal(columns=columns) as terminal:
         terminal.expect(HEAD)
-        for line, says in (("log", "first"), ("branches", "draft begins"), ("blame urn:todo:1", "/done")):
+        for line, says in (("log", "first"), ("branches", "draft begins"), ("blame urn:todo:1", "true")):
             terminal.send(line + ENTER)
             terminal.expect(f"> {line}\r")
             shown = terminal.expect(says)

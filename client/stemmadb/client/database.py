@@ -91,7 +91,7 @@ class Database:
         self._one_at_a_time = asyncio.Lock()
         self._opening: SpaceCore | None = None
         """The space that is being made or opened: not for the app yet, and closed with the others."""
-        self._is_closing = False
+        self._is_closed = False
 
     # ------------------------------------------------------------ spaces
 
@@ -100,6 +100,8 @@ class Database:
 
         Without a server this works for a space whose journal is here; else it raises `Unreachable`.
         """
+        if self._is_closed:
+            raise GoingAway("The database was closed. Connect again to go on.")
         async with self._one_at_a_time:  # whoever asks for the same one meanwhile gets the same one
             if str(name).startswith(identities.PREFIX):  # what is no text is refused as a name
                 identities.public_key(name)
@@ -149,7 +151,7 @@ class Database:
             self._opening = None
 
     def _start(self, space: Did, identity: Identity, journal: Journal) -> SpaceCore:
-        if self._is_closing:
+        if self._is_closed:
             raise GoingAway("The client is being closed.")
         means = self._means
         session = Session(
@@ -194,16 +196,13 @@ class Database:
         `Unconfirmed` if some are undecided and no journal keeps them.
         """
         wait = self._means.settings.close_seconds if wait_seconds is None else wait_seconds
-        self._is_closing = True
-        try:
-            if self._opening is not None:
-                await self._opening.close(wait_seconds=0)
-            async with self._one_at_a_time:
-                cores, self._cores = self._cores, {}
-                closing = [core.close(wait_seconds=wait) for core in cores.values()]
-                errors = await asyncio.gather(*closing, return_exceptions=True)
-        finally:
-            self._is_closing = False
+        self._is_closed = True
+        if self._opening is not None:
+            await self._opening.close(wait_seconds=0)
+        async with self._one_at_a_time:
+            cores, self._cores = self._cores, {}
+            closing = [core.close(wait_seconds=wait) for core in cores.values()]
+            errors = await asyncio.gather(*closing, return_exceptions=True)
         for error in errors:
             if error is not None:
                 raise error
