@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from session_worlds import Stage, staged, until
-from stemmadb.client import connect
+from stemmadb.client import Database, connect
 from stemmadb.client.journal.disk import journal_file
 from stemmadb.client.journal.memory import KeptInMemory
 from stemmadb.client.testing.line import URL
@@ -58,10 +58,14 @@ def test_a_journal_that_cannot_be_read_is_let_go(tmp_path: Path) -> None:
     async def scenario(stage: Stage) -> None:
         world = stage.world
         identity = world.identity("alice")
-        db = connect(
-            URL, dial=world.dial("alice"), identity=identity, names=world.names, keys=world.keys, journal=tmp_path,
-            random=world.random("alice"), now=world.clock,
-        )  # fmt: skip
+
+        def client() -> Database:
+            return connect(
+                URL, dial=world.dial("alice"), identity=identity, names=world.names, keys=world.keys,
+                journal=tmp_path, random=world.random("alice"), now=world.clock,
+            )  # fmt: skip
+
+        db = client()
         space = await db.space(stage.did)
         async with space.transaction() as tx:
             tx.set("urn:a", MARK)
@@ -70,7 +74,7 @@ def test_a_journal_that_cannot_be_read_is_let_go(tmp_path: Path) -> None:
         damage(journal_file(tmp_path, space=stage.did, principal=identity.did))
         for _ in range(2):
             with pytest.raises(JournalFailed):
-                await db.space(stage.did)
+                await client().space(stage.did)
 
     scenario()
 

@@ -11,7 +11,7 @@ import pytest
 
 from stemmadb.client import testing
 from stemmadb.client.testing import AppDisk, World, virtual_loop
-from stemmadb.protocol.errors import Conflict, StemmaError, Unreachable
+from stemmadb.protocol.errors import Conflict, GoingAway, StemmaError
 
 
 def in_a_world(scenario: Callable[[World], Awaitable[None]]) -> None:
@@ -130,7 +130,7 @@ def test_an_app_that_was_killed_is_cut_off_at_once() -> None:
             await app.kill()
             with pytest.raises(StemmaError):
                 await tx.confirmed()
-            with pytest.raises(Unreachable, match="dead"):
+            with pytest.raises(GoingAway, match="closed"):
                 await app.db.space("another")
         await asyncio.sleep(1)
         assert world.process is not None

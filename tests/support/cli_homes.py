@@ -32,7 +32,7 @@ class Home:
     @property
     def environment(self) -> dict[str, str]:
         """Ours, without what would lead to the settings of whoever runs the tests."""
-        left_out = ("STEMMA", "XDG_", "NO_COLOR", "FORCE_COLOR")
+        left_out = ("STEMMA", "XDG_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
         ours = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         return ours | self.variables
 

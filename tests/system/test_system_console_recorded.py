@@ -18,7 +18,7 @@ def timeless(text: str) -> str:
 
 def test_the_recorded_answers_are_current(tmp_path: Path) -> None:
     environment = os.environ | {"TZ": "UTC"}
-    command = [ROOT / "scripts" / "record-console", "--into", tmp_path]
+    command = [str(ROOT / "scripts" / "record-console"), "--into", str(tmp_path)]
     subprocess.run(command, check=True, timeout=120, env=environment)  # noqa: S603
     names = sorted(file.name for file in tmp_path.iterdir())
     assert names == sorted(file.name for file in RECORDED.iterdir() if file.suffix in (".svg", ".txt"))
