@@ -162,19 +162,18 @@ class Draft:
 
         `NotInView` if something is still missing.
         """
-        for id_ in self.missing():
-            raise NotInView(id=id_)
-        for page in self._pages.values():
+        for id_, page in self._pages.items():
+            if page.is_missing:
+                raise NotInView(id=id_)
             page.settle()
-        writes = tuple(entry.write for entry in self._entries if entry.write is not None)
-        written = dict.fromkeys(write.id for write in writes)
-        bases = ((id_, self._pages[id_].held) for id_ in written)
+        writes = tuple([entry.write for entry in self._entries if entry.write is not None])
+        bases = [(id_, self._pages[id_].held) for id_ in dict.fromkeys([write.id for write in writes])]
         return Plan(
             branch=self._view.branch,
             writes=writes,
             reads=self._reads.planned(),
             note=self._note,
-            bases=tuple((id_, held) for id_, held in bases if held is not None),
+            bases=tuple([(id_, held) for id_, held in bases if held is not None]),
         )
 
     # ------------------------------------------------------------ pages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from stemmadb.client.nursery.held import ABSENT, UNKNOWN, Held, Key, Nothing
 from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Hash, Version
@@ -27,7 +28,14 @@ class Membership:
         self.ids: set[EntityId] = set()
         self.is_filled = False
 
-    def covers(self, id_: str) -> bool:
+
+class Coverage(NamedTuple):
+    """What the filled watches of a branch name: of these it is known whether they are there."""
+
+    names: frozenset[str]
+    prefixes: tuple[str, ...]
+
+    def has(self, id_: str) -> bool:
         return id_ in self.names or id_.startswith(self.prefixes)
 
 
@@ -38,6 +46,8 @@ class Confirmed:
         self.to = EMPTY_SPACE
         self.hash: Hash | None = None
         self.watches: dict[int, Membership] = {}
+        self._coverage: dict[BranchName, Coverage] = {}
+        """Made when it is asked for, and again after a watch was filled or emptied."""
         self._held: dict[Key, Held] = {}
         self._holders: dict[Key, int] = {}
         self._doubtful: dict[Key, Version] = {}
@@ -57,8 +67,17 @@ class Confirmed:
 
     def covered(self, key: Key) -> bool:
         """Whether a filled watch names it, so that it is there only if it is held."""
-        branch, id_ = key
-        return any(one.is_filled and one.branch == branch and one.covers(id_) for one in self.watches.values())
+        return self.coverage(key[0]).has(key[1])
+
+    def coverage(self, branch: BranchName) -> Coverage:
+        """What the filled watches of a branch name."""
+        known = self._coverage.get(branch)
+        if known is None:
+            filled = [one for one in self.watches.values() if one.is_filled and one.branch == branch]
+            names = frozenset[str]().union(*(one.names for one in filled))
+            prefixes = tuple(prefix for one in filled for prefix in one.prefixes)
+            known = self._coverage[branch] = Coverage(names, prefixes)
+        return known
 
     def is_watched(self, key: Key) -> bool:
         return key in self._holders
@@ -129,10 +148,16 @@ class Confirmed:
         membership = self.watches.get(watch)
         return NO_MEMBERS if membership is None else membership.ids
 
+    def fill(self, watch: int) -> None:
+        """All of it has come."""
+        self.watches[watch].is_filled = True
+        self._coverage.clear()
+
     def empty(self, watch: int) -> list[Key]:
         """Takes the watch from all its entities, and says which no watch holds now."""
         membership = self.watches[watch]
         membership.is_filled = False
+        self._coverage.clear()
         orphans = [self.leave(watch, id_) for id_ in tuple(membership.ids)]
         return [key for key in orphans if key is not None]
 
@@ -142,5 +167,6 @@ class Confirmed:
         self._held, self._holders, self._doubtful = {}, {}, {}
         for membership in self.watches.values():
             membership.ids, membership.is_filled = set(), False
+        self._coverage.clear()
         self.to, self.hash = EMPTY_SPACE, None
         return set(gone)

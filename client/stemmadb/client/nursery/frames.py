@@ -184,7 +184,7 @@ class FrameApplier:
     def fill(self) -> None:
         for watch in self._frame.filled:
             if watch in self._confirmed.watches:
-                self._confirmed.watches[watch].is_filled = True
+                self._confirmed.fill(watch)
 
 
 def _held(value: Value | Nothing, version: Version, hash_: Hash, as_of: Version | None = None) -> Held:

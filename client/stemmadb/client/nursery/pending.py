@@ -46,7 +46,7 @@ class Pending:
         self.writes = writes
         self.depends = depends
         """The own commits it was read through: if one of them is refused, so is this one (COMMIT-4)."""
-        self.depends_elsewhere = tuple(below for below in depends if below.session != name.session)
+        self.depends_elsewhere = tuple([below for below in depends if below.session != name.session])
         """Those of them that were made in another session."""
         self.is_shown = True
         """Whether the view has it: False while one of its operations, or one it builds on, does not apply."""
@@ -72,19 +72,21 @@ class Pending:
 
 def named(plan: Plan, name: CommitName, *, nonce: bytes) -> Pending:
     """The commit that a plan becomes once it has a name: encoded here, once."""
-    depends = frozenset(below for read in plan.reads for below in read.through)
+    depends = frozenset([below for read in plan.reads for below in read.through])
     content = Content(
-        operations=tuple(Operation(op=one.op, id=one.id, body=one.body, blind=one.blind) for one in plan.writes),
+        operations=tuple([Operation(op=one.op, id=one.id, body=one.body, blind=one.blind) for one in plan.writes]),
         reads=tuple(
-            Read(
-                version=read.version,
-                id=read.id,
-                prefix=read.prefix,
-                path=read.path,
-                branch=read.branch,
-                locals=tuple(_told(below, name.session) for below in read.through),
-            )
-            for read in plan.reads
+            [
+                Read(
+                    version=read.version,
+                    id=read.id,
+                    prefix=read.prefix,
+                    path=read.path,
+                    branch=read.branch,
+                    locals=tuple([_told(below, name.session) for below in read.through]),
+                )
+                for read in plan.reads
+            ]
         ),
         branch=plan.branch,
         note=plan.note,

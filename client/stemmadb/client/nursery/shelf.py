@@ -83,10 +83,7 @@ class Shelf:
 
     def view(self, branch: BranchName) -> View:
         """As it is now, for as long as it is held (NURSERY-2)."""
-        filled = [one for one in self._confirmed.watches.values() if one.is_filled and one.branch == branch]
-        names = frozenset[str]().union(*(one.names for one in filled))
-        prefixes = tuple(prefix for one in filled for prefix in one.prefixes)
-        view = View(self, branch=branch, to=self.to, names=names, prefixes=prefixes)
+        view = View(self, branch=branch, to=self.to, coverage=self._confirmed.coverage(branch))
         self._views.add(view)
         return view
 
@@ -193,6 +190,8 @@ class Shelf:
         self._changed(self._stack.replay(keys))
 
     def _about_to_change(self, key: Key) -> None:
+        if not self._views:
+            return  # nearly always, and asking is quicker than going through none
         for view in self._views:
             if view.branch == key[0]:
                 view.keep(key[1])

@@ -155,7 +155,7 @@ class Stack:
         sheets = self._sheets[name] = {}
         for key in pending.written():
             self._about_to_change(key)
-            sheet = Sheet(pending, tuple(pending.writes[index] for index in pending.by_id[key[1]]))
+            sheet = Sheet(pending, tuple([pending.writes[index] for index in pending.by_id[key[1]]]))
             sheet.lay(self.shown(key))
             self._piles.setdefault(key, []).append(sheet)
             sheets[key] = sheet
@@ -220,10 +220,14 @@ class Stack:
         """Whether all of it fits, and all it builds on is there: shown, or confirmed already."""
         if pending.has_landed:
             return False
-        commits = self._commits
-        return all(sheet.fits for sheet in self._sheets[pending.name].values()) and all(
-            below not in commits or commits[below].is_shown or commits[below].has_landed for below in pending.depends
-        )
+        for sheet in self._sheets[pending.name].values():
+            if not sheet.fits:
+                return False
+        return all(map(self._carries, pending.depends))
+
+    def _carries(self, below: CommitName) -> bool:
+        pending = self._commits.get(below)
+        return pending is None or pending.is_shown or pending.has_landed
 
     def _flip(self, pending: Pending) -> None:
         for key in pending.written():

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from stemmadb.client.nursery.applying import DoesNotApply, after
+from stemmadb.client.nursery.confirmed import Coverage
 from stemmadb.client.nursery.held import ABSENT, UNKNOWN, Absent, Key, Layer, Nothing, Shown
 from stemmadb.client.nursery.stack import Sheet
 from stemmadb.protocol.model.ids import BranchName, EntityId, Version
@@ -31,14 +32,11 @@ class Source(Protocol):
 class View:
     """Immutable. It costs nothing to make: what changes later is kept for it just before."""
 
-    def __init__(
-        self, source: Source, *, branch: BranchName, to: Version, names: frozenset[str], prefixes: tuple[str, ...]
-    ) -> None:
+    def __init__(self, source: Source, *, branch: BranchName, to: Version, coverage: Coverage) -> None:
         self.branch = branch
         self.to = to
         self._source = source
-        self._names = names
-        self._prefixes = prefixes
+        self._coverage = coverage
         self._kept: dict[EntityId, tuple[Shown | None, tuple[Sheet, ...]]] = {}
 
     def shown(self, id_: EntityId) -> Shown | None:
@@ -47,12 +45,12 @@ class View:
             return self._kept[id_][0]
         now = self._source.present((self.branch, id_), self.to)
         if now is None:
-            return Shown(ABSENT, self.to) if self._covers(id_) else None
+            return Shown(ABSENT, self.to) if self._coverage.has(id_) else None
         return None if now.value is UNKNOWN and not now.layers else now
 
     def listing(self, prefix: str) -> dict[EntityId, Shown] | None:
         """Everything under the prefix; None unless a filled watch without a schema covers all of it."""
-        if not prefix.startswith(self._prefixes):
+        if not prefix.startswith(self._coverage.prefixes):
             return None
         found: dict[EntityId, Shown] = {}
         for id_ in self._ids(prefix):
@@ -87,9 +85,6 @@ class View:
         ids = set(self._source.ids_under(self.branch, prefix))
         ids.update(id_ for id_ in self._kept if id_.startswith(prefix))
         return sorted(ids)
-
-    def _covers(self, id_: str) -> bool:
-        return id_ in self._names or id_.startswith(self._prefixes)
 
     def keep(self, id_: EntityId) -> None:
         """It is about to change: as it is now is as it was."""

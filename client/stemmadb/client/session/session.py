@@ -140,9 +140,12 @@ class Session:
     def _check_room(self, pending: Pending) -> None:
         """A full nursery says so before anything is applied: the app can wait with `settled`, or tell its user."""
         settings, size = self.settings, len(pending.content)
-        _within("pending_max", settings.pending_max, len(self.nursery) + 1)
-        _within("pending_bytes_max", settings.pending_bytes_max, self.pending_bytes + size)
-        _within("message_bytes_max", self.asker.limits.message_bytes_max, size + ENVELOPE_BYTES)
+        if len(self.nursery) >= settings.pending_max:
+            raise _too_much("pending_max", settings.pending_max, len(self.nursery) + 1)
+        if self.pending_bytes + size > settings.pending_bytes_max:
+            raise _too_much("pending_bytes_max", settings.pending_bytes_max, self.pending_bytes + size)
+        if size + ENVELOPE_BYTES > self.asker.limits.message_bytes_max:
+            raise _too_much("message_bytes_max", self.asker.limits.message_bytes_max, size + ENVELOPE_BYTES)
 
     def _kept_or_not(self, pending: Pending, error: Exception | None) -> None:
         if error is not None:
@@ -395,9 +398,8 @@ def _highest(session: bytes, state: JournalState) -> int:
     return max([state.last_local, *(one.name.local for one in state.tray if one.name.session == session)])
 
 
-def _within(bound: str, maximum: int, actual: int) -> None:
-    if actual > maximum:
-        raise LimitExceeded(bound=bound, maximum=maximum, actual=actual)
+def _too_much(bound: str, maximum: int, actual: int) -> LimitExceeded:
+    return LimitExceeded(bound=bound, maximum=maximum, actual=actual)
 
 
 def _bare(pending: Pending) -> KeptCommit:
