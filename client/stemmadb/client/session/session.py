@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from stemmadb.client.journal.port import ConfirmedCommit, Journal, JournalState, JournalStep, KeptCommit
+from stemmadb.client.journal.port import ConfirmedCommit, Journal, JournalState, JournalStep
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.nursery import falling
 from stemmadb.client.nursery.held import CommitName
@@ -86,6 +86,7 @@ class Session:
         self.is_open = False
         """Whether the first frame of the connection has come."""
         self._is_sending = False
+        self._is_flush_due = False
         self.failure: StemmaError | None = None
         """Why the journal cannot be written: nothing new is taken."""
         self.ended: StemmaError | None = None
@@ -122,8 +123,11 @@ class Session:
         if refusal is not None:
             self._settle(Integrated(refused=(refusal,)))
             return handle
-        step = JournalStep(keep=(keeping.kept(pending, self.nursery) if self._journal.keeps else _bare(pending),))
-        self._journal.write(step, lambda error: self._kept_or_not(pending, error))
+        if self._journal.keeps:
+            step = JournalStep(keep=(keeping.kept(pending, self.nursery),))
+            self._journal.write(step, lambda error: self._kept_or_not(pending, error))
+        else:
+            self._kept_or_not(pending, None)
         self.subscriptions.wake()
         return handle
 
@@ -156,7 +160,17 @@ class Session:
         if self._is_pending(pending.name):  # it has not fallen meanwhile
             self._kept.add(pending.name)
             self._outgoing.add(pending)
-            self.flush()
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        """In the next turn of the loop: whoever writes does not wait for it, and what is written together goes so."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._is_flush_due = False
+        self.flush()
 
     def _is_pending(self, name: CommitName) -> bool:
         return self.nursery.find(name) is not None
@@ -400,10 +414,6 @@ def _highest(session: bytes, state: JournalState) -> int:
 
 def _too_much(bound: str, maximum: int, actual: int) -> LimitExceeded:
     return LimitExceeded(bound=bound, maximum=maximum, actual=actual)
-
-
-def _bare(pending: Pending) -> KeptCommit:
-    return KeptCommit(pending.name, pending.nonce, pending.content)
 
 
 def _nothing() -> None:
