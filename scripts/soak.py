@@ -121,6 +121,11 @@ def service(seed: int) -> int:
     return asyncio.run(run())
 
 
+def nursery(seed: int) -> int:
+    """Random lives of nurseries on a real service: what is shown is what the naive nursery shows."""
+    return nursery_machine.live(seed).checks
+
+
 def client(seed: int) -> int:
     """Apps in chaos, killed and restarted: every commit is decided once, every view equals the server's."""
     return convergence_machine.run(seed, seconds=12.0).commits
@@ -135,7 +140,20 @@ def _outcome(data: bytes, read: Callable[[bytes], object]) -> str:
 
 KINDS: dict[str, Callable[[int], int]] = {
     check.__name__: check
-    for check in (admission, watches, merges, ancestors, bodies, messages, engine, kills, power, service, client)
+    for check in (
+        admission,
+        watches,
+        merges,
+        ancestors,
+        bodies,
+        messages,
+        engine,
+        kills,
+        power,
+        service,
+        nursery,
+        client,
+    )  # fmt: skip
 }
 FIRST_SEED = 1_000_000  # beyond what the tests on every change use
 
