@@ -34,6 +34,7 @@ import test_watching_schedules  # noqa: E402
 import convergence_machine  # noqa: E402
 import engine_machine  # noqa: E402
 import killing  # noqa: E402
+import nursery_machine  # noqa: E402
 import schedules  # noqa: E402
 from engines import Wandering  # noqa: E402
 from service_machine import Machine  # noqa: E402
@@ -153,7 +154,7 @@ KINDS: dict[str, Callable[[int], int]] = {
         service,
         nursery,
         client,
-    )  # fmt: skip
+    )
 }
 FIRST_SEED = 1_000_000  # beyond what the tests on every change use
 
