@@ -286,6 +286,16 @@ def test_an_interrupted_backup_leaves_the_older_one_as_it_was(
     assert verified(tmp_path / "backup").blobs == 3
 
 
+def test_a_first_backup_that_was_interrupted_while_it_wrote_its_manifest_can_be_made_again(
+    log: SqliteLog, tmp_path: Path
+) -> None:
+    target = tmp_path / "backup"
+    target.mkdir()
+    (target / ".manifest.json").write_bytes(b"{")
+    assert len(backup(tmp_path)) == 1
+    assert verified(target).version == 23
+
+
 def fill_more(log: SqliteLog) -> LogMaker:
     maker, *_ = make()
     entry = maker.commit(set_("urn:more", 1, blind=True))

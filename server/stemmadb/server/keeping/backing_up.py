@@ -102,7 +102,8 @@ def known_spaces(storage: Storage, spaces: Sequence[Did] | None) -> list[Did]:
 def _check_target(target: Path) -> None:
     if manifests.load(target) is not None:
         return
-    if any(found.name != LOCK and not found.name.startswith(PREFIX) for found in target.iterdir()):
+    ours = (LOCK, manifests.WAITING)
+    if any(found.name not in ours and not found.name.startswith(PREFIX) for found in target.iterdir()):
         raise NotEmpty(directory=str(target))
     manifests.save(target, manifests.EMPTY)
 

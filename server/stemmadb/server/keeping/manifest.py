@@ -18,6 +18,8 @@ from stemmadb.server.engine.blob_files import sync_directory
 from stemmadb.server.storage.port import StoredBlob
 
 NAME: Final = "manifest.json"
+WAITING: Final = f".{NAME}"
+"""A manifest that was not finished: whoever is interrupted while writing one leaves it, and the next replaces it."""
 FORMAT: Final = 1
 
 
@@ -75,7 +77,7 @@ def load(directory: Path) -> Manifest | None:
 
 def save(directory: Path, manifest: Manifest) -> None:
     """Replaces the manifest, all or nothing; durable when this returns."""
-    waiting = directory / f".{NAME}"
+    waiting = directory / WAITING
     with waiting.open("wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
         file.flush()
