@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from nursery_hands import Hand, hand, patching, setting
-from space import ALICE, delete_
+from space import ALICE, delete_, set_
 from stemmadb.client.nursery.held import ABSENT, CommitName
 from stemmadb.protocol.errors import Conflict
 from stemmadb.protocol.model.ids import EMPTY_SPACE
@@ -62,3 +62,18 @@ def test_work_on_an_own_new_entity_that_others_deleted_in_the_same_frame_is_left
     one.deliver()
     assert (one.value(A), one.hidden()) == (ABSENT, [second])
     assert one.nursery.wanted() == frozenset()
+
+
+@pytest.mark.rule("NURSERY-5", "COMMIT-5")
+def test_a_commit_of_somebody_else_under_our_name_hides_nothing_of_ours() -> None:
+    """Session ids are seen by everybody who watches."""
+    one = hand("urn:")
+    one.nursery._principal = ALICE
+    name = one.write(setting(A, 1, blind=True))
+    one.other(set_(B, 2))
+    record, facts = one.space.history[-1]
+    theirs = changed(records.commit_item(record, facts), session=name.session, local=name.local)
+    one.deliver(commits=(theirs,))
+    assert one.hidden() == []
+    one.deliver(commits=(changed(theirs, author=ALICE),))
+    assert one.hidden() == [name]

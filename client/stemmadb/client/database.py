@@ -126,14 +126,13 @@ class Database:
             return core
         journal = self._means.make_journal(space, self.identity.did)
         try:
-            is_known = journal.keeps and journal.load().standing is not None
             core = self._start(space, self.identity, journal)
         except BaseException:
             await journal.close()
             raise
         async with self._beginning(core):
             await core.link.settled()
-            if core.link.state != "open" and not (core.link.state == "offline" and is_known):
+            if core.link.state != "open" and not (core.link.state == "offline" and core.session.is_known):
                 raise core.link.why_not_open()
             self._cores[space] = core
             return core

@@ -113,7 +113,7 @@ class Nursery(Shelf):
         elif self._stack.has(key) and held is not None:
             if self.accepted_after(*key, version):
                 return False
-            self._beneath([key], lambda: self._learn(key, held._replace(as_of=version)))
+            self._learn(key, held._replace(as_of=version))
         return True
 
     def _learn(self, key: Key, held: Held) -> None:
@@ -160,7 +160,7 @@ class Nursery(Shelf):
             if number in self._watchers:
                 self._watchers[number].fill()
         confirmed = tuple(Confirmation(p, v.version, v.time, v.hash) for p, v in own)
-        return Integrated(confirmed, refused, ended, strangers, self.wanted())
+        return Integrated(confirmed, refused, ended, strangers)
 
     def _own(self, frame: Sync, session: bytes, issued: int) -> tuple[list[Own], bool]:
         """The accepted commits that are pending here; and whether others turned up that were never made here."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from stemmadb.client.nursery.held import CommitName, Key
+from stemmadb.client.nursery.held import CommitName
 from stemmadb.client.nursery.pending import Pending
 from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model.ids import EMPTY_SPACE, Hash, TimeMs, Version
@@ -47,5 +47,3 @@ class Integrated(NamedTuple):
     """Watches that are over, and why."""
     strangers: bool = False
     """There was a verdict for a commit that was never made here: somebody else uses this session (NURSERY-5)."""
-    wanted: frozenset[Key] = frozenset()
-    """Entities whose value must be asked for: watched ones that do not fit, and those beneath pending work."""

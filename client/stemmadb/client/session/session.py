@@ -93,6 +93,8 @@ class Session:
         """Said to whoever comes after the end."""
         self._retrying: set[CommitName] = set()
         self.pending_bytes = 0
+        self.is_known = journal.keeps and state.standing is not None
+        """Whether the space was open here before, so that an app can go on without a server."""
         keeping.restore(self.nursery, state)
         self._kept = {one.name for one in state.pending}
         self._was_sent = set(self._kept)
@@ -293,11 +295,11 @@ class Session:
         self._outgoing.settled(CommitName(one.session or self._opened, one.local) for one in frame.verdicts)
         lost: list[ConfirmedCommit] = []
         if frame.reset == "history":
-            self.telling.on_restored()
-            self._void_tray()
             lost = self._losses.compare(frame.kept, self._opened)
             more = self.nursery.refuse_all(Conflict(RESTORED, count=0, stale=()))
             done = done._replace(refused=(*done.refused, *more))
+            self._void_tray()
+            self.telling.on_restored()  # last: what it calls is not ours, and nothing of the above may be left out
         is_first = not self.is_open
         if is_first:  # the verdicts of other sessions come only once their commits are sent again
             self.nursery.pass_over(name for name in self._was_sent if name.session != self._opened)
@@ -401,7 +403,6 @@ class Session:
         if self._standing() is not None:
             self._journal.write(JournalStep(standing=self._standing()), self._unless_failed)
         self.subscriptions.end_all(error)
-        self._questions.refuse(error)
         await self._journal.close()
         self.telling.abandon(error)
         return 0 if self.keeps else undecided
