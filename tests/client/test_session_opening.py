@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from stemmadb.client.testing import World
 
 
@@ -32,3 +34,23 @@ def test_a_name_whose_space_the_server_lacks_is_made_again() -> None:
             assert (await space.acl.get()).mine.role == "own"
 
     World(seed=2).run(scenario)
+
+
+@pytest.mark.rule("NURSERY-2")
+def test_a_transaction_stands_on_own_writes_beside_commits() -> None:
+    """An undo is no commit of the session, and nothing is watched: no frame has told of it when the next one begins."""
+
+    async def scenario(world: World) -> None:
+        async with world.connect("alice") as db:
+            space = await db.space("new")
+            for value in (1, 2):
+                async with space.transaction() as tx:
+                    tx.set("urn:a:1", value)
+                await tx.confirmed()
+            await space.undo()
+            async with space.transaction() as tx:
+                tx.set("urn:a:1", 3)
+            await tx.confirmed()
+            assert await space.get("urn:a:1") == 3
+
+    World(seed=3).run(scenario)
