@@ -38,7 +38,7 @@ def test_a_name_whose_space_the_server_lacks_is_made_again() -> None:
 
 @pytest.mark.rule("NURSERY-2")
 def test_a_transaction_stands_on_own_writes_beside_commits() -> None:
-    """An undo is no commit of the session, and nothing is watched: no frame has told of it when the next one begins."""
+    """An undo is no commit of the session, and nothing is watched: no frame has told of it yet."""
 
     async def scenario(world: World) -> None:
         async with world.connect("alice") as db:
