@@ -7,7 +7,7 @@ instance adds the facts. `wire.problems` turns it into a message, and `restore` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class StemmaError(Exception):
@@ -28,6 +28,15 @@ class StemmaError(Exception):
             return cls.says.format_map(facts)
         except (KeyError, IndexError, AttributeError) as missing:
             raise AssertionError(f"{cls.__name__} was raised without the fact {missing}") from None
+
+    def without_trace(self) -> Self:
+        """The same error as data: whoever keeps it keeps no frames, and nothing of what was in them.
+
+        A trace leads to the caller that keeps the error. Where that way goes through a struct without `gc`, nobody
+        could ever collect it.
+        """
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (restore, (self.code, self.message, self.facts))

@@ -93,7 +93,7 @@ def _decide_one(proposal: Proposal, draft: Draft, now: TimeMs, salts: Iterator[b
         declared.check(proposal, draft, rights, limits)
         return _accept(proposal, draft, now, salts, limits)
     except StemmaError as error:
-        return Refused(error, draft.version)
+        return Refused(error.without_trace(), draft.version)
 
 
 def _same_again(proposal: Proposal, known: Known) -> Repeated:

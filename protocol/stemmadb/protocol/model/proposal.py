@@ -71,7 +71,7 @@ def prepare_or_refuse(
     try:
         return prepare(identity, request, content, limits, lent)
     except StemmaError as refusal:
-        return Proposal(identity=identity, request=request, branch=content.branch, refusal=refusal)
+        return Proposal(identity=identity, request=request, branch=content.branch, refusal=refusal.without_trace())
 
 
 def prepare(

@@ -45,12 +45,17 @@ def check_content(content: Content, limits: Limits) -> None:
 
     The pending commits that all reads name together are bounded like the parts of any other bulk write.
     """
-    _count("operations_max", limits.operations_max, content.operations)
-    _count("reads_max", limits.reads_max, content.reads)
+    operations, reads = content.operations, content.reads
+    if len(operations) > limits.operations_max:
+        _count("operations_max", limits.operations_max, operations)
+    if len(reads) > limits.reads_max:
+        _count("reads_max", limits.reads_max, reads)
     named = 0
-    for read in content.reads:
-        named += len(read.locals)
-    _within("bulk_operations_max", limits.bulk_operations_max, named)
+    for read in reads:
+        if read.locals:
+            named += len(read.locals)
+    if named:
+        _within("bulk_operations_max", limits.bulk_operations_max, named)
 
 
 def check_client(message: ClientMessage, limits: Limits) -> None:

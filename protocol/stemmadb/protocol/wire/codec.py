@@ -16,6 +16,7 @@ from stemmadb.protocol.model.request import Content
 from stemmadb.protocol.wire import bounds, exact, failures
 from stemmadb.protocol.wire.messages import ClientMessage, ServerMessage
 from stemmadb.protocol.wire.messages.base import Message, Part
+from stemmadb.protocol.wire.messages.commit import CommitMessage
 from stemmadb.protocol.wire.messages.session import Ok
 from stemmadb.protocol.wire.peeking import Peeked, peek_binary
 
@@ -71,12 +72,14 @@ class MsgpackCodec:
 
     def __init__(self, limits: Limits = DEFAULTS) -> None:
         self.limits = limits
+        self._light_max = min(limits.message_bytes_max, limits.schema_bytes_max)
         self._depth_max = limits.depth_max + _ENVELOPE_DEPTH
         self._results: dict[type[Part], msgspec.msgpack.Decoder[Any]] = {}
 
     def encode(self, message: Message) -> bytes:
         data = _encoder.encode(message)
-        bounds.check_size(len(data), self.limits)
+        if len(data) > self.limits.message_bytes_max:
+            bounds.check_size(len(data), self.limits)
         return data
 
     def encode_answer(self, id_: int, result: Part) -> bytes:
@@ -84,12 +87,13 @@ class MsgpackCodec:
 
     def read_client(self, data: Data) -> ClientMessage:
         assert isinstance(data, bytes), "the connection lets no text through"
-        bounds.check_size(len(data), self.limits)
-        if len(data) > self.limits.schema_bytes_max:
+        if len(data) > self._light_max:
+            bounds.check_size(len(data), self.limits)
             bounds.check_light(len(data), self.peek(data).type, self.limits)
         try:
             message: ClientMessage = _client.decode(data)
-            bounds.check_client(message, self.limits)
+            if not isinstance(message, CommitMessage):
+                bounds.check_client(message, self.limits)
             if _encoder.encode(message) != data:
                 exact.check(data, depth_max=self._depth_max)
         except failures.DecoderFailures as failure:

@@ -99,18 +99,17 @@ class Stream:
 
     def advance(self, part: Sync) -> bool:
         """Whether this part completes its frame; `OutOfOrder` if it does not continue the stream."""
-        head = (part.from_, part.to, part.hash, part.reset)
-        if why := self._offence(part) if self._begun is None else self._stranger(head):
+        if why := self._offence(part) if self._begun is None else self._stranger(part):
             raise OutOfOrder(type="sync", why=why)
         if part.more:
-            self._begun = head
+            self._begun = _head(part)
             return False
         self._begun, self._reached = None, True
         self.to, self.hash = part.to, part.hash
         return True
 
-    def _stranger(self, head: tuple[object, ...]) -> str | None:
-        return None if head == self._begun else "it is not a part of the frame that was begun"
+    def _stranger(self, part: Sync) -> str | None:
+        return None if _head(part) == self._begun else "it is not a part of the frame that was begun"
 
     def _offence(self, part: Sync) -> str | None:
         if part.to < part.from_:
@@ -122,6 +121,11 @@ class Stream:
         if part.to == part.from_ and self.hash not in (None, part.hash):
             return f"it gives version {part.to} another hash"
         return None
+
+
+def _head(part: Sync) -> tuple[object, ...]:
+    """What all parts of a frame have alike."""
+    return (part.from_, part.to, part.hash, part.reset)
 
 
 class Frames(Stream):

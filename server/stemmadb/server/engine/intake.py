@@ -21,7 +21,7 @@ NAME_BYTES: Final = 64
 class Ticket:
     """One thing to be done: a proposal to decide, or work on the writing side of the log; `told` is who waits."""
 
-    __slots__ = ("_told", "destroyed", "proposal", "size", "work")
+    __slots__ = ("_told", "destroyed", "goes_alone", "proposal", "size", "work")
 
     def __init__(
         self,
@@ -35,12 +35,9 @@ class Ticket:
         self.proposal = proposal
         self.destroyed = destroyed
         self.work = work
+        self.goes_alone = work is not None or destroyed is not None
         self.size = 0 if proposal is None else _size(proposal)
         self._told = told
-
-    @property
-    def goes_alone(self) -> bool:
-        return self.work is not None or self.destroyed is not None
 
     def answer(self, result: object) -> None:
         """A mistake of the one who is told is not to harm those who are told after it."""
@@ -73,7 +70,10 @@ class Intake:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._commits_max = settings.batch_commits_max
+        self._bytes_max = settings.batch_bytes_max
+        self._queue_max = settings.queue_max
+        self._queue_bytes_max = settings.queue_bytes_max
         self._again: deque[Ticket] = deque()
         self._queue: deque[Ticket] = deque()
         self._bytes = 0
@@ -84,7 +84,7 @@ class Intake:
 
     @property
     def has_room(self) -> bool:
-        return len(self._queue) < self._settings.queue_max and self._bytes < self._settings.queue_bytes_max
+        return len(self._queue) < self._queue_max and self._bytes < self._queue_bytes_max
 
     def put(self, ticket: Ticket) -> None:
         self._queue.append(ticket)
@@ -92,18 +92,18 @@ class Intake:
 
     def take(self) -> list[Ticket]:
         """The next batch: within the bounds, or a single one that is beyond them or goes alone."""
-        batch = [self._next()]
-        if batch[0].goes_alone:
-            return batch
-        bytes_left = self._settings.batch_bytes_max - batch[0].size
-        while len(batch) < self._settings.batch_commits_max and len(self):
-            ahead = self._again[0] if self._again else self._queue[0]
-            if ahead.goes_alone:
+        batch: list[Ticket] = []
+        size = 0
+        for waiting in (self._again, self._queue):
+            while waiting and len(batch) < self._commits_max:
+                ahead = waiting[0]
+                if batch and (ahead.goes_alone or batch[0].goes_alone or size + ahead.size > self._bytes_max):
+                    break
+                size += ahead.size
+                batch.append(waiting.popleft())
+            if waiting:
                 break
-            bytes_left -= ahead.size
-            if bytes_left < 0:
-                break
-            batch.append(self._next())
+        self._bytes -= size
         return batch
 
     def put_back(self, tickets: Sequence[Ticket]) -> None:
@@ -118,11 +118,6 @@ class Intake:
         self._queue.clear()
         self._bytes = 0
         return cleared
-
-    def _next(self) -> Ticket:
-        ticket = (self._again or self._queue).popleft()
-        self._bytes -= ticket.size
-        return ticket
 
 
 def _size(proposal: Proposal) -> int:

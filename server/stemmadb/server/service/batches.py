@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -77,11 +77,17 @@ class Batch:
         self.to = last.version
         self.hash: Hash = last.hash
         self.commits = tuple(commits)
-        self.size = sum(len(fact.body) for told in commits for fact in told.facts if fact.body is not None)
+        size, details = 0, []
+        for told in commits:
+            for fact in told.facts:
+                if fact.body is not None:
+                    size += len(fact.body)
+            if told.commit.arguments != NO_ARGUMENTS:
+                details.append(told.commit.details)
+        self.size = size
         """The bytes of the bodies."""
-        self.weight = self.size + sum(_weight(head) for of_branch in heads.values() for head in of_branch.values())
+        self.weight = size + sum(_weight(of_branch.values()) for of_branch in heads.values())
         """What it keeps in memory, about."""
-        details = [told.commit.details for told in commits if told.commit.arguments != NO_ARGUMENTS]
         self.deleted = frozenset(one.name for one in details if isinstance(one, BranchDelete))
         """Branches that were deleted in it."""
         self.erases = any(isinstance(one, Erase) for one in details)
@@ -142,5 +148,5 @@ def _entity(head: Head) -> Entity | None:
     return Entity(head.id, head.hashed, head.hash, head.value)
 
 
-def _weight(head: Head) -> int:
-    return HEAD_BYTES + (0 if head is None else head.size)
+def _weight(heads: Collection[Head]) -> int:
+    return HEAD_BYTES * len(heads) + sum([head.size for head in heads if head is not None])

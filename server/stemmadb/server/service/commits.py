@@ -21,6 +21,7 @@ from stemmadb.protocol.wire.codec import read_content
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
 from stemmadb.server.engine.space import Space
 from stemmadb.server.service.batches import Told
+from stemmadb.server.service.postponed import Postponed
 
 RETRY_AFTER_MS: Final = 200
 """What a client is asked to wait when the storage could not take a commit."""
@@ -66,7 +67,7 @@ class Commits:
         """What the client has the bytes of, beside what its own session sent here, which comes in order."""
         self._first, self._highest = _NOTHING
         self._undecided = 0
-        self._deferred: dict[bytes, dict[Local, Unready]] = {}
+        self._deferred: dict[bytes, Postponed] = {}
         """Those that are to be sent again, by session."""
 
     @property
@@ -100,7 +101,8 @@ class Commits:
     def _note(self, session: bytes, local: Local) -> None:
         """The client has the bytes of this commit (SYNC-2)."""
         if session == self._session:
-            self._first = local if self._highest == 0 else min(self._first, local)
+            if local < self._first or not self._highest:
+                self._first = local
             self._highest = max(self._highest, local)
             return
         maximum = self._limits.locals_max
@@ -112,36 +114,42 @@ class Commits:
         """Why it cannot be taken now, if it cannot."""
         deferred = self._deferred.get(session)
         if deferred:
-            first = min(deferred)
+            first = deferred.first
             if local > first:
-                return deferred[first]
-            deferred.pop(local, None)
+                return deferred.unready[first]
+            deferred.remove(local)
         wait_ms = self._author.wait_ms()
         return RateLimited(retry_after_ms=wait_ms) if wait_ms else None
 
     def _done(self, identity: LocalIdentity, outcome: Outcome | StemmaError) -> None:
         """What its own session had accepted is told by the feed, which hears of it just before."""
         self._undecided -= 1
-        if isinstance(outcome, StemmaError):
+        if isinstance(outcome, Accepted):
+            if identity.session != self._session:
+                self._author.accepted(Told(outcome.commit, outcome.facts))
+        elif isinstance(outcome, StemmaError):
             self.put_off(identity, outcome if isinstance(outcome, Unready) else Unavailable())
-        elif not isinstance(outcome, Accepted):
+        else:
             self._author.decided(identity, outcome)
-        elif identity.session != self._session:
-            self._author.accepted(Told(outcome.commit, outcome.facts))
+
+    @property
+    def has_deferred(self) -> bool:
+        return bool(self._deferred)
 
     def settled(self, identity: LocalIdentity) -> None:
         """It was accepted after all: neither it nor what lies below it can be accepted any more, or is awaited."""
         deferred = self._deferred.get(identity.session)
         if deferred:
-            for local in [local for local in deferred if local <= identity.local]:
-                del deferred[local]
+            deferred.remove_up_to(identity.local)
+            if not deferred:
+                del self._deferred[identity.session]
 
     def put_off(self, identity: LocalIdentity, unready: Unready) -> None:
         """There is no verdict now: it is to be sent again."""
         self._put_off(identity.session, identity.local, unready)
 
     def _put_off(self, session: bytes, local: Local, unready: Unready) -> None:
-        self._deferred.setdefault(session, {})[local] = unready
+        self._deferred.setdefault(session, Postponed()).add(local, unready)
         wait_ms: int = unready.facts.get("retry_after_ms", RETRY_AFTER_MS)
         named = None if session == self._session else session
         self._author.defer(Deferred(local=local, session=named, code=unready.code, retry_after_ms=wait_ms))

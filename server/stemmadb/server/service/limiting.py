@@ -26,7 +26,8 @@ class Bucket:
     def take(self, now_ms: int) -> int:
         """0 if there is room for one more, else the milliseconds until there is."""
         if now_ms > self._at_ms:
-            self._level = min(self._rate, self._level + (now_ms - self._at_ms) * self._rate / 1_000)
+            level = self._level + (now_ms - self._at_ms) * self._rate / 1_000
+            self._level = level if level < self._rate else self._rate
         self._at_ms = now_ms
         if self._level >= 1:
             self._level -= 1

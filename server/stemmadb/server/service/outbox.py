@@ -170,7 +170,7 @@ class Outbox:
 
     def flush(self) -> None:
         """Builds and sends as long as there is something to tell and the client takes it."""
-        if self._parts is None and self._repeat_shared():
+        if self._parts is None and (self._tell_author() or self._repeat_shared()):
             return
         while self._is_started and self._connection.state is State.OPEN and not self.is_slow:
             if self._parts is not None:
@@ -237,6 +237,12 @@ class Outbox:
         if self.watches or self._joining or self._refused or self._reset:
             return False
         return self._verdicts.are_few(BARE_MAX)
+
+    def _tell_author(self) -> bool:
+        """Sends the verdicts of a session that only writes, if that is all there is: the way of most commits."""
+        if not self._verdicts or not self._is_bare or not self._is_started or self._answers:
+            return False
+        return self._connection.state is State.OPEN and not self.is_slow and self._send_bare()
 
     def _send_bare(self) -> bool:
         to = self._feed.version

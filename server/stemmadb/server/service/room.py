@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import partial
 from typing import Protocol
 
 from stemmadb.protocol.errors import StemmaError
@@ -31,7 +30,7 @@ class Guest(Protocol):
     def to(self) -> Version: ...
 
     def accepted(self, told: Told) -> None:
-        """An own commit is durable."""
+        """An own commit is durable: it touches the room if there is something to tell."""
         ...
 
     def rights_changed(self) -> None:
@@ -148,8 +147,7 @@ class Room:
             if isinstance(identity, LocalIdentity):
                 guest = self.authors.get((identity.principal, identity.session))
                 if guest is not None:
-                    self._safely(guest, partial(guest.accepted, told))
-                    self.touch(guest)
+                    self._tell(guest, told)
             changed |= self.access.take(told.commit, told.facts)
         if changed:
             for guest in tuple(self.guests):
@@ -161,6 +159,12 @@ class Room:
             self._wake_quiet(batch.to, self._quiet_versions)
         if self._quiet_timer is None:
             self._quiet_timer = asyncio.get_running_loop().call_later(self._quiet_seconds, self._end_silence)
+
+    def _tell(self, guest: Guest, told: Told) -> None:
+        try:
+            guest.accepted(told)
+        except Exception as mistake:
+            guest.failed(mistake)
 
     def _end_silence(self) -> None:
         """A while after the first commit that a session has not heard of: what it reads and writes next is fresh."""

@@ -85,7 +85,9 @@ class Session:
     def received(self, data: Data) -> None:
         self._count_in(data)
         for event in self.connection.receive(data):
-            if isinstance(event, Closed):
+            if self._is_open and isinstance(event, CommitMessage):
+                self._commit(event)
+            elif isinstance(event, Closed):
                 self._farewell(event)
             elif isinstance(event, SessionOpen):
                 self._valve.shut(Why.OPENING)
@@ -259,11 +261,12 @@ class Session:
         return self._house.commit_rates.take(self.connection.principal)
 
     def accepted(self, told: Told) -> None:
-        session = self.connection.session
+        session, commit = self.connection.session, told.commit
         assert session is not None
-        self.outbox.decide(verdicts.accepted(told.commit, told.facts, session=session), told.commit.version)
-        assert isinstance(told.commit.identity, LocalIdentity), "only plain commits have an author's verdict"
-        self._commits.settled(told.commit.identity)
+        self.outbox.decide(verdicts.accepted(commit, told.facts, session=session), commit.version)
+        if self._commits.has_deferred:
+            assert isinstance(commit.identity, LocalIdentity), "only plain commits have an author's verdict"
+            self._commits.settled(commit.identity)
         self.changed()
 
     def decided(self, identity: LocalIdentity, outcome: Repeated | Refused) -> None:

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.ids import EMPTY_SPACE, Version
 from stemmadb.protocol.wire.messages.commit import Accepted, Verdict
 from stemmadb.server.service.frames import verdict_size
-
-
-class _Decided(NamedTuple):
-    """A verdict, and the version that the frame with it reaches at least."""
-
-    at: Version
-    verdict: Verdict
 
 
 class Verdicts:
     """In the order they came."""
 
     def __init__(self) -> None:
-        self._decided: list[_Decided] = []
+        self._decided: list[tuple[Version, Verdict]] = []
+        """Each with the version that the frame with it reaches at least."""
+        self._furthest = EMPTY_SPACE
+        """The highest of those versions."""
+        self._against = 0
+        """How many are not of accepted commits."""
         self._accepted: set[Version] = set()
         """Own commits whose verdicts wait here: one that is found twice is told once."""
 
@@ -34,27 +31,32 @@ class Verdicts:
             if at in self._accepted:
                 return
             self._accepted.add(at)
-        self._decided.append(_Decided(at, verdict))
+        else:
+            self._against += 1
+        self._furthest = max(self._furthest, at)
+        self._decided.append((at, verdict))
 
     def take(self, to: Version) -> list[Verdict]:
         """Those of a frame that reaches this version."""
-        told = [one for one in self._decided if one.at <= to]
-        if len(told) == len(self._decided):
-            self._decided.clear()
+        decided = self._decided
+        if self._furthest <= to:  # nearly always all of them
+            self._decided, self._against = [], 0
             self._accepted.clear()
-        else:
-            self._decided = [one for one in self._decided if one.at > to]
-            self._accepted.difference_update([one.at for one in told])
-        return [one.verdict for one in told]
+            return [verdict for _, verdict in decided]
+        told = [verdict for at, verdict in decided if at <= to]
+        self._decided = [one for one in decided if one[0] > to]
+        self._against = sum(not isinstance(verdict, Accepted) for _, verdict in self._decided)
+        self._accepted = {at for at in self._accepted if at > to}
+        return told
 
     def are_few(self, count_max: int) -> bool:
         """Whether they are small without a look: few, and all of commits that were accepted."""
-        return len(self._decided) <= count_max and all(isinstance(one.verdict, Accepted) for one in self._decided)
+        return len(self._decided) <= count_max and not self._against
 
     @property
     def size(self) -> int:
         """What they take in memory, about."""
-        return sum(verdict_size(one.verdict) for one in self._decided)
+        return sum(verdict_size(verdict) for _, verdict in self._decided)
 
 
 class Answers:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 FAILED: Final = 1011
 FIN_TEXT: Final = 0x81
 FIN_BINARY: Final = 0x82
+_MIDDLE: Final = struct.Struct("!BBH").pack
+_LONG: Final = struct.Struct("!BBQ").pack
 _log: Final = logging.getLogger(__name__)
 
 
@@ -86,12 +88,14 @@ class Connection(ABC):
         if isinstance(data, str):
             data = data.encode()
             first = FIN_TEXT
-        self._gate.messages_out += 1
-        self._gate.bytes_out += len(data)
+        gate, size = self._gate, len(data)
+        gate.messages_out += 1
+        gate.bytes_out += size
+        frame = header(first, size) + data
         if self._receiving:
-            self._hold(header(first, len(data)) + data)
+            self._hold(frame)
         else:
-            self._transport.write(header(first, len(data)) + data)
+            self._transport.write(frame)
 
     def _hold(self, frame: bytes) -> None:
         self._held.append(frame)
@@ -211,5 +215,5 @@ def header(first: int, length: int) -> bytes:
     if length < 126:
         return bytes((first, length))
     if length < 1 << 16:
-        return struct.pack("!BBH", first, 126, length)
-    return struct.pack("!BBQ", first, 127, length)
+        return _MIDDLE(first, 126, length)
+    return _LONG(first, 127, length)
