@@ -27,7 +27,7 @@ coverage: env       ## the tests again, with line and branch coverage of the pur
 serve: env          ## start the server on 127.0.0.1:8420 with its data in ./data; ARGS="--port 9000" and the like
 	@$(VENV)/stemmadb serve $(ARGS)
 
-bench bench-quick: env   ## measure the pure core; prints a table
+bench bench-quick: env   ## ours and the peers in turn (SCENARIO=name: one); bench-quick: two minutes, fails below benchmarks/floors.toml
 	@$(VENV)/python -m benchmarks $(if $(SCENARIO),--only $(SCENARIO),) $(if $(filter bench-quick,$@),--quick,)
 
 soak: env           ## the generated tests with many more cases, for MINUTES=n

@@ -1,73 +1,59 @@
-"""Runs the benchmarks: `make bench`, `make bench SCENARIO=patch_apply`, `make bench-quick`."""
+"""Runs the benchmarks: `make bench`, `make bench SCENARIO=commit`, `make bench-quick`; `--list` names them all."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import json
-import os
-import pkgutil
-import platform
 import sys
-from collections.abc import Iterable
-from importlib import metadata
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
-import benchmarks
-
-RESULTS = Path(__file__).parent / "results" / "latest.json"
-Row = dict[str, Any]
+from benchmarks.harness import catalog, running
+from benchmarks.harness.plan import PEERS, QUICK, USUAL, Plan
 
 
-def scenarios() -> list[str]:
-    return sorted(info.name for info in pkgutil.iter_modules(benchmarks.__path__) if not info.name.startswith("_"))
+def main(arguments: list[str] | None = None) -> int:
+    """0 if all was measured; 1 if a quick run found a ratio beyond its floor."""
+    chosen = _parser().parse_args(arguments)
+    if chosen.list:
+        for name in (*catalog.ORDER, *catalog.core_names()):
+            print(f"{name:<18} {catalog.title(name)}")
+        return 0
+    plan = _plan(chosen)
+    if chosen.only in catalog.core_names():
+        return running.run_core(chosen.only, is_quick=chosen.quick)
+    if chosen.quick:
+        return running.run_quick(plan, only=chosen.only)
+    if chosen.only:
+        return running.run_one(plan, chosen.only)
+    return running.run_all(plan, again=chosen.again)
 
 
-def machine() -> dict[str, Any]:
-    packages = ("apsw", "msgspec", "blake3", "msgpack", "pydantic", "jsonpatch")
-    return {
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "packages": {name: metadata.version(name) for name in packages},
-    }
+def _plan(chosen: argparse.Namespace) -> Plan:
+    plan = replace(QUICK if chosen.quick else USUAL, is_full=chosen.full)
+    given = {"reps": chosen.reps, "seconds": chosen.seconds, "peers": chosen.peers}
+    return replace(plan, **{name: value for name, value in given.items() if value is not None})
 
 
-def merged(old: Iterable[Row], new: Iterable[Row]) -> list[Row]:
-    """New rows in the place of the old ones of the same scenario and system, so that a run can be resumed."""
-    rows = {(row["scenario"], row["system"], row.get("clients")): row for row in [*old, *new]}
-    return [rows[key] for key in sorted(rows, key=str)]
+def _peers(text: str) -> tuple[str, ...]:
+    """`etcd,redis`, or `none`."""
+    names = () if text == "none" else tuple(text.split(","))
+    if unknown := [name for name in names if name not in PEERS]:
+        raise argparse.ArgumentTypeError(f"no peer is called {unknown[0]}; there are {', '.join(PEERS)}")
+    return names
 
 
-def show(rows: Iterable[Row]) -> None:
-    for row in rows:
-        figures = {name: value for name, value in row.items() if name not in ("scenario", "system")}
-        shown = "  ".join(
-            f"{name} {value:,.2f}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in figures.items()
-        )
-        print(f"{row['scenario']:<62} {row['system']:<36} {shown}")
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("--only", metavar="NAME", choices=scenarios(), help="one of: " + ", ".join(scenarios()))
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions; nothing is written")
-    chosen = parser.parse_args()
-    rows: list[Row] = []
-    for name in [chosen.only] if chosen.only else scenarios():
-        module = importlib.import_module(f"benchmarks.{name}")
-        if getattr(module, "ALONE", False) and not (chosen.only or chosen.quick):
-            continue  # takes so long that it is run only when it is asked for
-        print(f"-- {name}", file=sys.stderr, flush=True)
-        found = module.run(quick=chosen.quick)
-        show(found)
-        rows += found
-    if not chosen.quick:
-        old = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
-        RESULTS.write_text(json.dumps({"machine": machine(), "rows": merged(old, rows)}, indent=1) + "\n")
-    return 0
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--only", metavar="NAME", choices=[*catalog.ORDER, *catalog.core_names()], help="one scenario; see --list"
+    )
+    parser.add_argument("--quick", action="store_true", help="few and short turns against etcd; writes nothing")
+    parser.add_argument("--list", action="store_true", help="what can be run, and what it shows")
+    parser.add_argument("--again", action="store_true", help="start over, where a stopped run would go on")
+    parser.add_argument("--full", action="store_true", help="memory at its full size, which takes most of an hour")
+    parser.add_argument("--reps", type=int, metavar="N", help="turns of each system, if not as many as usual")
+    parser.add_argument("--seconds", type=float, metavar="S", help="how long a turn is, if not as long as usual")
+    parser.add_argument("--peers", type=_peers, metavar="NAMES", help="only these, as in etcd,redis; or none")
+    return parser
 
 
 if __name__ == "__main__":

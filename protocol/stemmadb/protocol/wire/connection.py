@@ -99,6 +99,10 @@ class Stream:
 
     def advance(self, part: Sync) -> bool:
         """Whether this part completes its frame; `OutOfOrder` if it does not continue the stream."""
+        if self._begun is None and part.from_ == self.to < part.to and not part.more and part.reset is None:
+            self._reached = True  # a whole frame that goes on from the last one, as nearly all do
+            self.to, self.hash = part.to, part.hash
+            return True
         if why := self._offence(part) if self._begun is None else self._stranger(part):
             raise OutOfOrder(type="sync", why=why)
         if part.more:

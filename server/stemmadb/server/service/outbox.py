@@ -170,7 +170,7 @@ class Outbox:
 
     def flush(self) -> None:
         """Builds and sends as long as there is something to tell and the client takes it."""
-        if self._parts is None and (self._tell_author() or self._repeat_shared()):
+        if self._parts is None and self._tell_author():
             return
         while self._is_started and self._connection.state is State.OPEN and not self.is_slow:
             if self._parts is not None:
@@ -339,24 +339,26 @@ class Outbox:
 
     # ------------------------------------------------------------ a frame that others get too
 
-    def _repeat_shared(self) -> bool:
-        """Sends the frame that another session with the same watch got just before, if there is one.
+    def repeat(self) -> bool:
+        """Sends the frame that another session with the same watch got just before, if that is all there is to tell.
 
         It is the way of an event to its hundredth watcher, and does as little as can be.
         """
-        if self._shared.is_empty or len(self.watches) != 1 or not self._is_started or self._has_extras:
+        if not self._shared.encoded or len(self.watches) != 1 or self._parts is not None or not self._is_started:
+            return False
+        if self._verdicts.decided or self._answers or self._joining or self._refused or self._reset:
             return False
         (watch,) = self.watches.values()
-        to = self._feed.version
-        found = self._shared.find((self._connection.subprotocol, self.to, to, watch.group), watch.number)
+        connection, to = self._connection, self._feed.version
+        found = self._shared.find((connection.subprotocol, self.to, to, watch.group), watch.number)
         if found is None or not watch.is_plain or watch.told_to != self.to:
             return False
-        if self._connection.state is not State.OPEN:
+        if connection.state is not State.OPEN or self._socket.unsent > self._unsent_bytes_max:
             return False
         watch.was_told(to)
-        self._connection.sent(found.frame)
+        connection.sent(found.frame)
         self.send(found.data)
-        self._reached(to)
+        self.to, self._is_due = to, False
         return True
 
     def _is_shared(self, reach: _Reach) -> bool:

@@ -181,9 +181,10 @@ class Room:
 
     def touch(self, guest: Guest) -> None:
         """It has something to tell: all that are touched in one turn of the loop are flushed in the next."""
-        if not self._dirty:
+        dirty = self._dirty
+        if not dirty:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._dirty[guest] = None
+        dirty[guest] = None
 
     def expect(self, guest: Guest) -> None:
         """It has something to tell once the next batch is told: a read may be ahead of the feed."""

@@ -322,7 +322,7 @@ class Session:
 
     def flush(self) -> None:
         """Tells what there is; a client that does not read is not read from either (SYNC-6)."""
-        if self._is_open:
+        if self._is_open and (self._valve.is_shut or not self.outbox.repeat()):
             self._flush()
 
     def take_no_more(self) -> None:

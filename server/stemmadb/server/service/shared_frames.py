@@ -28,26 +28,23 @@ class SharedFrames:
     """Of one space; forgotten with the next batch."""
 
     def __init__(self) -> None:
-        self._encoded: dict[Key, Encoded] = {}
+        self.encoded: dict[Key, Encoded] = {}
+        """Those that name no watch, or that of the session that got it first."""
         self._named: dict[tuple[Key, int], Encoded] = {}
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._encoded
 
     def find(self, key: Key, watch: int) -> Encoded | None:
         """The frame for a session that gave this number to its watch."""
-        found = self._encoded.get(key)
+        found = self.encoded.get(key)
         if found is None or found.watch in (0, watch):
             return found
         return self._named.get((key, watch))
 
     def keep(self, key: Key, encoded: Encoded) -> None:
-        if key not in self._encoded and len(self._encoded) < FRAMES_MAX:
-            self._encoded[key] = encoded
+        if key not in self.encoded and len(self.encoded) < FRAMES_MAX:
+            self.encoded[key] = encoded
         elif len(self._named) < FRAMES_MAX:
             self._named[key, encoded.watch] = encoded
 
     def clear(self) -> None:
-        self._encoded.clear()
+        self.encoded.clear()
         self._named.clear()

@@ -13,7 +13,7 @@ class Verdicts:
     """In the order they came."""
 
     def __init__(self) -> None:
-        self._decided: list[tuple[Version, Verdict]] = []
+        self.decided: list[tuple[Version, Verdict]] = []
         """Each with the version that the frame with it reaches at least."""
         self._furthest = EMPTY_SPACE
         """The highest of those versions."""
@@ -23,7 +23,7 @@ class Verdicts:
         """Own commits whose verdicts wait here: one that is found twice is told once."""
 
     def __len__(self) -> int:
-        return len(self._decided)
+        return len(self.decided)
 
     def add(self, verdict: Verdict, at: Version) -> None:
         """One that is accepted is in the log, and may be found more than once: by the feed and by resuming."""
@@ -34,29 +34,29 @@ class Verdicts:
         else:
             self._against += 1
         self._furthest = max(self._furthest, at)
-        self._decided.append((at, verdict))
+        self.decided.append((at, verdict))
 
     def take(self, to: Version) -> list[Verdict]:
         """Those of a frame that reaches this version."""
-        decided = self._decided
+        decided = self.decided
         if self._furthest <= to:  # nearly always all of them
-            self._decided, self._against = [], 0
+            self.decided, self._against = [], 0
             self._accepted.clear()
             return [verdict for _, verdict in decided]
         told = [verdict for at, verdict in decided if at <= to]
-        self._decided = [one for one in decided if one[0] > to]
-        self._against = sum(not isinstance(verdict, Accepted) for _, verdict in self._decided)
+        self.decided = [one for one in decided if one[0] > to]
+        self._against = sum(not isinstance(verdict, Accepted) for _, verdict in self.decided)
         self._accepted = {at for at in self._accepted if at > to}
         return told
 
     def are_few(self, count_max: int) -> bool:
         """Whether they are small without a look: few, and all of commits that were accepted."""
-        return len(self._decided) <= count_max and not self._against
+        return len(self.decided) <= count_max and not self._against
 
     @property
     def size(self) -> int:
         """What they take in memory, about."""
-        return sum(verdict_size(verdict) for _, verdict in self._decided)
+        return sum(verdict_size(verdict) for _, verdict in self.decided)
 
 
 class Answers:

@@ -3,6 +3,7 @@
 import click
 
 from stemmadb.client.cli.commands.access import acl
+from stemmadb.client.cli.commands.bench import bench
 from stemmadb.client.cli.commands.blobs import blob
 from stemmadb.client.cli.commands.branching import branch, tag
 from stemmadb.client.cli.commands.completion import completion
@@ -17,6 +18,7 @@ from stemmadb.client.cli.commands.writing import delete, set_
 
 COMMANDS: list[click.Command] = [
     acl,
+    bench,
     blame,
     blob,
     branch,

@@ -1,0 +1,1 @@
+"""What all benchmarks share: rows, turns, targets, floors, the report and its plots."""

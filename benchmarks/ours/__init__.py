@@ -1,0 +1,1 @@
+"""StemmaDB as a system that is measured: the service, the engine in process, and the SDK."""

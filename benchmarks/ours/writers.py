@@ -1,0 +1,80 @@
+"""Clients of a closed loop on one of our spaces: they write, or they read the past."""
+
+from __future__ import annotations
+
+import random
+from typing import Self
+
+from benchmarks.load.document import DOCUMENT
+from benchmarks.ours.sessions import Session, write
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.ids import EntityId, Version
+from stemmadb.protocol.model.query import Query, Root
+from stemmadb.protocol.model.request import Operation, Read
+from stemmadb.protocol.wire.messages.reading import QueryRequest
+
+
+class Writer(Session):
+    """A client of a closed loop: writes its own entity, on what it wrote before."""
+
+    id: EntityId
+    patches = False
+    """Whether it patches two fields in the place of setting the whole."""
+
+    def begin(self, id_: str, document: object = DOCUMENT) -> Self:
+        """Makes the entity; from then on a loop can drive it."""
+        self.id = EntityId(id_)
+        self.version = self.commit([Operation(op="set", id=self.id, body=encode(document), blind=True)])
+        self.ready()
+        return self
+
+    def send(self) -> None:
+        version = Version(self.version)
+        if self.patches:
+            self.push(
+                (Operation(op="patch", id=self.id, body=_change(self.local)),),
+                (
+                    Read(version=version, id=self.id, path="/count"),
+                    Read(version=version, id=self.id, path="/by/name"),
+                ),
+            )
+        else:
+            body = encode(DOCUMENT | {"count": self.local})
+            self.push((Operation(op="set", id=self.id, body=body),), (Read(version=version, id=self.id),))
+
+
+def _change(number: int) -> bytes:
+    return encode(
+        [
+            {"op": "replace", "path": "/count", "value": number},
+            {"op": "replace", "path": "/by/name", "value": "bob"},
+        ]
+    )
+
+
+class PastReader(Session):
+    """Reads one entity at a version of its past, each time another, and looks whether it is as it was written."""
+
+    _roots: tuple[Root, ...]
+    _values: dict[int, bytes]
+    _versions: list[int]
+    _chance: random.Random
+    _asked = 0
+    _expected = b""
+
+    def begin(self, id_: str, values: dict[int, bytes], chance: random.Random) -> Self:
+        """`values` are those at each version."""
+        self._roots, self._values, self._versions, self._chance = (Root(id=id_),), values, list(values), chance
+        self.ready()
+        return self
+
+    def send(self) -> None:
+        self._asked += 1
+        version = self._chance.choice(self._versions)
+        self._expected = self._values[version]
+        self.link.send(write(QueryRequest(id=self._asked, query=Query(roots=self._roots, version=version))))
+
+    def _on_message(self, data: bytes) -> None:
+        if self._take(data).type == "ok":
+            assert self._expected in data, "another value than was written there"
+            self.answered()

@@ -1,0 +1,1 @@
+"""The soak: every generated test with seed after seed, for as long as one likes."""

@@ -1,0 +1,1 @@
+"""Fuzzing: targets that allow nothing but a typed error, their seeds, a seeded mutator, and the kept corpus."""
