@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol, TypeVar
+
+from stemmadb.server.engine.threads import Threads
 
 T = TypeVar("T")
 
@@ -16,20 +16,6 @@ class Workers(Protocol):
     def run(self, work: Callable[[], T]) -> Awaitable[T]: ...
 
     def close(self) -> None: ...
-
-
-class Threads:
-    """A bounded number of threads; what is beyond them waits its turn."""
-
-    def __init__(self, count: int, name: str) -> None:
-        self._pool = ThreadPoolExecutor(count, thread_name_prefix=name)
-
-    def run(self, work: Callable[[], T]) -> Awaitable[T]:
-        return asyncio.get_running_loop().run_in_executor(self._pool, work)
-
-    def close(self) -> None:
-        """Waits for the work under way."""
-        self._pool.shutdown()
 
 
 class Inline:

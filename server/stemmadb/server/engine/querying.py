@@ -13,6 +13,7 @@ from stemmadb.protocol.model.ids import EntityId, TimeMs, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.query import Answer, Ask, Found, Prepared, Supply, Unresolved, Visit, listed
 from stemmadb.protocol.model.traversal import examine, traverse
+from stemmadb.server.engine import states
 from stemmadb.server.engine.batches import ids_under, scan
 from stemmadb.server.engine.moments import Cut, Moment
 from stemmadb.server.engine.paging import ITEM_BYTES, Budget, MayRead, anything, fill
@@ -105,9 +106,20 @@ def page(
         raise InvalidQuery(why="only a query without a schema comes in pages")
     budget = Budget(limit, limits)
     cut = _cut(reader, prepared)
+    if len(prepared.starts) == 1 and not prepared.starts[0].listing and after is None:
+        return _page_of_one(reader, cut, prepared, may_read)
     items, next_ = fill(_looked_at(reader, cut, prepared, after, may_read), _size, budget)
     entities = tuple(item.entity for item in items if item.entity is not None)
     return QueriedPage(cut.version, entities, tuple(one for item in items for one in item.unresolved), next_)
+
+
+def _page_of_one(reader: LogReader, cut: Cut, prepared: Prepared, may_read: MayRead) -> QueriedPage:
+    """One entity by its id, which is most of what is asked: the same answer without the way of many."""
+    (visit,) = prepared.named()
+    loaded = states.load(reader, cut.spans, [visit.id]) if may_read(visit.id) else {}
+    item = _item(entity_of(loaded.get(visit.id)), [visit], [], prepared)
+    entities = () if item is None or item.entity is None else (item.entity,)
+    return QueriedPage(cut.version, entities, () if item is None else item.unresolved, None)
 
 
 def _cut(reader: LogReader, prepared: Prepared) -> Cut:

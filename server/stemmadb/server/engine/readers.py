@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from stemmadb.protocol import errors
 from stemmadb.server.engine.answers import Answer
@@ -27,9 +27,18 @@ class _Question:
         self.future: asyncio.Future[Answer[Any]] = asyncio.get_running_loop().create_future()
 
 
+TOGETHER_MIN: Final = 16
+"""So many that wait have a hop of their own while another one is under way."""
+LATE_SECONDS: Final = 0.002
+"""So long a question waits at most for the hop before it: that one is a long one."""
+
+
 class Readers:
     """At most `readers_max` hops at a time; a cut is opened after the question came, so it has all that was
     acknowledged before.
+
+    Short questions share hops: what comes while one is under way goes together in the next, as commits do. A hop and
+    a cut cost more than most questions, and threads that all need the interpreter only get into each other's way.
     """
 
     def __init__(self, log: OpenLog, workers: Workers, settings: Settings) -> None:
@@ -41,6 +50,7 @@ class Readers:
         self._hops: set[asyncio.Task[None]] = set()
         self._is_called = False
         self._is_stopping = False
+        self._late: asyncio.TimerHandle | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -51,12 +61,19 @@ class Readers:
             raise errors.Unavailable
         question = _Question(ask)
         self._waiting.append(question)
-        if not self._is_called and len(self._hops) < self._hops_max:
-            # Not at once: those who ask in the same turn of the loop go together.
-            self._is_called = True
-            asyncio.get_running_loop().call_soon(self._start)
+        self._call()
         told: Answer[T] = await question.future
         return told.given()
+
+    def _call(self) -> None:
+        """Not at once: those who ask in the same turn of the loop go together."""
+        if self._is_called or len(self._hops) >= self._hops_max:
+            return
+        if not self._hops or len(self._waiting) >= TOGETHER_MIN:
+            self._is_called = True
+            asyncio.get_running_loop().call_soon(self._start)
+        elif self._late is None:
+            self._late = asyncio.get_running_loop().call_later(LATE_SECONDS, self._start)
 
     async def stop(self) -> None:
         """Finishes what has come so far and refuses what comes now."""
@@ -67,6 +84,9 @@ class Readers:
 
     def _start(self) -> None:
         self._is_called = False
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
         while self._waiting and len(self._hops) < self._hops_max:
             count = min(len(self._waiting), self._batch_max)
             questions = [self._waiting.popleft() for _ in range(count)]

@@ -154,8 +154,12 @@ class Questions:
             self._has_large = True
             return
         if isinstance(result, QueryAnswer):
-            self._client.outbox.answer(result.version, lambda: self._answer(request, result))
-            self._client.changed()
+            outbox = self._client.outbox
+            if result.version <= outbox.to:
+                self._answer(request, result)
+            else:
+                outbox.answer(result.version, lambda: self._answer(request, result))
+                self._client.changed()
         else:
             self._answer(request, result)
 

@@ -82,11 +82,13 @@ def lineage(connection: apsw.Connection, number: int) -> list[tuple[int, int]]:
 
 
 class Structure:
-    """The structure of one cut."""
+    """The structure of one cut; what was asked for once is known to all questions that share the cut."""
 
     def __init__(self, cut: Cut) -> None:
         self._cut = cut
         self._numbers: dict[str, int | None] = {}
+        self._states: dict[str, BranchState | None] = {}
+        self._floor: Version | None = None
 
     def number(self, name: str) -> int | None:
         """The number of a branch; None if there never was one of that name."""
@@ -96,8 +98,10 @@ class Structure:
         return self._numbers[name]
 
     def branch(self, name: str) -> BranchState | None:
-        row = self._cut.row(f"{_BRANCH} WHERE b.name = ?", (name,))
-        return None if row is None else _state(row)
+        if name not in self._states:
+            row = self._cut.row(f"{_BRANCH} WHERE b.name = ?", (name,))
+            self._states[name] = None if row is None else _state(row)
+        return self._states[name]
 
     def branches(self) -> list[BranchState]:
         return [_state(row) for row in self._cut.rows(f"{_BRANCH} ORDER BY b.name")]
@@ -107,9 +111,11 @@ class Structure:
         return [Tag(*row) for row in self._cut.rows(sql)]
 
     def floor(self) -> Version:
-        row = self._cut.row("SELECT value FROM meta WHERE key = 'floor'")
-        assert row is not None, "every file has a floor"
-        return Version(row[0])
+        if self._floor is None:
+            row = self._cut.row("SELECT value FROM meta WHERE key = 'floor'")
+            assert row is not None, "every file has a floor"
+            self._floor = Version(row[0])
+        return self._floor
 
     def revoked(self, names: Iterable[Hash] | None) -> dict[Hash, Version]:
         if names is None:

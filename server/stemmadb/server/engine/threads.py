@@ -1,0 +1,84 @@
+"""Threads that do blocking work for an event loop, with as little between the two as there can be.
+
+`ThreadPoolExecutor` makes a future with a lock of its own for each piece of work and chains it to one of the loop:
+for a read or an append that takes a tenth of a millisecond that is a good part of it (docs/decisions/0010).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class _Job(NamedTuple):
+    """A piece of work, and the future on its loop that waits for it."""
+
+    work: Callable[[], Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+class Threads:
+    """A bounded number of threads, each started when it is first needed; what is beyond them waits its turn."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._count = count
+        self._name = name
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._busy = 0
+        """Jobs that were given and whose end was not heard of yet."""
+        self._is_closed = False
+
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Work that was begun is done, also if its caller gives up waiting; what still waits its turn is not."""
+        assert not self._is_closed, "the threads are stopped"
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._busy += 1
+        if self._busy > len(self._threads) < self._count:
+            self._start()
+        self._jobs.put(_Job(work, loop, future))
+        return future
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._serve, name=f"{self._name}_{len(self._threads)}")
+        self._threads.append(thread)
+        thread.start()
+
+    def _serve(self) -> None:
+        """In a thread: one job after the other."""
+        while (job := self._jobs.get()) is not None:
+            result, error = None, None
+            try:
+                if not job.future.cancelled():
+                    result = job.work()
+            except BaseException as raised:  # it belongs to the one who waits
+                error = raised
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+                job.loop.call_soon_threadsafe(self._tell, job.future, result, error)
+            del job, result, error  # nothing is kept alive until the next one comes
+
+    def _tell(self, future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+        """On the loop."""
+        self._busy -= 1
+        if future.cancelled():
+            return
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    def close(self) -> None:
+        """Waits for the work under way and for what waits its turn."""
+        self._is_closed = True
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
