@@ -1,89 +1,27 @@
-"""Convergence: apps work while everything fails; then all agree with the server, and each commit was decided once."""
+"""What chaos has found, one test each: apps work while everything fails; tests/simulation looks for more of it."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import subprocess
-import sys
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-import convergence_machine
-from convergence import Effect, Ledger, Record, States, check_decided, check_sums
-from convergence_apps import Follower
-from convergence_machine import Report
 from stemmadb.client import connect
 from stemmadb.client.dialing.channel import Channel
 from stemmadb.client.nursery.held import CommitName
-from stemmadb.client.reading.queries import roots_of
 from stemmadb.client.session.asker import SessionAsker
 from stemmadb.client.session.questions import Questions
 from stemmadb.client.space import Space
 from stemmadb.client.testing import AppDisk, World
-from stemmadb.client.watching import Change
 from stemmadb.protocol.errors import Conflict, Dependency, GoingAway, NotFound
-from stemmadb.protocol.model.ids import Did, EntityId, Local, Version
+from stemmadb.protocol.model.ids import Did, EntityId, Version
 from stemmadb.protocol.model.values import Value
 from stemmadb.protocol.wire.messages.session import Ping, Pong
 from stemmadb.protocol.wire.version import Subprotocol
 
-GROUPS = 10
-SEEDS = 6
-SECONDS = 2.0
 X, Y, Z = "urn:doc:x", "urn:doc:y", "urn:doc:z"
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Refused commits that nobody awaits are many here."""
-    logger = logging.getLogger("stemmadb.client")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    yield
-    logger.setLevel(before)
-
-
-# ---------------------------------------------------------------- chaos
-
-
-@pytest.mark.rule("COMMIT-5", "RESUME-1", "RESUME-2", "RESUME-4", "NURSERY-1", "NURSERY-3", "NURSERY-4", "NURSERY-5")
-@pytest.mark.parametrize("group", range(GROUPS))
-def test_clients_in_chaos_come_to_what_the_server_has(group: int) -> None:
-    reports = [convergence_machine.run(SEEDS * group + number, SECONDS) for number in range(SEEDS)]
-
-    def total(of: Callable[[Report], int]) -> int:
-        return sum(map(of, reports))
-
-    assert total(lambda one: one.confirmed) > 50
-    assert total(lambda one: one.rejected) > 5
-    assert total(lambda one: one.faults) > 5
-    assert total(lambda one: one.checked) > 50
-    assert total(lambda one: one.lives) > 3 * SEEDS
-
-
-def test_the_same_seed_gives_the_same_run_in_any_process() -> None:
-    """Also where Python hashes texts in another way."""
-    script = "import sys, convergence_machine as m; print(m.run(int(sys.argv[1]), 2.0).trace)"
-    support = str(Path(__file__).parents[1] / "support")
-    for seed in (3, 7):
-        told = {
-            subprocess.run(  # noqa: S603
-                [sys.executable, "-c", script, str(seed)],
-                capture_output=True,
-                text=True,
-                check=True,
-                env={"PYTHONHASHSEED": hashing, "PYTHONPATH": support},
-            ).stdout
-            for hashing in ("1", "2")
-        }
-        assert told == {convergence_machine.run(seed, 2.0).trace + "\n"}
-
-
-# ---------------------------------------------------------------- the checkers find what is wrong
 
 
 def in_a_world(scenario: Callable[[World, Space, Space], Awaitable[None]]) -> None:
@@ -103,69 +41,6 @@ async def put(space: Space, id_: str, value: Any, *, mark: int = 0) -> tuple[Com
     version = await tx.confirmed()
     assert tx._handle is not None
     return tx._handle.name, version
-
-
-def test_a_commit_with_a_wrong_fate_is_found() -> None:
-    async def scenario(world: World, alice: Space, bob: Space) -> None:
-        name, version = await put(alice, X, {"n": 2}, mark=1)
-        states = States(world, alice.did)
-        principal = world.identity("alice").did
-        right = Record(principal, name, 1, (Effect("add", X, 2),), fate="confirmed", version=version)
-        never = Record(principal, CommitName(name.session, Local(99)), 9)
-
-        def ledger(*records: Record) -> Ledger:
-            made = Ledger()
-            made.records.extend(records)
-            return made
-
-        check_decided(ledger(right), states)
-        assert check_sums(ledger(right), states) == 1
-        wrong: dict[str, list[Record]] = {
-            "nobody made": [],
-            "never decided": [right, never],
-            "in no log": [Record(principal, name, 1, fate="confirmed", version=Version(version + 1))],
-            "is in the log": [Record(principal, name, 1, fate="rejected")],
-            "in the log at": [Record(principal, name, 1, fate="unsent")],
-            "and told as lost": [Record(principal, name, 1, fate="confirmed", version=version, is_lost=True)],
-        }
-        for why, records in wrong.items():
-            with pytest.raises(AssertionError, match=why):
-                check_decided(ledger(*records), states)
-        with pytest.raises(AssertionError, match="was confirmed"):
-            check_sums(ledger(Record(principal, name, 1, (Effect("add", X, 3),))), states)
-        with pytest.raises(AssertionError, match="now rejected"):
-            right.decide("rejected")
-
-    in_a_world(scenario)
-
-
-def test_a_change_that_is_wrong_is_found() -> None:
-    async def scenario(world: World, alice: Space, bob: Space) -> None:
-        _, first = await put(bob, X, 1)
-        _, second = await put(bob, Y, 2)
-        states = States(world, alice.did)
-
-        def follower() -> Follower:
-            return Follower(alice, alice.watch("urn:*"), roots_of("urn:*"), states)
-
-        def entered(version: Version, **values: int) -> Change:
-            return Change(version, {EntityId(f"urn:doc:{one}"): value for one, value in values.items()}, {}, ())
-
-        follower().take(entered(second, x=1, y=2))
-        for change in (entered(first, x=1, y=2), entered(second, x=1), entered(second, x=1, y=3)):
-            with pytest.raises(AssertionError, match="urn:doc:y"):
-                follower().take(change)
-        right = follower()
-        right.take(entered(second, x=1, y=2))
-        with pytest.raises(AssertionError, match="goes back"):
-            right.take(Change(first, {}, {}, (EntityId(Y),)))
-        with pytest.raises(AssertionError, match="enters what was there"):
-            right.take(entered(second, x=1))
-
-    in_a_world(scenario)
-
-
-# ---------------------------------------------------------------- what chaos has found
 
 
 @pytest.mark.rule("NURSERY-1", "RESUME-1")

@@ -8,10 +8,11 @@ import threading
 import pytest
 
 from stemmadb.server.engine import lanes
+from stemmadb.server.engine.threads import Threads
 
 
 async def test_threads_run_work_away_from_the_loop_and_no_more_at_a_time_than_they_are() -> None:
-    workers = lanes.Threads(2, "test")
+    workers = Threads(2, "test")
     started = threading.Semaphore(0)
     release = threading.Event()
     seen: list[int] = []
@@ -33,7 +34,7 @@ async def test_threads_run_work_away_from_the_loop_and_no_more_at_a_time_than_th
 
 
 async def test_an_exception_comes_back_to_who_asked_for_the_work() -> None:
-    for workers in (lanes.Threads(1, "test"), lanes.Inline()):
+    for workers in (Threads(1, "test"), lanes.Inline()):
         with pytest.raises(ZeroDivisionError):
             await workers.run(lambda: 1 // 0)
         workers.close()

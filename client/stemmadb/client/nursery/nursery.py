@@ -162,6 +162,19 @@ class Nursery(Shelf):
         confirmed = tuple(Confirmation(p, v.version, v.time, v.hash) for p, v in own)
         return Integrated(confirmed, refused, ended, strangers)
 
+    def is_blind_to(self, frame: Sync, *, session: bytes) -> bool:
+        """Whether facts may have been left out because their commit was held here (SYNC-2), and it is not: it was
+        refused here, or it is another one of that name. Somebody works with a copy of this journal."""
+        if frame.reset is not None:  # then values come, and no facts
+            return False
+        told = {item.version for item in frame.commits}
+        for verdict in frame.verdicts:
+            if isinstance(verdict, Accepted) and verdict.version > frame.from_ and verdict.version not in told:
+                pending = self._stack.find(CommitName(verdict.session or session, verdict.local))
+                if pending is None or pending.request != verdict.request:
+                    return True
+        return False
+
     def _own(self, frame: Sync, session: bytes, issued: int) -> tuple[list[Own], bool]:
         """The accepted commits that are pending here; and whether others turned up that were never made here."""
         own: dict[CommitName, Own] = {}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from stemmadb.client.asking import Asker
 from stemmadb.client.reading.plain import decoded
-from stemmadb.protocol.errors import Malformed
+from stemmadb.protocol.errors import Malformed, Unavailable
 from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.query import Query, Root, Unresolved
 from stemmadb.protocol.model.values import Value
 from stemmadb.protocol.wire.messages.reading import QueriedEntity, QueryAnswer, QueryRequest
+
+STARTS_MAX: Final = 3
+"""How often an answer that comes in pages is begun."""
 
 
 class Entity(NamedTuple):
@@ -68,11 +71,25 @@ class Cut:
 
 async def fetch_query(asker: Asker, query: Query) -> Cut:
     """The whole answer to a query; one without a schema comes in pages, which the first pins to its version."""
+    for _ in range(STARTS_MAX):
+        cut = await _fetch_pages(asker, query)
+        if cut is not None:
+            return cut
+    raise Unavailable(f"The server was restored {STARTS_MAX} times while an answer came in pages. Try again.")
+
+
+async def _fetch_pages(asker: Asker, query: Query) -> Cut | None:
+    """None if a server that was restored does not know the version of the pages before (RESUME-4)."""
     answer = await _ask(asker, query, None)
     cut = Cut(answer.version)
     cut.take(answer)
     while answer.next is not None:
-        answer = await _ask(asker, query, answer.next)
+        try:
+            answer = await _ask(asker, query, answer.next)
+        except Malformed as error:
+            if error.facts.get("path") != "after":
+                raise
+            return None
         cut.take(answer)
     return cut
 

@@ -86,6 +86,8 @@ class Session:
         self.is_open = False
         """Whether the first frame of the connection has come."""
         self._is_sending = False
+        self._is_blind = False
+        """Whether a frame left out facts that are not known here: nothing more of its connection is taken."""
         self._is_flush_due = False
         self.failure: StemmaError | None = None
         """Why the journal cannot be written: nothing new is taken."""
@@ -223,7 +225,7 @@ class Session:
         self._connection, self._send, self._opened = connection, send, self.id
         self._questions.open(connection, send)
         self.subscriptions.begin_rest()
-        self._is_sending = False
+        self._is_sending = self._is_blind = False
         self._outgoing.start_over(())  # nothing was sent on this one yet
         if connection.may_commit:
             self._send_again()
@@ -264,6 +266,8 @@ class Session:
 
     def handle(self, event: ClientEvent) -> None:
         """What the server said."""
+        if self._is_blind:
+            return
         if isinstance(event, Sync):
             self._integrate(event)
         elif isinstance(event, Answered):
@@ -291,6 +295,11 @@ class Session:
     # ------------------------------------------------------------ frames
 
     def _integrate(self, frame: Sync) -> None:
+        if self.nursery.is_blind_to(frame, session=self._opened):
+            self._is_blind = True
+            self._take_new_session()
+            self.reconnect()
+            return
         done = self.nursery.integrate(frame, session=self._opened, issued=self._issued[self._opened])
         self._outgoing.settled(CommitName(one.session or self._opened, one.local) for one in frame.verdicts)
         lost: list[ConfirmedCommit] = []

@@ -22,8 +22,9 @@ faults are; the world has those of the server::
         World(seed=7).run(scenario)
 
 Faults of a line: `offline`, `cut`, `drop_after` (the verdict is lost), `half_open`, `stop_reading`, `slow`, `delay`.
-Of the server: `stop`, `crash`, `crash_before_append`, `crash_after_append`, `fail_append`, `backup` and `restore`,
-`clock.jump`. All of them by chance: `world.chaos()`, until `world.calm()`.
+Of the server: `stop`, `crash`, `crash_before_append`, `crash_after_append`, `fail_append`, `lose_sync`, `backup` and
+`restore`, `clock.jump`. Most of them by chance: `world.chaos()`, until `world.calm()`. To look on: `world.on_append`,
+`world.network.on_sent`.
 
 The same seed gives the same run: `world.trace.hash()` tells. Virtual time is an event loop that jumps to the next
 timer when nobody has anything to do; it says who waits where when nothing can happen any more:

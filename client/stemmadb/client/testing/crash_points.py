@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from stemmadb.client.testing.storage import SyncFailed
 from stemmadb.server.storage.port import StorageFailed
 
 INJECTED: Final = "a fault that the test asked for"
@@ -14,6 +15,8 @@ class CrashPoints:
     """Counts appends. What is armed happens once, and then has to be armed again."""
 
     def __init__(self, crash: Callable[[], None]) -> None:
+        self.told: list[Callable[[], object]] = []
+        """Called when an append is durable, before anything else happens."""
         self._crash = crash
         self._before = 0
         self._after = 0
@@ -45,6 +48,10 @@ class CrashPoints:
                 self._crash()
 
     def after_append(self) -> None:
+        if self._failures and self._failures[0][0] is SyncFailed:
+            raise self._failures.pop(0)[0](INJECTED)
+        for tell in self.told:
+            tell()
         if self._after:
             self._after -= 1
             if not self._after:

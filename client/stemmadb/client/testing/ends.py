@@ -33,6 +33,10 @@ class Opposite(Protocol):
         """Whether anything is on its way to the client."""
         ...
 
+    def server_sent(self, data: Data) -> None:
+        """The server sends this, now."""
+        ...
+
     def client_gone(self, *, was_carrying: bool) -> None:
         """The client's system will tell the server's that nobody is there."""
         ...
@@ -133,6 +137,7 @@ class ServerEnd:
         if self._is_reset:
             self._loop.call_soon(self.gone)
         elif not self._is_closing:
+            self._link.server_sent(data)
             self._link.down.put(data)
             self._is_full = self._is_full or self.unsent > DRAIN_BYTES
 

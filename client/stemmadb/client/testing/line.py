@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeAlias
 import msgspec
 
 from stemmadb.client.dialing.channel import Channel, Dial
-from stemmadb.client.testing.link import Link, Towards
+from stemmadb.client.testing.link import Link, OnSent, Towards
 from stemmadb.client.testing.pipe import Weather
 from stemmadb.client.testing.trace import Trace, digest
 from stemmadb.protocol.errors import Unreachable
@@ -58,6 +58,8 @@ class Line:
         self.dials = 0
         """Connections that were tried."""
         self.traffic = {towards: Traffic() for towards in Towards}
+        self.on_sent: OnSent | None = None
+        """Called with each message of the server, in the moment in which it sends it."""
         self._keeper = keeper
         self._weather = weather
         self._random = random
@@ -194,6 +196,10 @@ class Line:
         self.traffic[towards].taken += 1
         self._trace.note(self.name, towards.value, digest(data))
         return True
+
+    def sent(self, link: Link, data: Data) -> None:
+        if self.on_sent is not None:
+            self.on_sent(link, data)
 
     def lost(self, towards: Towards, count: int) -> None:
         self.traffic[towards].lost += count

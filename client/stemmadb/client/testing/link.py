@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum
 from random import Random
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from stemmadb.client.testing.ends import ClientEnd, ServerEnd
 from stemmadb.client.testing.pipe import Held, Item, Pipe, Weather
@@ -33,9 +33,16 @@ class Owner(Protocol):
         """Whether a message gets through; it is counted by this."""
         ...
 
+    def sent(self, link: Link, data: Data) -> None:
+        """The server sends this."""
+        ...
+
     def lost(self, towards: Towards, count: int) -> None: ...
 
     def ended(self, link: Link) -> None: ...
+
+
+OnSent: TypeAlias = Callable[["Link", Data], object]
 
 
 class Link:
@@ -123,6 +130,9 @@ class Link:
         return visitor
 
     # ------------------------------------------------------------ what its ends tell
+
+    def server_sent(self, data: Data) -> None:
+        self._owner.sent(self, data)
 
     @property
     def is_carrying(self) -> bool:

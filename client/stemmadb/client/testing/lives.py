@@ -68,7 +68,7 @@ class Lives:
             return
         self.crashes += 1
         self._trace.note("server", "crashes", self.crashes)
-        self.storage = KitStorage(self.storage.backup())
+        self.storage = KitStorage(self.storage.after_crash())
         self._dead.append(process.die(silent=silent))
         self._tell_crash()
         if down is not None:

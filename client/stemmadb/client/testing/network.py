@@ -9,7 +9,7 @@ from stemmadb.client.dialing.channel import Dial
 from stemmadb.client.testing import seeds
 from stemmadb.client.testing.chaos import Chaos, Fault
 from stemmadb.client.testing.line import Doorkeeper, Line
-from stemmadb.client.testing.link import Towards
+from stemmadb.client.testing.link import OnSent, Towards
 from stemmadb.client.testing.pipe import Weather
 from stemmadb.client.testing.trace import Trace
 from stemmadb.protocol.wire.version import MSGPACK, Subprotocol
@@ -44,6 +44,7 @@ class Network:
         self._seed = seed
         self._latency, self._jitter = latency, jitter
         self._lines: dict[str, Line] = {}
+        self._on_sent: OnSent | None = None
         self._chaos: Chaos | None = None
         self._chaos_count = 0
 
@@ -54,6 +55,7 @@ class Network:
             weather = Weather(latency=self._latency, jitter=self._jitter)
             random = seeds.stream(self._seed, "line", name)
             line = self._lines[name] = Line(name, self._keeper, weather, random, self.trace)
+            line.on_sent = self._on_sent
         return line
 
     def __iter__(self) -> Iterator[Line]:
@@ -67,6 +69,12 @@ class Network:
         """Drops all connections without a word: the loop they were made on ends."""
         for line in self:
             line.forget()
+
+    def on_sent(self, callback: OnSent) -> None:
+        """Calls it with each message of the server on any line, in the moment in which it sends it."""
+        self._on_sent = callback
+        for line in self:
+            line.on_sent = callback
 
     # ------------------------------------------------------------ faults of all lines there are
 

@@ -7,6 +7,11 @@ from typing import Protocol
 from stemmadb.protocol.model.ids import Did, Version
 from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
 from stemmadb.server.storage.memory.contents import Contents
+from stemmadb.server.storage.port import StorageFailed
+
+
+class SyncFailed(StorageFailed):
+    """An append whose sync failed: it is not there, and after a crash it is, unless another one came after it."""
 
 
 class Watching(Protocol):
@@ -17,7 +22,7 @@ class Watching(Protocol):
         ...
 
     def after_append(self) -> None:
-        """It is durable, and nobody was told; may raise `StorageFailed`."""
+        """It is durable, and nobody was told; may raise `StorageFailed`, or `SyncFailed` if it is not durable."""
         ...
 
 
@@ -58,6 +63,8 @@ class KitStorage(MemoryStorage):
     def __init__(self, backup: Backup | None = None) -> None:
         super().__init__(self._operation)
         self.watching: Watching = Nobody()
+        self._before = Backup({})
+        self._unsynced: Backup | None = None
         for did, contents in (backup.contents() if backup is not None else {}).items():
             super().open(did, create=True)
             self._shelves[did].contents = contents
@@ -69,8 +76,23 @@ class KitStorage(MemoryStorage):
         """A writer puts changed contents in the place of the old ones, so those can be kept as they are."""
         return Backup({did: shelf.contents for did, shelf in self._shelves.items()})
 
+    def after_crash(self) -> Backup:
+        """What a new start finds: what is durable, and what a failed sync left behind."""
+        return self._unsynced or self.backup()
+
     def _operation(self, name: str) -> None:
         if name == "append":
             self.watching.before_append()
+            self._before = self.backup()
         elif name == "appended":
+            self._append()
+
+    def _append(self) -> None:
+        self._unsynced = None
+        try:
             self.watching.after_append()
+        except SyncFailed:
+            self._unsynced = self.backup()
+            for did, contents in self._before.contents().items():
+                self._shelves[did].contents = contents
+            raise

@@ -22,7 +22,7 @@ from stemmadb.client.testing.mistakes import Mistakes
 from stemmadb.client.testing.names import SharedKeys, SharedNames
 from stemmadb.client.testing.network import FAULTS, JITTER_SECONDS, LATENCY_SECONDS, FaultName, Network
 from stemmadb.client.testing.process import ServerProcess
-from stemmadb.client.testing.storage import Backup, KitStorage
+from stemmadb.client.testing.storage import Backup, KitStorage, SyncFailed
 from stemmadb.client.testing.trace import Trace
 from stemmadb.client.testing.truth import Truth
 from stemmadb.protocol.model.access import Role
@@ -237,6 +237,14 @@ class World:
     ) -> None:
         """The next appends fail, before anything is written, or after it is all `written`: commits are deferred."""
         self._lives.points.fail(error, times, written=written)
+
+    def lose_sync(self) -> None:
+        """The next append fails, and is there after a crash all the same, unless another append came before it."""
+        self._lives.points.fail(SyncFailed, 1, written=True)
+
+    def on_append(self, callback: Callable[[], object]) -> None:
+        """Calls it after each append: what is in `truth` then is durable, and nobody was told of it yet."""
+        self._lives.points.told.append(callback)
 
     def backup(self) -> Backup:
         """What is durable now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from threading import Lock
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from stemmadb.protocol.model.ids import Did, Version
 from stemmadb.server.engine.lanes import Workers
-from stemmadb.server.storage.port import LogReader, SpaceLog, Storage, StorageFailed
+from stemmadb.server.storage.port import Entry, LogReader, SpaceLog, Storage, StorageFailed
 
 T = TypeVar("T")
 
@@ -81,6 +81,11 @@ class OpenLog:
                 self.generation += 1
                 self._opened(version)
             return self._log
+
+    def prepare(self, batch: Sequence[Entry]) -> None:
+        """The batch is appended next, by work that is run right after this."""
+        if self._log is not None and not self._is_broken:
+            self._log.prepare(batch)
 
     async def run(self, workers: Workers, work: Callable[[SpaceLog], T]) -> T:
         """Runs work on the log; a `StorageFailed` that it raises breaks the log."""

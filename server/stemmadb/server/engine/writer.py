@@ -218,6 +218,7 @@ class Writer:
             self._tell(tickets, decision)
             return
         entries = [Entry(one.commit, one.facts, destroyed) for one in decision.accepted]
+        self._log.prepare(entries)
         work = partial(_append, expected=decision.expected, entries=entries, due=self._backlog.take())
         self._flights.launch(tickets, work, partial(self._landed, tickets, decision))
 

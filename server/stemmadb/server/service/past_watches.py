@@ -97,7 +97,9 @@ def _filled(reader: LogReader, concerns: Concerns, after: Place, head: Version, 
         rest = [fact for fact in facts if Place(fact.version, fact.index) > after and concerns(fact)]
         taken = _fitting(rest, room) if items else _fitting(rest, max(room, _first_size(rest)))
         if taken:
-            items.append(records.commit_item(commit, taken))
+            item = records.commit_item(commit, taken)
+            goes_on = commit.version == after.version  # its note was on the page before (SYNC-1)
+            items.append(msgspec.structs.replace(item, note=None) if goes_on else item)
             room -= sum(map(_size, taken))
         if len(taken) < len(rest):
             last = Place(commit.version, taken[-1].index) if taken else Place(Version(commit.version - 1), _WHOLE)

@@ -14,8 +14,9 @@ from stemmadb.protocol.model.ids import Did, TimeMs
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.wire.server_side import ServerConnection
 from stemmadb.server.counting import Counts
-from stemmadb.server.engine.lanes import Threads, Workers
+from stemmadb.server.engine.lanes import Workers
 from stemmadb.server.engine.store import Store
+from stemmadb.server.engine.threads import Threads
 from stemmadb.server.events import Log
 from stemmadb.server.service.limiting import Connections, Rates
 from stemmadb.server.service.room import Room

@@ -288,6 +288,14 @@ class SpaceLog(Protocol):
         """Where files of the space that are not in the database belong; None for a backend without files."""
         ...
 
+    def prepare(self, batch: Sequence[Entry]) -> None:
+        """The batch is what is appended next: does what it can for it from memory alone.
+
+        The only one of the methods that write that may be called on an event loop; nothing else writes meanwhile. It
+        has no effect that can be seen.
+        """
+        ...
+
     def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
         """Appends the batch right after the expected version, all or nothing; returns once it is durable.
 

@@ -49,6 +49,9 @@ class MemoryLog:
     def owes_scrub(self) -> bool:
         return self._shelf.contents.owes_scrub
 
+    def prepare(self, batch: Sequence[Entry]) -> None:
+        """There is nothing to prepare."""
+
     def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
         with self._changing("append") as contents:
             if contents.tip.version != expected:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import apsw
 
 from stemmadb.protocol.model import facts as model_facts
 from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit
 from stemmadb.protocol.model.facts import NO_BODY, Fact
-from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.ids import BranchName, Version
 from stemmadb.server.storage.port import Entry, Snapshot, StorageFailed
 from stemmadb.server.storage.sqlite import destroying, places, structure
 from stemmadb.server.storage.sqlite.connection import Cell, as_json, query
@@ -41,6 +41,14 @@ def tip_version(connection: apsw.Connection) -> Version:
     return Version(rows[0][0] if rows else 0)
 
 
+class Rows(NamedTuple):
+    """The cells of a batch, one row after the other, for each table."""
+
+    commits: list[Cell]
+    facts: list[Cell]
+    touched: list[Cell]
+
+
 class Appender:
     """Writes entries inside the caller's transaction; after an error it is of no use any more."""
 
@@ -53,7 +61,32 @@ class Appender:
         self._heads: Memo[int, tuple[int, bytes]] = Memo(room)
         """The places and hashes of last facts, each under the number of its branch and its entity in one."""
 
-    def write(self, batch: Sequence[Entry]) -> None:
+    def made(self, batch: Sequence[Entry]) -> Rows | None:
+        """The rows of plain commits where all they refer to is in memory, without a look at the file; else None.
+
+        To be written next: what comes after them is made on them. `forget` if they are not.
+        """
+        if any(entry.destroyed is not None or entry.commit.arguments != NO_ARGUMENTS for entry in batch):
+            return None
+        sessions = self._sessions.known([entry.commit.identity for entry in batch])
+        facts = [fact for entry in batch for fact in entry.facts]
+        entities = self._entities.known([fact.id for fact in facts])
+        if sessions is None or entities is None or not self._branches.knows(_branches_of(batch)):
+            return None
+        keys = self._keys(facts, entities)
+        if not all(map(self._heads.__contains__, keys)):
+            return None
+        return self._rows(batch, sessions, facts, entities, keys)
+
+    def forget(self) -> None:
+        """What was made is not written: the last facts are those of the file."""
+        self._heads.clear()
+
+    def write(self, batch: Sequence[Entry], made: Rows | None = None) -> None:
+        """What is made is that of the same batch."""
+        if made is not None:
+            self._insert(made)
+            return
         for run in _runs(batch):
             self._write_run(run)
             last = run[-1]
@@ -63,28 +96,38 @@ class Appender:
                 destroying.destroy(self._connection, last.destroyed)
 
     def _write_run(self, run: Sequence[Entry]) -> None:
-        commits = [entry.commit for entry in run]
-        sessions = self._sessions.numbers([commit.identity for commit in commits])
-        names = {commit.branch for commit in commits}
-        branches = {name: None if name is None else self._branches.number(name) for name in names}
-        cells: list[Cell] = []
-        for commit, session in zip(commits, sessions, strict=True):
-            assert len(commit.facts) <= places.INDEX_MAX, "a commit has no more facts than there are indexes"
-            cells += _commit_row(commit, session, branches[commit.branch])
-        insert(self._connection, "commit", _COMMIT, cells)
+        sessions = self._sessions.numbers([entry.commit.identity for entry in run])
         facts = [fact for entry in run for fact in entry.facts]
-        if facts:
-            self._write_facts(facts)
-        self._write_touched(run)
-
-    def _write_facts(self, facts: Sequence[Fact]) -> None:
         entities, new = self._entities.numbers([fact.id for fact in facts])
-        branches = {name: self._branches.number(name) for name in {fact.branch for fact in facts}}
-        keys = [branches[fact.branch] << _ENTITY_BITS | entity for fact, entity in zip(facts, entities, strict=True)]
-        heads = self._heads
-        cold = {key: fact.id for key, fact in zip(keys, facts, strict=True) if key not in heads}
+        keys = self._keys(facts, entities)
+        cold = {key: fact.id for key, fact in zip(keys, facts, strict=True) if key not in self._heads}
         if cold:
             self._find_heads({key for key, id_ in cold.items() if id_ not in new})
+        self._insert(self._rows(run, sessions, facts, entities, keys))
+
+    def _keys(self, facts: Sequence[Fact], entities: Sequence[int]) -> list[int]:
+        branches = {name: self._branches.number(name) << _ENTITY_BITS for name in {fact.branch for fact in facts}}
+        return [branches[fact.branch] | entity for fact, entity in zip(facts, entities, strict=True)]
+
+    def _rows(
+        self,
+        run: Sequence[Entry],
+        sessions: Sequence[int],
+        facts: Sequence[Fact],
+        entities: Sequence[int],
+        keys: Sequence[int],
+    ) -> Rows:
+        names = {entry.commit.branch for entry in run}
+        branches = {name: None if name is None else self._branches.number(name) for name in names}
+        cells: list[Cell] = []
+        for entry, session in zip(run, sessions, strict=True):
+            commit = entry.commit
+            assert len(commit.facts) <= places.INDEX_MAX, "a commit has no more facts than there are indexes"
+            cells += _commit_row(commit, session, branches[commit.branch])
+        return Rows(cells, self._fact_rows(facts, entities, keys), self._touched_rows(run))
+
+    def _fact_rows(self, facts: Sequence[Fact], entities: Sequence[int], keys: Sequence[int]) -> list[Cell]:
+        heads = self._heads
         cells: list[Cell] = []
         for key, entity, fact in zip(keys, entities, facts, strict=True):
             # Taken out and put in again at the end: what was written last is kept longest.
@@ -97,8 +140,21 @@ class Appender:
             body, kind = fact.body, fact.kind
             digest = fact.digest if body is None and kind != "delete" else None
             cells += (place, entity, key >> _ENTITY_BITS, KIND_NUMBERS[kind], parent, hash_, fact.salt, body, digest)
-        insert(self._connection, "fact", _FACT, cells)
         heads.trim()
+        return cells
+
+    def _touched_rows(self, run: Iterable[Entry]) -> list[Cell]:
+        touched = {
+            (self._branches.number(name), entry.commit.version)
+            for entry in run
+            for name in entry.commit.fact_branches
+        }
+        return [cell for row in sorted(touched) for cell in row]
+
+    def _insert(self, rows: Rows) -> None:
+        insert(self._connection, "commit", _COMMIT, rows.commits)
+        insert(self._connection, "fact", _FACT, rows.facts)
+        insert(self._connection, "touched", "branch,version", rows.touched)
 
     def _find_heads(self, cold: set[int]) -> None:
         """Looks up the newest facts that new ones will follow, through fork points; one query for a span."""
@@ -111,14 +167,6 @@ class Appender:
                     left.discard(entity)
                 if not left:
                     break
-
-    def _write_touched(self, run: Iterable[Entry]) -> None:
-        touched = {
-            (self._branches.number(name), entry.commit.version)
-            for entry in run
-            for name in entry.commit.fact_branches
-        }
-        insert(self._connection, "touched", "branch,version", [cell for row in sorted(touched) for cell in row])
 
 
 def _commit_row(commit: Commit, session: int, branch: int | None) -> tuple[Cell, ...]:
@@ -136,6 +184,11 @@ def _commit_row(commit: Commit, session: int, branch: int | None) -> tuple[Cell,
         commit.note_salt,
         digest if note is None and digest != NO_BODY else None,  # only where the note is gone
     )
+
+
+def _branches_of(batch: Sequence[Entry]) -> set[BranchName]:
+    named = {entry.commit.branch for entry in batch if entry.commit.branch is not None}
+    return named.union(*[entry.commit.fact_branches for entry in batch])
 
 
 def _runs(batch: Sequence[Entry]) -> Iterator[Sequence[Entry]]:

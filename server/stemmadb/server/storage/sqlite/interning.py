@@ -48,6 +48,11 @@ class Texts:
         self._memo: Memo[str, int] = Memo(room)
         self._next = _next_number(connection, table)
 
+    def known(self, texts: Sequence[str]) -> Sequence[int] | None:
+        """The number of each, if all of them are in memory."""
+        known = list(map(self._memo.get, texts))
+        return None if None in known else cast(list[int], known)
+
     def numbers(self, texts: Sequence[str]) -> tuple[Sequence[int], Collection[str]]:
         """The number of each text, in order, and those of them that are new: they get theirs now."""
         known = list(map(self._memo.get, texts))
@@ -91,6 +96,11 @@ class Sessions:
         self._memo: Memo[tuple[str, bytes], int] = Memo(lambda: SESSIONS_MAX)
         self._next = _next_number(connection, "session")
 
+    def known(self, identities: Iterable[Identity]) -> Sequence[int] | None:
+        """The number of the session of each, if all of them are in memory."""
+        known = [self._memo.get(session_of(identity)) for identity in identities]
+        return None if None in known else cast(list[int], known)
+
     def numbers(self, identities: Iterable[Identity]) -> Sequence[int]:
         """The number of the session of each, in order; new ones get theirs now."""
         sessions = [session_of(identity) for identity in identities]
@@ -130,6 +140,10 @@ class BranchNumbers:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
         self._memo: Memo[str, int] = Memo(lambda: BRANCHES_MAX)
+
+    def knows(self, names: Iterable[BranchName]) -> bool:
+        """Whether all of them are in memory."""
+        return all(name in self._memo for name in names)
 
     def number(self, name: BranchName) -> int:
         number = self._memo.get(name)

@@ -62,6 +62,8 @@ class SqliteLog:
         self._scrub_wait_ms = scrub_wait_ms
         self._is_broken = False
         self._is_closed = False
+        self._made: appending.Rows | None = None
+        """The rows of the batch that is appended next."""
         self._pool = Pool(file, vfs)
         self._writer: apsw.Connection | None = None
         try:
@@ -79,8 +81,18 @@ class SqliteLog:
 
     # -- writing
 
+    def prepare(self, batch: Sequence[Entry]) -> None:
+        """Makes the rows, if all they refer to is in memory: the thread that appends needs the interpreter less."""
+        self._made = None
+        if not self._is_broken:
+            try:
+                self._made = self._appender.made(batch)
+            except StorageFailed:  # which the append will find again, and tell
+                self._appender.forget()
+
     def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
         """Right after the expected version, all or nothing; returns once it is durable (COMMIT-1)."""
+        made, self._made = self._made, None
         with self._writing() as connection:
             if not batch and not snapshots:
                 self._check_tip(connection, expected)
@@ -89,7 +101,7 @@ class SqliteLog:
                 self._check_tip(connection, expected)
                 versions = [entry.commit.version for entry in batch]
                 assert versions == list(range(expected + 1, expected + 1 + len(batch))), "a batch follows the log"
-                self._appender.write(batch)
+                self._appender.write(batch, made)
                 appending.keep_snapshots(connection, snapshots)
             self._shorten()
             self._owes_scrub = self._owes_scrub or any(entry.destroyed is not None for entry in batch)
@@ -157,6 +169,7 @@ class SqliteLog:
     def _check_tip(self, connection: apsw.Connection, expected: Version) -> None:
         tip = appending.tip_version(connection)
         if tip != expected:
+            self._appender.forget()
             raise LogMoved(f"the log is at version {tip} and not at {expected}")
 
     # -- reading
