@@ -62,6 +62,8 @@ class RandomLog:
         expected = self.maker.version
         batch = [self.entry() for _ in range(self.random.randint(1, 4))]
         destroys = any(entry.destroyed for entry in batch)
+        if expected % 3:  # as the writer does, and as others need not
+            self.log.prepare(batch)
         self.log.append(expected, batch, [] if destroys else self.snapshots(self.maker.facts[-4:]))
         if self.random.random() < 0.3:
             self.log.keep(self.snapshots(self.maker.facts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
@@ -55,3 +56,35 @@ async def test_writers_and_readers_have_threads_of_their_own() -> None:
     release.set()
     assert await reading
     both.close()
+
+
+async def test_what_waits_its_turn_and_is_given_up_is_not_done() -> None:
+    workers = Threads(1, "test")
+    release = threading.Event()
+    done: list[str] = []
+    first = workers.run(lambda: release.wait(10))
+    second = workers.run(lambda: done.append("second"))
+    third = workers.run(lambda: done.append("third"))
+    second.cancel()
+    release.set()
+    assert await first
+    await third
+    assert done == ["third"]
+    workers.close()
+
+
+async def test_closing_waits_for_what_was_given() -> None:
+    workers = Threads(2, "test")
+    done: list[int] = []
+    jobs = [workers.run(partial(done.append, number)) for number in range(20)]
+    await asyncio.to_thread(workers.close)
+    assert sorted(done) == list(range(20))
+    await asyncio.gather(*jobs)
+
+
+async def test_a_thread_is_started_only_when_all_others_are_busy() -> None:
+    workers = Threads(8, "test-idle")
+    for _ in range(5):
+        await workers.run(lambda: None)
+    assert sum(thread.name.startswith("test-idle") for thread in threading.enumerate()) == 1
+    workers.close()

@@ -12,6 +12,7 @@ from stemmadb.protocol import errors
 from stemmadb.protocol.model.ids import Version
 from stemmadb.server.engine import lanes
 from stemmadb.server.engine.lanes import Lanes
+from stemmadb.server.engine.readers import TOGETHER_MIN
 from stemmadb.server.engine.settings import Settings
 from stemmadb.server.storage.port import LogReader
 from verdicts import X
@@ -111,3 +112,47 @@ async def test_a_closing_space_answers_those_who_asked_before() -> None:
         await closing
         with pytest.raises(errors.Unavailable):
             await it.space.read(version)
+
+
+async def test_questions_that_come_while_a_hop_is_under_way_share_the_next_one() -> None:
+    reading = Held()
+    async with engine(LonelyStorage(), workers=Lanes(lanes.Inline(), reading)) as it:
+        reading.is_held = True
+        first = asyncio.ensure_future(it.space.read(version))
+        await turns()
+        others = [asyncio.ensure_future(it.space.read(version)) for _ in range(5)]
+        await turns()
+        assert len(reading) == 1
+        reading.step()
+        await turns()
+        assert first.done()
+        assert len(reading) == 1
+        reading.release()
+        assert await asyncio.gather(*others) == [1] * 5
+
+
+async def test_a_hop_that_takes_long_keeps_nobody_waiting() -> None:
+    reading = Held()
+    async with engine(LonelyStorage(), workers=Lanes(lanes.Inline(), reading)) as it:
+        reading.is_held = True
+        long = asyncio.ensure_future(it.space.read(version))
+        await turns()
+        short = asyncio.ensure_future(it.space.read(version))
+        while len(reading) < 2:  # after `LATE_SECONDS`
+            await asyncio.sleep(0.001)
+        assert not long.done()
+        reading.release()
+        assert await asyncio.gather(*[long, short]) == [1, 1]
+
+
+async def test_many_that_wait_have_a_hop_of_their_own_at_once() -> None:
+    reading = Held()
+    async with engine(LonelyStorage(), workers=Lanes(lanes.Inline(), reading)) as it:
+        reading.is_held = True
+        reads = [asyncio.ensure_future(it.space.read(version))]
+        await turns()
+        reads += [asyncio.ensure_future(it.space.read(version)) for _ in range(TOGETHER_MIN)]
+        await turns()
+        assert len(reading) == 2
+        reading.release()
+        assert await asyncio.gather(*reads) == [1] * (TOGETHER_MIN + 1)
