@@ -57,7 +57,7 @@ def lines(title: str, series: Mapping[str, Points], *, x: str, y: str) -> str:
 class _Frame:
     """Where points lie."""
 
-    left, right, top, bottom = 70, 560, 60, 340
+    left, right, top, bottom = 86, 560, 60, 340
 
     def __init__(self, points: Points) -> None:
         self._x = _decades([a for a, _ in points])

@@ -17,7 +17,7 @@ PLOTS = {
     "commit_rate": "Durable commits per second",
     "commit_cpu": "Server CPU per durable commit",
     "fanout_p50": "From a write to its event at 100 watchers",
-    "growth": "How the CPU of one operation grows",
+    "growth": "What one operation costs as it grows",
 }
 
 

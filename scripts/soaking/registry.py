@@ -49,7 +49,7 @@ ALL: Final = (
     Kind(
         "engine",
         "The engine holds what the model holds, on memory and on SQLite",
-        "90 x 40 steps",
+        "200 x 50 steps",
         Goal(20_000, "runs"),
         store_checks.engine,
     ),

@@ -12,13 +12,13 @@ RULES = ("COMMIT-1", "COMMIT-2", "COMMIT-5", "COMMIT-8", "SNAP-1", "ERASE-1", "C
 
 
 @pytest.mark.rule(*RULES)
-@pytest.mark.parametrize(("machine", "runs"), [(EngineMachine, 60), (SqliteMachine, 30)])
+@pytest.mark.parametrize(("machine", "runs"), [(EngineMachine, 120), (SqliteMachine, 80)])
 def test_the_engine_holds_what_the_model_holds(machine: type[EngineMachine], runs: int) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
             max_examples=runs,
-            stateful_step_count=40,
+            stateful_step_count=50,
             deadline=None,
             derandomize=True,
             phases=(Phase.explicit, Phase.generate),  # the steps are seeds, which do not shrink
