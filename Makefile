@@ -1,5 +1,5 @@
 # Every target builds its own environment from the lock; python3 >= 3.11 and git are all it needs.
-.PHONY: env serve test style types layers tests coverage bench bench-quick soak lock docs reference transcripts
+.PHONY: env serve test style types layers tests coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
 .DEFAULT_GOAL := test
 VENV := .venv/bin
 
@@ -29,6 +29,12 @@ serve: env          ## start the server on 127.0.0.1:8420 with its data in ./dat
 
 bench bench-quick: env   ## ours and the peers in turn (SCENARIO=name: one); bench-quick: two minutes, fails below benchmarks/floors.toml
 	@$(VENV)/python -m benchmarks $(if $(SCENARIO),--only $(SCENARIO),) $(if $(filter bench-quick,$@),--quick,)
+
+mutate: env         ## over 200 deliberate bugs, one at a time: every one must be caught; writes docs/mutations.md
+	@$(VENV)/python scripts/mutate.py $(ARGS)
+
+fuzz: env           ## coverage-guided fuzzing of every decoder for MINUTES=n; new inputs stay in the corpus
+	@$(VENV)/python scripts/fuzz.py --minutes $(or $(MINUTES),5) --keep $(ARGS)
 
 soak: env           ## the generated tests with many more cases, for MINUTES=n
 	@$(VENV)/python scripts/soak.py --minutes $(or $(MINUTES),10)
