@@ -18,6 +18,7 @@ from simulation.scene import COUNTERS, DOCS, EXPECTED, TALLIES, Scene
 from stemmadb.client.reading.queries import Schema, Selector, roots_of
 from stemmadb.client.space import Space
 from stemmadb.client.transactions import Transaction
+from stemmadb.protocol.errors import Malformed
 from stemmadb.protocol.model.ids import Version
 
 FOLLOWERS_MAX: Final = 3
@@ -125,8 +126,9 @@ class Worker:
                 continue
             record = life.app.ledger.find(life.app.did, refused.name, note["mark"])
             if record.can_repeat and self.random.random() < 0.7:
-                tx = await refused.retry()
-                life.begin(tx, record.mark, record.effects, can_repeat=True)
+                with suppress(Malformed):  # another worker of this app was first
+                    tx = await refused.retry()
+                    life.begin(tx, record.mark, record.effects, can_repeat=True)
             else:
                 refused.drop()
 

@@ -38,10 +38,19 @@ class Retrier:
 
     async def write(self, commits: int) -> None:
         """Until `commits` are acknowledged to all writers together, and its own is decided."""
-        await self._client.open()
+        await self._opened()
         while len(self._recorded.acknowledged) < commits:
             await self._one()
         await self._client.close()
+
+    async def _opened(self) -> None:
+        """Also while the server is killed, and stays away for a while."""
+        while True:
+            try:
+                await self._client.open()
+                return
+            except LOST:
+                await asyncio.sleep(AGAIN_SECONDS)
 
     async def _one(self) -> None:
         recorded = self._recorded

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from functools import partial
 
@@ -88,3 +90,40 @@ async def test_a_thread_is_started_only_when_all_others_are_busy() -> None:
         await workers.run(lambda: None)
     assert sum(thread.name.startswith("test-idle") for thread in threading.enumerate()) == 1
     workers.close()
+
+
+async def test_a_thread_that_cannot_be_started_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    workers = Threads(2, "test")
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            workers.run(lambda: 1)
+    assert await workers.run(lambda: 2) == 2
+    release = threading.Event()
+    busy = workers.run(lambda: release.wait(10))
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        waiting = workers.run(lambda: 3)
+    release.set()
+    assert await waiting == 3
+    assert await busy
+    workers.close()
+    with pytest.raises(RuntimeError):
+        workers.run(lambda: 4)
+
+
+def test_a_process_ends_although_its_threads_were_not_stopped() -> None:
+    script = (
+        "import asyncio\n"
+        "from stemmadb.server.engine.threads import Threads\n"
+        "async def main():\n"
+        "    print(await Threads(2, 'left').run(lambda: 'done'))\n"
+        "asyncio.run(main())\n"
+    )
+    ended = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=30
+    )
+    assert (ended.returncode, ended.stdout) == (0, "done\n")

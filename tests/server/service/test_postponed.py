@@ -40,3 +40,12 @@ def test_the_last_reason_counts() -> None:
     later = RateLimited(retry_after_ms=5)
     postponed.add(Local(3), later)
     assert postponed.unready[postponed.first] is later
+
+
+@pytest.mark.rule("COMMIT-10")
+def test_what_is_put_off_again_and_again_takes_no_more_memory() -> None:
+    postponed = Postponed()
+    for _ in range(1_000):
+        postponed.add(Local(1), Unavailable())
+        postponed.remove(Local(1))
+    assert len(postponed._lowest) == 0

@@ -255,3 +255,35 @@ def test_a_blob_is_in_the_database_or_in_a_file_and_not_both(backend: SqliteStor
     log = backend.open(SPACE, create=True)
     with pytest.raises(AssertionError, match="in a file"):
         log.put_blob(StoredBlob(Hash(b"h" * 32), 1, "text/plain", TimeMs(1), True), b"x")
+
+
+@pytest.mark.rule("COMMIT-10")
+def test_a_mistake_while_rows_are_prepared_is_met_again_by_the_append(
+    backend: SqliteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would be told otherwise: those who wait are told by the flight of the append."""
+    maker = LogMaker()
+    log = backend.open(SPACE, create=True)
+    log.append(Version(0), [maker.commit(set_(X, 1, blind=True))])
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    second = [maker.commit(set_(X, 2, blind=True))]
+    with monkeypatch.context() as patched:
+        patched.setattr(log._appender, "_fact_rows", fail)
+        log.prepare(second)
+        with pytest.raises(MemoryError):
+            log.append(Version(1), second)
+
+
+def test_rows_of_a_batch_that_was_never_appended_are_forgotten(backend: SqliteStorage) -> None:
+    maker, other = LogMaker(), LogMaker()
+    log = backend.open(SPACE, create=True)
+    log.append(Version(0), [maker.commit(set_(X, 1, blind=True))])
+    other.commit(set_(X, 1, blind=True))
+    log.prepare([other.commit(set_(X, "never", blind=True))])
+    second = [maker.commit(set_(X, 2, blind=True))]
+    log.prepare(second)
+    log.append(Version(1), second)
+    assert verified(log) == 2

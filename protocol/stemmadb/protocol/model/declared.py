@@ -49,7 +49,7 @@ def _stale(read: Read, proposal: Proposal, draft: Draft, rights: Rights, scan: S
     assert branch is not None, "a write without a branch names the branch of each read"
     if read.version > draft.version:
         raise FutureVersion(version=read.version, head=draft.version)
-    own = _versions_of(read.locals, proposal.identity, draft) if read.locals else ()
+    own = _versions_of(read.locals, proposal, draft) if read.locals else ()
     path = read.path if read.prefix is None else None
     for state in _changed(read, branch, draft, rights):
         change = scan.overlapping(state, path, read.version, own)
@@ -80,12 +80,13 @@ def _changed_under(
         yield from draft.changed_under(branch, narrower, after)
 
 
-def _versions_of(names: tuple[PendingName, ...], identity: Identity, draft: Draft) -> frozenset[Version]:
+def _versions_of(names: tuple[PendingName, ...], proposal: Proposal, draft: Draft) -> frozenset[Version]:
     """The versions of the own commits a read was made through; one that was not accepted sinks it (COMMIT-4)."""
     versions = []
+    meant = dict(proposal.meant)
     for name in names:
-        known = draft.accepted(_named(name, identity))
-        if known is None:
+        known = draft.accepted(_named(name, proposal.identity))
+        if known is None or meant.get(name, known.request) != known.request:
             raise Dependency(local=name if isinstance(name, int) else name[1])
         versions.append(known.version)
     return frozenset(versions)

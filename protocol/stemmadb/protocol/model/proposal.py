@@ -14,7 +14,7 @@ from stemmadb.protocol.model.delegation import Lent
 from stemmadb.protocol.model.facts import FactKind
 from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.model.request import Content, Operation, Read
+from stemmadb.protocol.model.request import Content, Operation, PendingName, Read
 from stemmadb.protocol.model.values import INT_MAX, Value
 
 
@@ -35,6 +35,9 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     claims: tuple[str, ...]
 
 
+Meant: TypeAlias = tuple[tuple[PendingName, Hash], ...]
+
+
 class Proposal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What admission decides on. `merged` is the target's last merge a merge was computed on (MERGE-1).
 
@@ -42,6 +45,9 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at: what was destroyed since voids it and, if it destroys something itself, so do new branches, tags and merges.
 
     `lent` is what a principal that shows delegations acts under, and under that alone (ACL-4).
+
+    `meant` are the digests of own commits that its reads were made through, as far as they are known: another commit
+    that was accepted under the same name, of a client with a copied journal, is not what it was built on (COMMIT-4).
 
     `refusal` is why it could never be accepted. It is told only if the identity was not accepted before: a commit
     that is sent again after a bound was lowered gets its first answer (COMMIT-5).
@@ -57,6 +63,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     merged: Version | None = None
     planned: Version | None = None
     lent: tuple[Lent, ...] = ()
+    meant: Meant = ()
     refusal: StemmaError | None = None
 
 
@@ -65,17 +72,27 @@ _Paths: TypeAlias = dict[str, set[str]]
 
 
 def prepare_or_refuse(
-    identity: Identity, request: Hash, content: Content, limits: Limits = DEFAULTS, lent: tuple[Lent, ...] = ()
+    identity: Identity,
+    request: Hash,
+    content: Content,
+    limits: Limits = DEFAULTS,
+    lent: tuple[Lent, ...] = (),
+    meant: Meant = (),
 ) -> Proposal:
     """As `prepare`, and never raises: what could never be accepted becomes a proposal that says why."""
     try:
-        return prepare(identity, request, content, limits, lent)
+        return prepare(identity, request, content, limits, lent, meant)
     except StemmaError as refusal:
         return Proposal(identity=identity, request=request, branch=content.branch, refusal=refusal.without_trace())
 
 
 def prepare(
-    identity: Identity, request: Hash, content: Content, limits: Limits = DEFAULTS, lent: tuple[Lent, ...] = ()
+    identity: Identity,
+    request: Hash,
+    content: Content,
+    limits: Limits = DEFAULTS,
+    lent: tuple[Lent, ...] = (),
+    meant: Meant = (),
 ) -> Proposal:
     """The proposal a client's commit makes; a typed error if it could never be accepted, whatever the state."""
     _check_counts(content, limits)
@@ -101,6 +118,7 @@ def prepare(
         reads=reads,
         note=content.note,
         lent=lent,
+        meant=meant,
     )
 
 

@@ -38,19 +38,26 @@ class Threads:
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Work that was begun is done, also if its caller gives up waiting; what still waits its turn is not."""
-        assert not self._is_closed, "the threads are stopped"
+        if self._is_closed:
+            raise RuntimeError("the threads are stopped")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._busy += 1
-        if self._busy > len(self._threads) < self._count:
+        if self._busy >= len(self._threads) < self._count:
             self._start()
+        self._busy += 1
         self._jobs.put(_Job(work, loop, future))
         return future
 
     def _start(self) -> None:
-        thread = threading.Thread(target=self._serve, name=f"{self._name}_{len(self._threads)}")
-        self._threads.append(thread)
-        thread.start()
+        """A process that ends without `close` does not wait for it: what it cuts short is what a crash would."""
+        thread = threading.Thread(target=self._serve, name=f"{self._name}_{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no more; those that there are do the work
+            if not self._threads:
+                raise
+        else:
+            self._threads.append(thread)
 
     def _serve(self) -> None:
         """In a thread: one job after the other."""

@@ -6,6 +6,7 @@ earlier would come too late. So once one is deferred, what comes after it is def
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Final, Protocol
 
@@ -13,10 +14,10 @@ from stemmadb.protocol.errors import LimitExceeded, RateLimited, StemmaError, Un
 from stemmadb.protocol.model.admission import Accepted, Outcome, Refused, Repeated
 from stemmadb.protocol.model.commit import LocalIdentity
 from stemmadb.protocol.model.delegation import Lent
-from stemmadb.protocol.model.ids import Did, Local
+from stemmadb.protocol.model.ids import Did, Hash, Local
 from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.proposal import prepare_or_refuse
-from stemmadb.protocol.model.request import digest_request
+from stemmadb.protocol.model.proposal import Meant, prepare_or_refuse
+from stemmadb.protocol.model.request import Read, digest_request
 from stemmadb.protocol.wire.codec import read_content
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
 from stemmadb.server.engine.space import Space
@@ -67,6 +68,10 @@ class Commits:
         """What the client has the bytes of, beside what its own session sent here, which comes in order."""
         self._first, self._highest = _NOTHING
         self._undecided = 0
+        self._requests: dict[tuple[bytes, Local], Hash] = {}
+        """The digests of what came here and was not accepted."""
+        self._settled: dict[bytes, Local] = {}
+        """The highest that was told here as accepted, by session."""
         self._deferred: dict[bytes, Postponed] = {}
         """Those that are to be sent again, by session."""
 
@@ -93,10 +98,23 @@ class Commits:
             return None
         identity = LocalIdentity(self._principal, session, local)
         request = digest_request(message.nonce, message.content)
-        proposal = prepare_or_refuse(identity, request, content, self._limits, self._lent)
+        proposal = prepare_or_refuse(identity, request, content, self._limits, self._lent, self._meant(content.reads))
+        self._remember(session, local, request)
         self._undecided += 1
         self._space.propose(proposal, partial(self._done, identity))
         return identity
+
+    def _meant(self, reads: Iterable[Read]) -> Meant:
+        """Which commits its reads were made through, as this client sent them (COMMIT-4)."""
+        names = {name for read in reads if read.locals for name in read.locals}
+        asked = ((name, name if isinstance(name, tuple) else (self._session, name)) for name in names)
+        return tuple([(name, self._requests[place]) for name, place in asked if place in self._requests])
+
+    def _remember(self, session: bytes, local: Local, request: Hash) -> None:
+        """Until it is accepted: what is built on it later means this one, whoever else uses its name."""
+        self._requests[session, local] = request
+        if len(self._requests) > self._limits.locals_max:
+            del self._requests[next(iter(self._requests))]
 
     def _note(self, session: bytes, local: Local) -> None:
         """The client has the bytes of this commit (SYNC-2)."""
@@ -125,6 +143,7 @@ class Commits:
         """What its own session had accepted is told by the feed, which hears of it just before."""
         self._undecided -= 1
         if isinstance(outcome, Accepted):
+            self._requests.pop((identity.session, identity.local), None)
             if identity.session != self._session:
                 self._author.accepted(Told(outcome.commit, outcome.facts))
         elif isinstance(outcome, StemmaError):
@@ -132,23 +151,24 @@ class Commits:
         else:
             self._author.decided(identity, outcome)
 
-    @property
-    def has_deferred(self) -> bool:
-        return bool(self._deferred)
-
     def settled(self, identity: LocalIdentity) -> None:
         """It was accepted after all: neither it nor what lies below it can be accepted any more, or is awaited."""
-        deferred = self._deferred.get(identity.session)
-        if deferred:
-            deferred.remove_up_to(identity.local)
+        session, local = identity.session, identity.local
+        if local > self._settled.get(session, 0):
+            self._settled[session] = local
+        deferred = self._deferred.get(session)
+        if deferred is not None:
+            deferred.remove_up_to(local)
             if not deferred:
-                del self._deferred[identity.session]
+                del self._deferred[session]
 
     def put_off(self, identity: LocalIdentity, unready: Unready) -> None:
         """There is no verdict now: it is to be sent again."""
         self._put_off(identity.session, identity.local, unready)
 
     def _put_off(self, session: bytes, local: Local, unready: Unready) -> None:
+        if local <= self._settled.get(session, 0):
+            return  # a copy of one that was accepted, or overtaken, and told here: the client awaits nothing
         self._deferred.setdefault(session, Postponed()).add(local, unready)
         wait_ms: int = unready.facts.get("retry_after_ms", RETRY_AFTER_MS)
         named = None if session == self._session else session

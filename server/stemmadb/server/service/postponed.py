@@ -14,7 +14,7 @@ class Postponed:
     def __init__(self) -> None:
         self.unready: dict[Local, Unready] = {}
         self._lowest: list[Local] = []
-        """A heap of all that are there, and of some that are not any more."""
+        """A heap of all that are there, and of some that are not any more; its first is there."""
 
     def __len__(self) -> int:
         return len(self.unready)
@@ -22,8 +22,6 @@ class Postponed:
     @property
     def first(self) -> Local:
         """The lowest; there is one at least."""
-        while self._lowest[0] not in self.unready:
-            heappop(self._lowest)
         return self._lowest[0]
 
     def add(self, local: Local, unready: Unready) -> None:
@@ -33,7 +31,9 @@ class Postponed:
 
     def remove(self, local: Local) -> None:
         self.unready.pop(local, None)
+        while self._lowest and self._lowest[0] not in self.unready:
+            heappop(self._lowest)
 
     def remove_up_to(self, local: Local) -> None:
-        while self._lowest and self._lowest[0] <= local:
+        while self._lowest and (self._lowest[0] <= local or self._lowest[0] not in self.unready):
             self.unready.pop(heappop(self._lowest), None)

@@ -264,9 +264,8 @@ class Session:
         session, commit = self.connection.session, told.commit
         assert session is not None
         self.outbox.decide(verdicts.accepted(commit, told.facts, session=session), commit.version)
-        if self._commits.has_deferred:
-            assert isinstance(commit.identity, LocalIdentity), "only plain commits have an author's verdict"
-            self._commits.settled(commit.identity)
+        assert isinstance(commit.identity, LocalIdentity), "only plain commits have an author's verdict"
+        self._commits.settled(commit.identity)
         self.changed()
 
     def decided(self, identity: LocalIdentity, outcome: Repeated | Refused) -> None:

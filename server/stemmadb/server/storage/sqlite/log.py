@@ -83,11 +83,13 @@ class SqliteLog:
 
     def prepare(self, batch: Sequence[Entry]) -> None:
         """Makes the rows, if all they refer to is in memory: the thread that appends needs the interpreter less."""
+        if self._made is not None:  # of a batch that was never appended
+            self._appender.forget()
         self._made = None
         if not self._is_broken:
             try:
                 self._made = self._appender.made(batch)
-            except StorageFailed:  # which the append will find again, and tell
+            except Exception:  # which the append will meet again, where those who wait are told
                 self._appender.forget()
 
     def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
