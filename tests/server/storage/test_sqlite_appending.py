@@ -284,6 +284,6 @@ def test_rows_of_a_batch_that_was_never_appended_are_forgotten(backend: SqliteSt
     other.commit(set_(X, 1, blind=True))
     log.prepare([other.commit(set_(X, "never", blind=True))])
     second = [maker.commit(set_(X, 2, blind=True))]
-    log.prepare(second)
     log.append(Version(1), second)
     assert verified(log) == 2
+    assert asked(log, "SELECT hash FROM fact WHERE place >> 20 = 2") == [(second[0].facts[0].hash,)]

@@ -62,8 +62,8 @@ class SqliteLog:
         self._scrub_wait_ms = scrub_wait_ms
         self._is_broken = False
         self._is_closed = False
-        self._made: appending.Rows | None = None
-        """The rows of the batch that is appended next."""
+        self._made: tuple[Sequence[Entry], appending.Rows | None] | None = None
+        """The batch that is appended next, and its rows."""
         self._pool = Pool(file, vfs)
         self._writer: apsw.Connection | None = None
         try:
@@ -83,18 +83,26 @@ class SqliteLog:
 
     def prepare(self, batch: Sequence[Entry]) -> None:
         """Makes the rows, if all they refer to is in memory: the thread that appends needs the interpreter less."""
-        if self._made is not None:  # of a batch that was never appended
-            self._appender.forget()
-        self._made = None
+        self._take_made(batch)
         if not self._is_broken:
             try:
-                self._made = self._appender.made(batch)
+                self._made = (batch, self._appender.made(batch))
             except Exception:  # which the append will meet again, where those who wait are told
                 self._appender.forget()
 
+    def _take_made(self, batch: Sequence[Entry]) -> appending.Rows | None:
+        """The rows of this batch, if they were made; those of another, which was never appended, are forgotten."""
+        made, self._made = self._made, None
+        if made is None:
+            return None
+        if made[0] is not batch:
+            self._appender.forget()
+            return None
+        return made[1]
+
     def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
         """Right after the expected version, all or nothing; returns once it is durable (COMMIT-1)."""
-        made, self._made = self._made, None
+        made = self._take_made(batch)
         with self._writing() as connection:
             if not batch and not snapshots:
                 self._check_tip(connection, expected)
