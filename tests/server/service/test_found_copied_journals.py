@@ -32,6 +32,22 @@ async def test_what_was_built_on_an_own_commit_is_not_accepted_on_another_one_of
 
 
 @pytest.mark.rule("COMMIT-4")
+async def test_that_holds_for_commits_of_an_older_session_as_well() -> None:
+    """Simulation, seed 1000960: plain locals are those of the session that the commit names."""
+    async with house() as home:
+        first = await home.peer(ALICE, session=SESSION).open()
+        assert isinstance(await first.commit(put(X, "the one")), Accepted)
+        second = await home.peer(ALICE, session=bytes(15) + b"8").open()
+        second.send(put(X, "the other"), local=Local(1), session=SESSION)
+        second.send(put(Y, "on the other"), local=Local(2), session=SESSION, reads=(through(Local(1)),))
+        await home.settle()
+        clashed, against = last(second, Local(1)), last(second, Local(2))
+        assert isinstance(clashed, Rejected)
+        assert isinstance(against, Rejected)
+        assert (clashed.code, against.code) == ("identity_clash", "dependency")
+
+
+@pytest.mark.rule("COMMIT-4")
 async def test_what_was_built_on_an_own_commit_is_accepted_also_if_that_is_sent_again_first() -> None:
     async with house() as home:
         first = await home.peer(ALICE, session=SESSION).open()

@@ -98,16 +98,18 @@ class Commits:
             return None
         identity = LocalIdentity(self._principal, session, local)
         request = digest_request(message.nonce, message.content)
-        proposal = prepare_or_refuse(identity, request, content, self._limits, self._lent, self._meant(content.reads))
+        proposal = prepare_or_refuse(
+            identity, request, content, self._limits, self._lent, self._meant(session, content.reads)
+        )
         self._remember(session, local, request)
         self._undecided += 1
         self._space.propose(proposal, partial(self._done, identity))
         return identity
 
-    def _meant(self, reads: Iterable[Read]) -> Meant:
-        """Which commits its reads were made through, as this client sent them (COMMIT-4)."""
+    def _meant(self, session: bytes, reads: Iterable[Read]) -> Meant:
+        """Which commits its reads were made through, as sent here; plain locals are those of its own session."""
         names = {name for read in reads if read.locals for name in read.locals}
-        asked = ((name, name if isinstance(name, tuple) else (self._session, name)) for name in names)
+        asked = ((name, name if isinstance(name, tuple) else (session, name)) for name in names)
         return tuple([(name, self._requests[place]) for name, place in asked if place in self._requests])
 
     def _remember(self, session: bytes, local: Local, request: Hash) -> None:
