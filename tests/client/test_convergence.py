@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from stemmadb.client import connect
 from stemmadb.client.dialing.channel import Channel
-from stemmadb.client.nursery.held import CommitName
 from stemmadb.client.session.asker import SessionAsker
 from stemmadb.client.session.questions import Questions
 from stemmadb.client.space import Space
 from stemmadb.client.testing import AppDisk, World
 from stemmadb.protocol.errors import Conflict, Dependency, GoingAway, NotFound
-from stemmadb.protocol.model.ids import Did, EntityId, Version
+from stemmadb.protocol.model.ids import Did, EntityId
 from stemmadb.protocol.model.values import Value
 from stemmadb.protocol.wire.messages.session import Ping, Pong
 from stemmadb.protocol.wire.version import Subprotocol
+from two_clients import in_a_world, put
 
 X, Y, Z = "urn:doc:x", "urn:doc:y", "urn:doc:z"
-
-
-def in_a_world(scenario: Callable[[World, Space, Space], Awaitable[None]]) -> None:
-    """Alice and bob, in one space."""
-
-    async def main(world: World) -> None:
-        did = await world.make_space("shared")
-        async with world.connect("alice") as alice, world.connect("bob") as bob:
-            await scenario(world, await alice.space(did), await bob.space(did))
-
-    World(seed=1).run(main)
-
-
-async def put(space: Space, id_: str, value: Any, *, mark: int = 0) -> tuple[CommitName, Version]:
-    async with space.transaction(note={"mark": mark}) as tx:
-        tx.set(id_, value, blind=True)
-    version = await tx.confirmed()
-    assert tx._handle is not None
-    return tx._handle.name, version
 
 
 @pytest.mark.rule("NURSERY-1", "RESUME-1")

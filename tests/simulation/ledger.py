@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -114,19 +114,44 @@ def _check_record(record: Record, entry: Logged | None, ever: set[Logged]) -> No
 
 
 def check_sums(ledger: Ledger, states: States) -> int:
-    """Counters are the sums, and lists the elements in the order, of what is in the log; gives how many there are."""
+    """Counters are the sums, and lists the elements in the order, of what is in the log; gives how many there are.
+
+    After a restore a revert may name a version that is another commit by then, one of a counter too: what it changes
+    is taken as it is, and what plain commits do before and after it is not.
+    """
     effects = {(one.principal, one.name, one.mark): one.effects for one in ledger.records}
-    state: Mapping[EntityId, Any] = states.head(MAIN)
+    logged = {entry.version: entry for entry in states.log()}
     sums: dict[str, int] = {}
     lists: dict[str, list[int]] = {}
-    for entry in states.log():
-        for kind, id_, what in effects[entry.principal, entry.name, entry.mark]:
-            if kind == "add":
-                sums[id_] = sums.get(id_, 0) + what
-            else:
-                lists.setdefault(id_, []).append(what)
+    for commit in states.now.commits:
+        entry = logged.get(commit.version)
+        if entry is not None:
+            _add_up(effects[entry.principal, entry.name, entry.mark], sums, lists)
+        elif commit.kind == "revert":
+            _take_revert(states, commit.version, sums, lists)
+    state: Mapping[EntityId, Any] = states.head(MAIN)
     for id_, total in sums.items():
         assert state[EntityId(id_)]["n"] == total, f"{id_}: {state[EntityId(id_)]}, but {total} was confirmed"
     for id_, items in lists.items():
         assert state[EntityId(id_)]["items"] == items, f"{id_}: {state[EntityId(id_)]}, confirmed in order {items}"
     return len(sums) + len(lists)
+
+
+def _add_up(effects: Iterable[Effect], sums: dict[str, int], lists: dict[str, list[int]]) -> None:
+    for kind, id_, what in effects:
+        if kind == "add":
+            sums[id_] = sums.get(id_, 0) + what
+        else:
+            lists.setdefault(id_, []).append(what)
+
+
+def _take_revert(states: States, version: Version, sums: dict[str, int], lists: dict[str, list[int]]) -> None:
+    before: Mapping[EntityId, Any] | None = states.at(MAIN, Version(version - 1))
+    after: Mapping[EntityId, Any] | None = states.at(MAIN, version)
+    assert before is not None
+    assert after is not None
+    for id_ in sums:
+        sums[id_] += after[EntityId(id_)]["n"] - before[EntityId(id_)]["n"]
+    for id_ in lists:
+        if after[EntityId(id_)] != before[EntityId(id_)]:
+            lists[id_] = list(after[EntityId(id_)]["items"])

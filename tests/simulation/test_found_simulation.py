@@ -144,3 +144,9 @@ def test_what_a_copy_of_the_journal_wrote_under_the_name_of_a_pending_commit_is_
 @pytest.mark.parametrize("seed", [34, 71, 154, 195, 207, 283])
 def test_the_seeds_that_found_something_find_nothing_any_more(seed: int) -> None:
     run(seed)
+
+
+@pytest.mark.parametrize("seed", [1_000_071, 1_000_258, 1_000_960, 1_001_800])
+def test_a_seed_of_a_long_run_that_showed_something_passes(seed: int) -> None:
+    """An app that came back without rights; commits built on others of the same name, twice; a revert of a counter."""
+    assert run(seed).checks > 0

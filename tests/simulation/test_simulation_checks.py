@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -21,27 +20,9 @@ from stemmadb.client.watching import Change
 from stemmadb.protocol.model.ids import MAIN, EntityId, Hash, Local, TimeMs, Version
 from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem, Sync
+from two_clients import in_a_world, put
 
 X, Y = "urn:doc:x", "urn:doc:y"
-
-
-def in_a_world(scenario: Callable[[World, Space, Space], Awaitable[None]]) -> None:
-    """Alice and bob, in one space."""
-
-    async def main(world: World) -> None:
-        did = await world.make_space("shared")
-        async with world.connect("alice") as alice, world.connect("bob") as bob:
-            await scenario(world, await alice.space(did), await bob.space(did))
-
-    World(seed=1).run(main)
-
-
-async def put(space: Space, id_: str, value: Any, *, mark: int = 0) -> tuple[CommitName, Version]:
-    async with space.transaction(note={"mark": mark}) as tx:
-        tx.set(id_, value, blind=True)
-    version = await tx.confirmed()
-    assert tx._handle is not None
-    return tx._handle.name, version
 
 
 def test_a_commit_with_a_wrong_fate_is_found() -> None:
