@@ -148,5 +148,5 @@ def test_the_seeds_that_found_something_find_nothing_any_more(seed: int) -> None
 
 @pytest.mark.parametrize("seed", [1_000_071, 1_000_258, 1_000_960, 1_001_800])
 def test_a_seed_of_a_long_run_that_showed_something_passes(seed: int) -> None:
-    """An app that came back without rights; commits built on others of the same name, twice; a revert of a counter."""
+    """An app that came back without rights; commits on others of the same name, twice; a revert of a counter."""
     assert run(seed).checks > 0
