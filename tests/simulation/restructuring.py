@@ -49,12 +49,11 @@ async def undo(life: Life, random: Random, _scene: Scene) -> None:
 
 async def revert(life: Life, random: Random, scene: Scene) -> None:
     """Of any commit that only changed documents, of whomever."""
-    history = scene.states.now
-    found = [commit for commit, facts in _plain(history) if all(fact.id in DOCS for fact in facts)]
-    if found:
-        commit = random.choice(found[-10:])
-        space = life.space if commit.branch == MAIN else await branch(life, random, commit.branch)
-        with _naming_versions(scene):
+    with _naming_versions(scene):  # from here: a branch that is opened first may take longer than a restore
+        found = [commit for commit, facts in _plain(scene.states.now) if all(fact.id in DOCS for fact in facts)]
+        if found:
+            commit = random.choice(found[-10:])
+            space = life.space if commit.branch == MAIN else await branch(life, random, commit.branch)
             await space.revert(commit.version)
 
 

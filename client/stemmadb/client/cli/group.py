@@ -8,6 +8,7 @@ server to be there. A command gets a `Shell` as the object of its context and re
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -84,7 +85,10 @@ class Commands(click.Group):
                 words, prog_name or "stemmadb", complete_var, standalone_mode=False, obj=shell, **extra
             )
 
-        sys.exit(_exit_code(run, shell))
+        code = _exit_code(run, shell)
+        if args is None:  # the process ends here: one more Ctrl-C while Python leaves does not change its answer
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.exit(code)
 
 
 def _is_not_installed(missing: ModuleNotFoundError, point: EntryPoint) -> bool:
