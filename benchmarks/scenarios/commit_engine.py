@@ -22,6 +22,7 @@ from stemmadb.protocol.model.ids import EntityId, Version
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.model.request import Operation, Read
 from stemmadb.server.engine.settings import Settings
+from stemmadb.server.tuning import tune_interpreter
 
 NAME = "commit_engine"
 TITLE = "durable commits in process, batches of 64, a set and a patch each, beside raw SQLite inserting the same rows"
@@ -65,6 +66,7 @@ async def fill(load: engine.Load, entities: int) -> None:
 
 async def ours(entities: int, rounds: int, keep: Path) -> tuple[Figures, Figures]:
     """The rounds once with proposals at hand, as a service has them, and once more made along the way."""
+    tune_interpreter()
     async with engine.opened(keep, Settings(batch_commits_max=BATCH)) as load:
         await fill(load, entities)
         start = load.space.version

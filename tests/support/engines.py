@@ -83,11 +83,14 @@ class Held:
         while self._jobs:
             self.step()
 
+    def give_way(self) -> None:
+        """What is held stays held."""
+
     def close(self) -> None:
         assert not self._jobs, "work was left behind"
 
 
-class Wandering:
+class Wandering(lanes.Inline):
     """Workers that run each job some turns of the loop later, by a seed: any order that threads could have."""
 
     def __init__(self, seed: int, turns_max: int = 6) -> None:
@@ -100,9 +103,6 @@ class Wandering:
             return work()
         finally:
             await self._wander()
-
-    def close(self) -> None:
-        """There is nothing to stop."""
 
     async def _wander(self) -> None:
         for _ in range(self._random.randint(0, self._turns_max)):

@@ -13,6 +13,7 @@ from stemmadb.protocol.model.access import EVERY_ID
 from stemmadb.protocol.model.ids import BranchName, EntityId, Version
 from stemmadb.protocol.model.query import Prepared, Query, Root, prepare
 from stemmadb.server.engine import querying
+from stemmadb.server.engine.lanes import Inline
 from stemmadb.server.engine.reading import Entity
 from stemmadb.server.service import evaluating
 from stemmadb.server.service.feed import Feed
@@ -44,7 +45,7 @@ async def feeding(it: Engine, **how: Any) -> AsyncIterator[Feed]:
         feed.stop()
 
 
-class Failing:
+class Failing(Inline):
     """Workers on the thread of the loop whose storage can be made to fail."""
 
     def __init__(self) -> None:
@@ -54,9 +55,6 @@ class Failing:
         if self.fails:
             raise StorageFailed
         return work()
-
-    def close(self) -> None:
-        """There is nothing to stop."""
 
 
 class Calls:

@@ -31,7 +31,7 @@ WITHOUT_CAROL = {ALICE.did: "own", BOB.did: "write"}
 OLDER = b"o" * 16
 
 
-class Gated:
+class Gated(Inline):
     """Workers that begin nothing while the gate is shut."""
 
     def __init__(self) -> None:
@@ -42,11 +42,8 @@ class Gated:
         await self.gate.wait()
         return work()
 
-    def close(self) -> None:
-        """There is nothing to stop."""
 
-
-class Marked:
+class Marked(Inline):
     """Workers on the loop that say when it is their work that is done."""
 
     is_working = False
@@ -57,9 +54,6 @@ class Marked:
             return work()
         finally:
             self.is_working = False
-
-    def close(self) -> None:
-        """There is nothing to stop."""
 
 
 def give(peer: Peer, request: Request) -> None:

@@ -29,7 +29,7 @@ EVERYTHING = Query(roots=(Root("urn:*"),))
 T = TypeVar("T")
 
 
-class Gated:
+class Gated(Inline):
     """Workers that begin nothing while the gate is closed."""
 
     def __init__(self) -> None:
@@ -39,9 +39,6 @@ class Gated:
     async def run(self, work: Callable[[], T]) -> T:
         await self.gate.wait()
         return work()
-
-    def close(self) -> None:
-        """There is nothing to stop."""
 
 
 def knock(peer: Peer, **standing: object) -> None:

@@ -32,7 +32,7 @@ SMALL_PARTS = msgspec.structs.replace(DEFAULTS, part_bytes_max=600)
 T = TypeVar("T")
 
 
-class Late:
+class Late(Inline):
     """Workers that do the work at once and tell of it when they are let."""
 
     def __init__(self) -> None:
@@ -43,9 +43,6 @@ class Late:
         done = work()
         await self.gate.wait()
         return done
-
-    def close(self) -> None:
-        """There is nothing to stop."""
 
 
 class Untold(MemoryStorage):

@@ -15,6 +15,10 @@ class Workers(Protocol):
 
     def run(self, work: Callable[[], T]) -> Awaitable[T]: ...
 
+    def give_way(self) -> None:
+        """Lets what was given last begin before the caller goes on with work of its own."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -23,6 +27,9 @@ class Inline:
 
     async def run(self, work: Callable[[], T]) -> T:
         return work()
+
+    def give_way(self) -> None:
+        """It was done at once."""
 
     def close(self) -> None:
         """There is nothing to stop."""

@@ -11,9 +11,11 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 T = TypeVar("T")
+
+GIVE_WAY_SECONDS: Final = 0.001
 
 
 class _Job(NamedTuple):
@@ -22,6 +24,8 @@ class _Job(NamedTuple):
     work: Callable[[], Any]
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Any]
+    begun: threading.Lock
+    """Held until a thread begins with it."""
 
 
 class Threads:
@@ -34,6 +38,8 @@ class Threads:
         self._threads: list[threading.Thread] = []
         self._busy = 0
         """Jobs that were given and whose end was not heard of yet."""
+        self._last: threading.Lock | None = None
+        """Of the job that was given last, held until it has begun."""
         self._is_closed = False
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
@@ -45,8 +51,19 @@ class Threads:
         if self._busy >= len(self._threads) < self._count:
             self._start()
         self._busy += 1
-        self._jobs.put(_Job(work, loop, future))
+        begun = self._last = threading.Lock()
+        begun.acquire()
+        self._jobs.put(_Job(work, loop, future, begun))
         return future
+
+    def give_way(self) -> None:
+        """Keeps the caller until a thread has begun with what was given last, or is late.
+
+        A thread that was woken has to wait for the interpreter as long as a busy loop keeps it; once it has begun it
+        goes on to where it waits for the disk, or works without the interpreter.
+        """
+        if self._last is not None and self._last.acquire(timeout=GIVE_WAY_SECONDS):
+            self._last.release()
 
     def _start(self) -> None:
         """A process that ends without `close` does not wait for it: what it cuts short is what a crash would."""
@@ -62,6 +79,7 @@ class Threads:
     def _serve(self) -> None:
         """In a thread: one job after the other."""
         while (job := self._jobs.get()) is not None:
+            job.begun.release()
             result, error = None, None
             try:
                 if not job.future.cancelled():

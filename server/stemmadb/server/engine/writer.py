@@ -55,6 +55,7 @@ class Writer:
     ) -> None:
         settings = inputs.settings
         self._log = log
+        self._workers = workers
         self._loop = asyncio.get_running_loop()
         self._counts = inputs.counts.space(space)
         self._durable = durable
@@ -184,7 +185,9 @@ class Writer:
         self._taken = tickets[:decided]
         await self._flights.landed()
         self._write(decision)
-        await asyncio.sleep(0)  # it takes off before the next batch is decided, which keeps the loop busy
+        await asyncio.sleep(0)
+        if len(self._intake):
+            self._workers.give_way()  # it takes off before the next batch is decided, which keeps the loop busy
 
     async def _go_alone(self, ticket: Ticket) -> None:
         """Work, or a write that destroys something, with nothing else in flight."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import os
 import ssl
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,14 +28,11 @@ from stemmadb.server.serving.metrics import Metrics
 from stemmadb.server.serving.presence import Presence
 from stemmadb.server.serving.server_identity import ServerIdentity
 from stemmadb.server.storage.sqlite import sqlite_version
+from stemmadb.server.tuning import tune_interpreter
 
 LOG: Final = Log("app")
 SPARE_WANTED: Final = 1_024
 """Connections that are no WebSocket yet, beside those that are."""
-COLLECTED_AT: Final = (20_000, 20, 50)
-"""How many new objects, and how many rounds before that, make the collector of reference cycles look."""
-SWITCH_SECONDS: Final = 0.0005
-"""How long a thread that appends or reads waits for the loop to give up the interpreter (docs/decisions/0010)."""
 GONE_POLL_SECONDS: Final = 0.01
 """How often a stop looks whether the last connection has taken its goodbye."""
 GOODBYE_MS: Final = 3_000
@@ -87,7 +82,7 @@ async def serve(
     `DirectoryHeld`, `UnusableKey`, `InvalidConfig`, `Unavailable` and `OSError` say why it cannot start.
     """
     asyncio.get_running_loop().set_exception_handler(_log_mistake)
-    _tune_interpreter()
+    tune_interpreter()
     context = tls.context_of(config)  # before anything is opened or made
     counts = Counts()
     async with open_store(config.data, limits=config.limits(), settings=config.settings(), counts=counts) as store:
@@ -103,13 +98,6 @@ async def serve(
                 _tell(_serving(config, listener, identity), ready)
                 await stop.wait()
     LOG.info("stopped")
-
-
-def _tune_interpreter() -> None:
-    """What is alive now stays so, and little of what comes is in cycles: looking for them less often costs less."""
-    gc.freeze()
-    gc.set_threshold(*COLLECTED_AT)
-    sys.setswitchinterval(SWITCH_SECONDS)
 
 
 @asynccontextmanager

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import apsw
 
 from stemmadb.protocol.model import facts as model_facts
 from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit
 from stemmadb.protocol.model.facts import NO_BODY, Fact
-from stemmadb.protocol.model.ids import BranchName, Version
+from stemmadb.protocol.model.ids import Version
 from stemmadb.server.storage.port import Entry, Snapshot, StorageFailed
-from stemmadb.server.storage.sqlite import destroying, places, structure
+from stemmadb.server.storage.sqlite import destroying, one_step, places, structure
 from stemmadb.server.storage.sqlite.connection import Cell, as_json, query
 from stemmadb.server.storage.sqlite.inserting import insert
 from stemmadb.server.storage.sqlite.interning import (
@@ -22,13 +22,11 @@ from stemmadb.server.storage.sqlite.interning import (
     Texts,
     number_in_session,
 )
-from stemmadb.server.storage.sqlite.schema import KIND_NUMBERS
+from stemmadb.server.storage.sqlite.schema import COMMIT_COLUMNS, FACT_COLUMNS, KIND_NUMBERS
 
 _ENTITY_BITS: Final = 40
 _ENTITY_MASK: Final = (1 << _ENTITY_BITS) - 1
 
-_COMMIT: Final = "version,session,local,branch,time,hash,request,arguments,note,note_salt,note_digest"
-_FACT: Final = "place,entity,branch,kind,parent,hash,salt,body,digest"
 _NEWEST: Final = (
     "SELECT j.value, f.place, f.hash FROM json_each(?) AS j CROSS JOIN fact AS f ON f.place = ("
     "SELECT place FROM fact INDEXED BY fact_entity WHERE entity = j.value AND branch = ? AND place <= ? "
@@ -41,12 +39,14 @@ def tip_version(connection: apsw.Connection) -> Version:
     return Version(rows[0][0] if rows else 0)
 
 
-class Rows(NamedTuple):
-    """The cells of a batch, one row after the other, for each table."""
+_Cells: TypeAlias = tuple[Cell, ...]
 
-    commits: list[Cell]
-    facts: list[Cell]
-    touched: list[Cell]
+
+class _Rows(NamedTuple):
+    """Those of a run of entries: one for each commit, and one for each fact of all of them."""
+
+    commits: list[_Cells]
+    facts: list[_Cells]
 
 
 class Appender:
@@ -55,38 +55,41 @@ class Appender:
     def __init__(self, connection: apsw.Connection, room: Callable[[], int]) -> None:
         """`room` says of how many entities the number, and on a branch the last fact, may be kept in memory now."""
         self._connection = connection
+        one_step.set_up(connection)
         self._entities = Texts(connection, table="entity", column="id", room=room)
         self._sessions = Sessions(connection)
         self._branches = BranchNumbers(connection)
         self._heads: Memo[int, tuple[int, bytes]] = Memo(room)
         """The places and hashes of last facts, each under the number of its branch and its entity in one."""
 
-    def made(self, batch: Sequence[Entry]) -> Rows | None:
+    def made(self, batch: Sequence[Entry]) -> list[Cell] | None:
         """The rows of plain commits where all they refer to is in memory, without a look at the file; else None.
 
-        To be written next: what comes after them is made on them. `forget` if they are not.
+        To be appended in one step, and next: what comes after them is made on them. `forget` if they are not.
         """
-        if any(entry.destroyed is not None or entry.commit.arguments != NO_ARGUMENTS for entry in batch):
+        if not all(map(_is_plain, batch)):
+            return None
+        facts = [fact for entry in batch for fact in entry.facts]
+        if len(facts) > one_step.ROWS_MAX:
             return None
         sessions = self._sessions.known([entry.commit.identity for entry in batch])
-        facts = [fact for entry in batch for fact in entry.facts]
         entities = self._entities.known([fact.id for fact in facts])
-        if sessions is None or entities is None or not self._branches.knows(_branches_of(batch)):
+        if sessions is None or entities is None or not self._branches.knows({fact.branch for fact in facts}):
             return None
         keys = self._keys(facts, entities)
         if not all(map(self._heads.__contains__, keys)):
             return None
-        return self._rows(batch, sessions, facts, entities, keys)
+        return _joined(batch, self._rows(batch, sessions, facts, entities, keys))
 
     def forget(self) -> None:
         """What was made is not written: the last facts are those of the file."""
         self._heads.clear()
 
-    def write(self, batch: Sequence[Entry], made: Rows | None = None) -> None:
-        """What is made is that of the same batch."""
-        if made is not None:
-            self._insert(made)
-            return
+    def append_made(self, cells: list[Cell]) -> bool:
+        """In a transaction of its own, durable once this returns; False if the log does not end before them."""
+        return one_step.append(self._connection, cells)
+
+    def write(self, batch: Sequence[Entry]) -> None:
         for run in _runs(batch):
             self._write_run(run)
             last = run[-1]
@@ -103,7 +106,7 @@ class Appender:
         cold = {key: fact.id for key, fact in zip(keys, facts, strict=True) if key not in self._heads}
         if cold:
             self._find_heads({key for key, id_ in cold.items() if id_ not in new})
-        self._insert(self._rows(run, sessions, facts, entities, keys))
+        self._insert(self._rows(run, sessions, facts, entities, keys), self._touched_rows(run))
 
     def _keys(self, facts: Sequence[Fact], entities: Sequence[int]) -> list[int]:
         branches = {name: self._branches.number(name) << _ENTITY_BITS for name in {fact.branch for fact in facts}}
@@ -116,19 +119,19 @@ class Appender:
         facts: Sequence[Fact],
         entities: Sequence[int],
         keys: Sequence[int],
-    ) -> Rows:
+    ) -> _Rows:
         names = {entry.commit.branch for entry in run}
         branches = {name: None if name is None else self._branches.number(name) for name in names}
-        cells: list[Cell] = []
+        rows: list[_Cells] = []
         for entry, session in zip(run, sessions, strict=True):
             commit = entry.commit
             assert len(commit.facts) <= places.INDEX_MAX, "a commit has no more facts than there are indexes"
-            cells += _commit_row(commit, session, branches[commit.branch])
-        return Rows(cells, self._fact_rows(facts, entities, keys), self._touched_rows(run))
+            rows.append(_commit_row(commit, session, branches[commit.branch]))
+        return _Rows(rows, self._fact_rows(facts, entities, keys))
 
-    def _fact_rows(self, facts: Sequence[Fact], entities: Sequence[int], keys: Sequence[int]) -> list[Cell]:
+    def _fact_rows(self, facts: Sequence[Fact], entities: Sequence[int], keys: Sequence[int]) -> list[_Cells]:
         heads = self._heads
-        cells: list[Cell] = []
+        rows: list[_Cells] = []
         for key, entity, fact in zip(keys, entities, facts, strict=True):
             # Taken out and put in again at the end: what was written last is kept longest.
             head = heads.pop(key, None)
@@ -139,22 +142,26 @@ class Appender:
             heads[key] = (place, hash_)
             body, kind = fact.body, fact.kind
             digest = fact.digest if body is None and kind != "delete" else None
-            cells += (place, entity, key >> _ENTITY_BITS, KIND_NUMBERS[kind], parent, hash_, fact.salt, body, digest)
+            branch, number = key >> _ENTITY_BITS, KIND_NUMBERS[kind]
+            rows.append((place, entity, branch, number, parent, hash_, fact.salt, body, digest))
         heads.trim()
-        return cells
+        return rows
 
-    def _touched_rows(self, run: Iterable[Entry]) -> list[Cell]:
+    def _touched_rows(self, run: Iterable[Entry]) -> list[_Cells]:
         touched = {
             (self._branches.number(name), entry.commit.version)
             for entry in run
             for name in entry.commit.fact_branches
         }
-        return [cell for row in sorted(touched) for cell in row]
+        return sorted(touched)
 
-    def _insert(self, rows: Rows) -> None:
-        insert(self._connection, "commit", _COMMIT, rows.commits)
-        insert(self._connection, "fact", _FACT, rows.facts)
-        insert(self._connection, "touched", "branch,version", rows.touched)
+    def _insert(self, rows: _Rows, touched: Iterable[_Cells]) -> None:
+        for table, columns, its_rows in (
+            ("commit", COMMIT_COLUMNS, rows.commits),
+            ("fact", FACT_COLUMNS, rows.facts),
+            ("touched", ("branch", "version"), touched),
+        ):
+            insert(self._connection, table, ",".join(columns), [cell for row in its_rows for cell in row])
 
     def _find_heads(self, cold: set[int]) -> None:
         """Looks up the newest facts that new ones will follow, through fork points; one query for a span."""
@@ -186,9 +193,23 @@ def _commit_row(commit: Commit, session: int, branch: int | None) -> tuple[Cell,
     )
 
 
-def _branches_of(batch: Sequence[Entry]) -> set[BranchName]:
-    named = {entry.commit.branch for entry in batch if entry.commit.branch is not None}
-    return named.union(*[entry.commit.fact_branches for entry in batch])
+def _is_plain(entry: Entry) -> bool:
+    """Whether it is a plain commit, which has a fact at least and all of them on its branch."""
+    commit = entry.commit
+    return entry.destroyed is None and commit.arguments == NO_ARGUMENTS and bool(commit.facts)
+
+
+def _joined(batch: Iterable[Entry], rows: _Rows) -> list[Cell]:
+    """The cells of rows for `one_step`: each fact beside its commit, or beside nothing if that was named before."""
+    cells: list[Cell] = []
+    facts = iter(rows.facts)
+    for entry, row in zip(batch, rows.commits, strict=True):
+        beside = row
+        for _ in entry.facts:
+            cells += beside
+            cells += next(facts)
+            beside = one_step.NO_COMMIT
+    return cells
 
 
 def _runs(batch: Sequence[Entry]) -> Iterator[Sequence[Entry]]:

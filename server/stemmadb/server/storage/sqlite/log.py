@@ -16,6 +16,7 @@ from stemmadb.server.storage.sqlite import appending, blobs, destroying, schema
 from stemmadb.server.storage.sqlite.appending import Appender
 from stemmadb.server.storage.sqlite.connection import (
     BUSY_MS,
+    Cell,
     Damaged,
     begin_writing,
     close,
@@ -62,7 +63,7 @@ class SqliteLog:
         self._scrub_wait_ms = scrub_wait_ms
         self._is_broken = False
         self._is_closed = False
-        self._made: tuple[Sequence[Entry], appending.Rows | None] | None = None
+        self._made: tuple[Sequence[Entry], list[Cell] | None] | None = None
         """The batch that is appended next, and its rows."""
         self._pool = Pool(file, vfs)
         self._writer: apsw.Connection | None = None
@@ -90,7 +91,7 @@ class SqliteLog:
             except Exception:  # which the append will meet again, where those who wait are told
                 self._appender.forget()
 
-    def _take_made(self, batch: Sequence[Entry]) -> appending.Rows | None:
+    def _take_made(self, batch: Sequence[Entry]) -> list[Cell] | None:
         """The rows of this batch, if they were made; those of another, which was never appended, are forgotten."""
         made, self._made = self._made, None
         if made is None:
@@ -107,14 +108,25 @@ class SqliteLog:
             if not batch and not snapshots:
                 self._check_tip(connection, expected)
                 return
-            with transaction(connection):
+            if made is None or snapshots or batch[0].commit.version != expected + 1:
+                with transaction(connection):
+                    self._check_tip(connection, expected)
+                    versions = [entry.commit.version for entry in batch]
+                    assert versions == list(range(expected + 1, expected + 1 + len(batch))), "a batch follows the log"
+                    self._write(batch, made)
+                    appending.keep_snapshots(connection, snapshots)
+            elif not self._appender.append_made(made):
                 self._check_tip(connection, expected)
-                versions = [entry.commit.version for entry in batch]
-                assert versions == list(range(expected + 1, expected + 1 + len(batch))), "a batch follows the log"
-                self._appender.write(batch, made)
-                appending.keep_snapshots(connection, snapshots)
+                raise StorageFailed("rows were refused that follow the log")
             self._shorten()
             self._owes_scrub = self._owes_scrub or any(entry.destroyed is not None for entry in batch)
+
+    def _write(self, batch: Sequence[Entry], made: list[Cell] | None) -> None:
+        """In a transaction that is open."""
+        if made is None:
+            self._appender.write(batch)
+        elif not self._appender.append_made(made):
+            raise StorageFailed("rows were refused that follow the log")
 
     def keep(self, snapshots: Sequence[Snapshot]) -> None:
         with self._changing() as connection:

@@ -24,6 +24,11 @@ KINDS: Final[tuple[FactKind, ...]] = ("set", "patch", "delete", "checkpoint")
 """A fact's kind is stored as its number here, counted from 1."""
 KIND_NUMBERS: Final = {kind: position for position, kind in enumerate(KINDS, 1)}
 MAIN_NUMBER: Final = 1
+COMMIT_COLUMNS: Final = (
+    *("version", "session", "local", "branch", "time", "hash", "request"),
+    *("arguments", "note", "note_salt", "note_digest"),
+)
+FACT_COLUMNS: Final = ("place", "entity", "branch", "kind", "parent", "hash", "salt", "body", "digest")
 
 _REVOKE: Final = encode(Revoke(delegation=Hash(bytes(HASH_BYTES))))[:-HASH_BYTES]
 _REVOKES: Final = len(_REVOKE)
