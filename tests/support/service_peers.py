@@ -23,13 +23,13 @@ from stemmadb.protocol.wire.messages.base import Part, Request
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
 from stemmadb.protocol.wire.messages.reading import WatchRequest
 from stemmadb.protocol.wire.messages.sync import Sync
-from stemmadb.protocol.wire.version import MSGPACK, Subprotocol
+from stemmadb.protocol.wire.version import JSON, MSGPACK, Subprotocol
 from stemmadb.server.counting import Counts
 from stemmadb.server.engine import lanes
 from stemmadb.server.engine.store import Store
 from stemmadb.server.service.service import Service
 from stemmadb.server.service.settings import ServiceSettings
-from stemmadb.server.service.sockets import DRAIN_BYTES, Arrival
+from stemmadb.server.service.sockets import DRAIN_BYTES, Arrival, Framed
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import Storage
 
@@ -59,7 +59,8 @@ class Clock:
 class Wire:
     """A socket in memory: what is sent waits until the peer takes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_text: bool) -> None:
+        self.is_text = is_text
         self.sent: list[Data] = []
         self.unsent = 0
         self.is_paused = False
@@ -71,6 +72,16 @@ class Wire:
         if self.closed is None:
             self.sent.append(data)
             self.unsent += 0 if self.is_reading else len(data)
+
+    def framed(self, data: Data) -> Framed:
+        encoded = data.encode() if isinstance(data, str) else data
+        return encoded, len(encoded)
+
+    def repeat(self, frame: Framed) -> bool:
+        if self.unsent > DRAIN_BYTES:
+            return False
+        self.send(frame[0].decode() if self.is_text else frame[0])
+        return True
 
     def trust(self) -> None:
         """Nothing is bounded here."""
@@ -93,7 +104,7 @@ class Peer:
         self.house = house
         self.key = key
         self.session = session
-        self.wire = Wire()
+        self.wire = Wire(is_text=subprotocol == JSON)
         self.events: list[ClientEvent] = []
         self.frames: list[Sync] = []
         self.is_lost = False

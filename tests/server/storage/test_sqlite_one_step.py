@@ -84,8 +84,11 @@ def test_more_rows_than_a_statement_takes_go_by_many(log: SqliteLog) -> None:
 @pytest.mark.rule("COMMIT-1")
 def test_rows_that_do_not_follow_the_log_write_nothing_and_harm_nothing(log: SqliteLog) -> None:
     maker = begun(log)
-    skipped, made = batch(maker, 1), batch(maker, 2)
+    skipped = [maker.commit(set_(IDS[-1], 1, blind=True))]
+    made = batch(maker, 2)
     log.prepare(made)
+    assert log._made is not None
+    assert log._made[1] is not None
     with pytest.raises(LogMoved, match="at version 1 and not at 2"):
         log.append(Version(2), made)
     assert len(rows(log, "commit")) == 1

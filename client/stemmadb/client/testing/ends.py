@@ -11,7 +11,7 @@ from stemmadb.client.dialing.channel import ChannelClosed
 from stemmadb.client.testing.pipe import CUT, End, Held, Item, Pipe
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.version import Subprotocol
-from stemmadb.server.service.sockets import DRAIN_BYTES, Visitor
+from stemmadb.server.service.sockets import DRAIN_BYTES, Framed, Visitor
 
 NORMAL: Final = 1000
 FAILED: Final = 1011
@@ -140,6 +140,16 @@ class ServerEnd:
             self._link.server_sent(data)
             self._link.down.put(data)
             self._is_full = self._is_full or self.unsent > DRAIN_BYTES
+
+    def framed(self, data: Data) -> Framed:
+        return (b"t" + data.encode() if isinstance(data, str) else b"b" + data), len(data)
+
+    def repeat(self, frame: Framed) -> bool:
+        if self._is_full:
+            return False
+        kind, data = frame[0][:1], frame[0][1:]
+        self.send(data.decode() if kind == b"t" else data)
+        return True
 
     def trust(self) -> None:
         self._early_left = None

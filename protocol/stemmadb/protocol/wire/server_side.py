@@ -16,7 +16,7 @@ from stemmadb.protocol.errors import (
     StemmaError,
     Unauthenticated,
 )
-from stemmadb.protocol.model.ids import Did, Local
+from stemmadb.protocol.model.ids import Did, Hash, Local, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.wire import announcing, bounds, failures, problems
 from stemmadb.protocol.wire.codec import Data
@@ -236,6 +236,11 @@ class ServerConnection:
             self._stream.advance(frame)
         except BadInput as own:
             raise AssertionError(own.message) from None
+
+    def told(self, to: Version, hash_: Hash) -> None:
+        """Whole frames up to there, one after the other, whose bytes another connection has made."""
+        assert to >= self._stream.to, "a stream never goes back"
+        self._stream.to, self._stream.hash = to, hash_
 
     def close(self, error: StemmaError, *, retry_after_ms: int | None = None) -> Closed:
         """Ends the connection from our side: `farewell` is the last thing to send, then the socket is closed.

@@ -22,10 +22,11 @@ from stemmadb.protocol.wire.server_side import ServerConnection
 from stemmadb.server.counting import SpaceCounts
 from stemmadb.server.service import changes
 from stemmadb.server.service.changes import HasBytes
+from stemmadb.server.service.choruses import Chorus, Choruses, Part
 from stemmadb.server.service.feed import Feed
 from stemmadb.server.service.frames import Frame
 from stemmadb.server.service.groups import Delta
-from stemmadb.server.service.shared_frames import Encoded, SharedFrames
+from stemmadb.server.service.shared_frames import Encoded
 from stemmadb.server.service.sockets import DRAIN_BYTES, Socket
 from stemmadb.server.service.waiting import Answers, Verdicts
 from stemmadb.server.service.watches import Watch
@@ -50,20 +51,20 @@ class Outbox:
         connection: ServerConnection,
         socket: Socket,
         feed: Feed,
-        shared: SharedFrames,
+        choruses: Choruses,
         counts: SpaceCounts,
         *,
         limits: Limits,
         unsent_bytes_max: int,
         has_bytes: HasBytes,
     ) -> None:
-        self.to = EMPTY_SPACE
+        self.socket: Final = socket
         self.watches: dict[int, Watch] = {}
         self._joining: dict[int, Watch] = {}
         self._connection = connection
-        self._socket = socket
         self._feed = feed
-        self._shared = shared
+        self._choruses = choruses
+        self._shared = choruses.shared
         self._counts = counts
         self._limits = limits
         self._unsent_bytes_max = unsent_bytes_max
@@ -74,21 +75,30 @@ class Outbox:
         self._parts: Iterator[Sync] | None = None
         self._reset: Reset | None = None
         self._kept: Sequence[Kept] = ()
+        self._to = EMPTY_SPACE
+        self._chorus: Chorus | None = None
+        """Which tells it what its one watch has to tell, until there is anything else."""
         self._is_started = False
         self._is_due = False
         self._is_ahead = False
         """Whether what was read is ahead of the feed, which will follow."""
 
+    @property
+    def to(self) -> Version:
+        """It was told up to here."""
+        return self._to if self._chorus is None else self._chorus.to
+
     # ------------------------------------------------------------ what is put in
 
     def start(self, to: Version, *, reset: Reset | None = None, kept: Sequence[Kept] = ()) -> None:
         """The first frame may be built: it goes on from what the client holds, or starts over."""
-        self.to = EMPTY_SPACE if reset else to
+        self._to = EMPTY_SPACE if reset else to
         self._reset, self._kept = reset, kept
         self._is_started = self._is_due = True
 
     def decide(self, verdict: Verdict, at: Version) -> None:
         """On an own commit; a frame with it reaches this version at least."""
+        self.leave_chorus()
         self._verdicts.add(verdict, at)
 
     def answer(self, version: Version, send: Callable[[], None]) -> None:
@@ -96,14 +106,17 @@ class Outbox:
         if version <= self.to:
             send()
         else:
+            self.leave_chorus()
             self._answers.add(version, send)
 
     def owe(self) -> None:
         """A frame is due even if there is nothing to tell: the session was quiet for long."""
+        self.leave_chorus()
         self._is_due = True
 
     def add(self, watch: Watch, *, goes_on: bool) -> None:
         """One that goes on was told up to `to`; a new one joins, and replaces one of the same number as it does."""
+        self.leave_chorus()
         place = self.watches if goes_on else self._joining
         if (before := place.get(watch.number)) is not None:
             self._let_go(before)
@@ -111,6 +124,7 @@ class Outbox:
         self._counts.watches += 1
 
     def remove(self, number: int) -> None:
+        self.leave_chorus()
         for place in (self.watches, self._joining):
             if (watch := place.pop(number, None)) is not None:
                 self._let_go(watch)
@@ -121,6 +135,7 @@ class Outbox:
 
     def refuse(self, number: int, error: StemmaError) -> None:
         """A watch that a client wanted to go on with cannot be."""
+        self.leave_chorus()
         self._refused.append(problems.ended(number, error, limits=self._limits))
 
     def end_watches(self, error: StemmaError) -> None:
@@ -147,7 +162,7 @@ class Outbox:
 
     @property
     def is_slow(self) -> bool:
-        return self._socket.unsent > self._unsent_bytes_max
+        return self.socket.unsent > self._unsent_bytes_max
 
     @property
     def is_in_parts(self) -> bool:
@@ -156,7 +171,7 @@ class Outbox:
 
     @property
     def has_drained(self) -> bool:
-        return self._socket.unsent <= DRAIN_BYTES
+        return self.socket.unsent <= DRAIN_BYTES
 
     @property
     def verdict_bytes(self) -> int:
@@ -170,6 +185,7 @@ class Outbox:
 
     def flush(self) -> None:
         """Builds and sends as long as there is something to tell and the client takes it."""
+        self.leave_chorus()
         if self._parts is None and self._tell_author():
             return
         while self._is_started and self._connection.state is State.OPEN and not self.is_slow:
@@ -182,7 +198,7 @@ class Outbox:
     def _is_told(self) -> bool:
         """Whether it is plain that there is nothing to tell: most sessions, right after a frame."""
         to = self._feed.version
-        if self.to != to or self._owes(to) or self._has_extras:
+        if self._to != to or self._owes(to) or self._has_extras:
             return False
         return all(watch.is_plain and watch.group.at == to for watch in self.watches.values())
 
@@ -212,10 +228,10 @@ class Outbox:
         """At once: a frame, or what may stand between two of them."""
         self._counts.messages_out += 1
         self._counts.bytes_out += len(data)
-        self._socket.send(data)
+        self.socket.send(data)
 
     def _reached(self, to: Version) -> None:
-        self.to, self._is_due = to, False
+        self._to, self._is_due = to, False
         if self._answers:
             self._answers.release(to)
 
@@ -246,12 +262,12 @@ class Outbox:
 
     def _send_bare(self) -> bool:
         to = self._feed.version
-        if to < self.to:
+        if to < self._to:
             return False
         verdicts = tuple(self._verdicts.take(to))
         if not (verdicts or self._owes(to)):
             return False
-        frame = Sync(from_=self.to, to=to, hash=self._feed.hash, verdicts=verdicts)
+        frame = Sync(from_=self._to, to=to, hash=self._feed.hash, verdicts=verdicts)
         self._send_frame(frame)
         self._reached(to)
         return True
@@ -268,10 +284,10 @@ class Outbox:
 
     def _frame(self, reach: _Reach) -> tuple[Frame, bool]:
         """The frame, and whether a watch has replaced another in it."""
-        frame = Frame(self.to, reach.to, reach.hash, reset=self._reset)
+        frame = Frame(self._to, reach.to, reach.hash, reset=self._reset)
         frame.verdicts = self._verdicts.take(frame.to)
         self._take_ended(frame)
-        batches = None if self._reset else self._feed.batches(self.to)
+        batches = None if self._reset else self._feed.batches(self._to)
         changes.tell(frame, reach.changes, batches, self._has_bytes)
         replacing = self._take_joining(frame)
         for number, watch in self.watches.items():
@@ -312,7 +328,7 @@ class Outbox:
     def _reach(self) -> _Reach | None:
         going = [watch for watch in self.watches.values() if watch.error is None]
         to = min([self._feed.version, *(watch.group.at for watch in going)])
-        self._is_ahead = to < self.to or any(to < watch.told_to for watch in going)
+        self._is_ahead = to < self._to or any(to < watch.told_to for watch in going)
         if self._is_ahead:
             return None
         hash_ = self._hash_at(to)
@@ -325,7 +341,7 @@ class Outbox:
     def _hash_at(self, to: Version) -> Hash | None:
         if to == self._feed.version:
             return self._feed.hash
-        return next((batch.hash for batch in self._feed.batches(self.to) or () if batch.to == to), None)
+        return next((batch.hash for batch in self._feed.batches(self._to) or () if batch.to == to), None)
 
     def _restart_below_floor(self) -> None:
         """A client so far behind that what it holds was compacted away starts over (RESUME-1)."""
@@ -342,23 +358,25 @@ class Outbox:
     def repeat(self) -> bool:
         """Sends the frame that another session with the same watch got just before, if that is all there is to tell.
 
-        It is the way of an event to its hundredth watcher, and does as little as can be.
+        It is the way of an event to a watcher that is in no chorus yet, and does as little as can be.
         """
+        self.leave_chorus()
         if not self._shared.encoded or len(self.watches) != 1 or self._parts is not None or not self._is_started:
             return False
         if self._verdicts.decided or self._answers or self._joining or self._refused or self._reset:
             return False
         (watch,) = self.watches.values()
         connection, to = self._connection, self._feed.version
-        found = self._shared.find((connection.subprotocol, self.to, to, watch.group), watch.number)
-        if found is None or not watch.is_plain or watch.told_to != self.to:
+        found = self._shared.find((connection.subprotocol, self._to, to, watch.group), watch.number)
+        if found is None or not watch.is_plain or watch.told_to != self._to:
             return False
-        if connection.state is not State.OPEN or self._socket.unsent > self._unsent_bytes_max:
+        if connection.state is not State.OPEN or self.socket.unsent > self._unsent_bytes_max:
             return False
         watch.was_told(to)
         connection.sent(found.frame)
         self.send(found.data)
-        self.to, self._is_due = to, False
+        self._to, self._is_due = to, False
+        self._choruses.offer(self)
         return True
 
     def _is_shared(self, reach: _Reach) -> bool:
@@ -366,13 +384,13 @@ class Outbox:
         if self._has_extras or len(self.watches) != 1 or len(reach.changes) != 1:
             return False
         ((watch, delta),) = reach.changes
-        return watch.is_plain and watch.told_to == self.to and not delta.is_empty()
+        return watch.is_plain and watch.told_to == self._to and not delta.is_empty()
 
     def _begin_shared(self, reach: _Reach) -> bool:
         """The first to get it encodes it; one in parts is each session's own."""
         ((watch, delta),) = reach.changes
-        names_watch = delta.entered or delta.left or self._feed.batches(self.to) is None
-        key = (self._connection.subprotocol, self.to, reach.to, watch.group)
+        names_watch = delta.entered or delta.left or self._feed.batches(self._to) is None
+        key = (self._connection.subprotocol, self._to, reach.to, watch.group)
         frame, _ = self._frame(reach)
         parts = frame.parts(self._limits.part_bytes_max)
         first = next(parts)
@@ -382,5 +400,44 @@ class Outbox:
             return True
         if not frame.is_own:
             self._shared.keep(key, Encoded(first, data, watch.number if names_watch else 0))
+            self._choruses.offer(self)
         self._reached(first.to)
         return True
+
+    # ------------------------------------------------------------ in a chorus
+
+    @property
+    def part(self) -> Part | None:
+        """See `Singer`."""
+        if self._chorus is not None or len(self.watches) != 1 or not self._is_started or self._parts is not None:
+            return None
+        (watch,) = self.watches.values()
+        if self._has_extras or self._is_due or self._answers or not watch.is_plain or watch.told_to != self._to:
+            return None
+        if not self.has_drained:
+            return None
+        connection = self._connection
+        return Part(connection.subprotocol, watch.group, watch.number) if connection.state is State.OPEN else None
+
+    def join(self, chorus: Chorus) -> None:
+        """Which is a member of the group from now on in the place of the watch."""
+        chorus.add(self)
+        self._chorus = chorus
+        (watch,) = self.watches.values()
+        watch.group.leave(watch)
+
+    def leave_chorus(self) -> None:
+        """Whatever is told from here on is told by itself again."""
+        chorus = self._chorus
+        if chorus is not None:
+            (watch,) = self.watches.values()
+            watch.group.join(watch)
+            watch.was_told(chorus.to)
+            self._to = chorus.to
+            self._connection.told(chorus.to, chorus.hash)
+            self._chorus = None
+            chorus.remove(self)
+
+    def touch(self) -> None:
+        for watch in self.watches.values():
+            watch.stepped(watch.group)

@@ -18,12 +18,23 @@ from stemmadb.server.engine.space import Space
 from stemmadb.server.service.access import Access
 from stemmadb.server.service.asking import Desk
 from stemmadb.server.service.batches import Batch, Told
+from stemmadb.server.service.choruses import Choruses
 from stemmadb.server.service.feed import Feed
 from stemmadb.server.service.settings import ServiceSettings
 from stemmadb.server.service.shared_frames import SharedFrames
 
 
-class Guest(Protocol):
+class Teller(Protocol):
+    """One who may have something to tell: a session, or a chorus of them."""
+
+    def flush(self) -> None: ...
+
+    def failed(self, mistake: Exception) -> None:
+        """A mistake of ours was made with it."""
+        ...
+
+
+class Guest(Teller, Protocol):
     """A session, as its room sees it."""
 
     @property
@@ -45,12 +56,6 @@ class Guest(Protocol):
         """It waited for room in the queue of the space, and there is."""
         ...
 
-    def flush(self) -> None: ...
-
-    def failed(self, mistake: Exception) -> None:
-        """A mistake of ours was made with it."""
-        ...
-
 
 class Room:
     """All of it is used from one event loop."""
@@ -67,6 +72,7 @@ class Room:
             entities_max=settings.watched_entities_max,
         )
         self.shared = SharedFrames()
+        self.choruses = Choruses(self.feed, self.shared, counts, self.touch)
         self.authors: dict[tuple[Did, bytes], Guest] = {}
         """Who is told the verdicts of which session."""
         self.guests: dict[Guest, None] = {}
@@ -74,7 +80,7 @@ class Room:
         self._quiet_checked = space.version
         self._quiet_seconds = settings.quiet_ms / 1_000
         self._quiet_timer: asyncio.TimerHandle | None = None
-        self._dirty: dict[Guest, None] = {}
+        self._dirty: dict[Teller, None] = {}
         self._waiting: dict[Guest, None] = {}
         self._expecting: dict[Guest, None] = {}
         self._early: list[Batch] | None = []
@@ -179,12 +185,12 @@ class Room:
                 guest.owe_frame()
                 self.touch(guest)
 
-    def touch(self, guest: Guest) -> None:
+    def touch(self, teller: Teller) -> None:
         """It has something to tell: all that are touched in one turn of the loop are flushed in the next."""
         dirty = self._dirty
         if not dirty:
             asyncio.get_running_loop().call_soon(self._flush)
-        dirty[guest] = None
+        dirty[teller] = None
 
     def expect(self, guest: Guest) -> None:
         """It has something to tell once the next batch is told: a read may be ahead of the feed."""
@@ -200,11 +206,12 @@ class Room:
             for guest in waiting:
                 guest.has_room()
         dirty, self._dirty = self._dirty, {}
-        for guest in dirty:
+        for teller in dirty:
             try:
-                guest.flush()
+                teller.flush()
             except Exception as mistake:
-                guest.failed(mistake)
+                teller.failed(mistake)
+        self.choruses.gather()
 
     def _safely(self, guest: Guest, act: Callable[[], None]) -> None:
         """What goes wrong with one session ends that one and harms no other."""

@@ -164,7 +164,7 @@ class Session:
             self.connection,
             self.socket,
             room.feed,
-            room.shared,
+            room.choruses,
             room.counts,
             limits=limits,
             unsent_bytes_max=house.settings.unsent_bytes_max,

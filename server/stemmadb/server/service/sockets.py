@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from stemmadb.protocol.model.ids import Did
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.version import Subprotocol
+
+Framed: TypeAlias = tuple[bytes, int]
+"""A message as it goes over the wire, and its size without what the wire adds."""
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +33,14 @@ class Socket(Protocol):
 
     def send(self, data: Data) -> None:
         """One message: text or binary, as the subprotocol says. Ignored once the connection is closing."""
+        ...
+
+    def framed(self, data: Data) -> Framed:
+        """A message as `repeat` takes it, of this socket and of all others of its listener and subprotocol."""
+        ...
+
+    def repeat(self, frame: Framed) -> bool:
+        """As `send`, of a message that was framed once for many; False, and nothing is sent, above `DRAIN_BYTES`."""
         ...
 
     def trust(self) -> None:

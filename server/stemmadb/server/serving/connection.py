@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from stemmadb.protocol.wire.codec import Data
-from stemmadb.server.service.sockets import DRAIN_BYTES, Arrival, Host, Visitor
+from stemmadb.server.service.sockets import DRAIN_BYTES, Arrival, Framed, Host, Visitor
 from stemmadb.server.serving.front import half_close
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Connection(ABC):
         self._closing = False
         self._paused = False
         self._receiving = False
+        self._clogged = False
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._early_left: int | None = gate.settings.opening_bytes_max
@@ -82,20 +83,32 @@ class Connection(ABC):
         return True
 
     def send(self, data: Data) -> None:
-        if self._closing:
-            return
-        first = FIN_BINARY
-        if isinstance(data, str):
-            data = data.encode()
-            first = FIN_TEXT
-        gate, size = self._gate, len(data)
+        if not self._closing:
+            self._write(framed(data))
+
+    def framed(self, data: Data) -> Framed:
+        return framed(data)
+
+    def repeat(self, frame: Framed) -> bool:
+        if self._clogged:
+            return False
+        if not self._closing:
+            self._write(frame)
+        return True
+
+    def _write(self, framed: Framed) -> None:
+        frame, size = framed
+        gate = self._gate
         gate.messages_out += 1
         gate.bytes_out += size
-        frame = header(first, size) + data
         if self._receiving:
             self._hold(frame)
         else:
             self._transport.write(frame)
+
+    def pause_writing(self) -> None:
+        """Of the transport: more than `DRAIN_BYTES` wait."""
+        self._clogged = True
 
     def _hold(self, frame: bytes) -> None:
         self._held.append(frame)
@@ -150,6 +163,7 @@ class Connection(ABC):
 
     def resume_writing(self) -> None:
         """Of the transport: `DRAIN_BYTES` or less wait again."""
+        self._clogged = False
         if self._closing or self._visitor is None:
             return
         try:
@@ -208,6 +222,16 @@ class Connection(ABC):
                 self._write_ping()
         elif now - self._asked_at >= period and not self._paused:
             self.cut()
+
+
+def framed(data: Data) -> Framed:
+    """A message as it goes over the wire."""
+    first = FIN_BINARY
+    if isinstance(data, str):
+        data = data.encode()
+        first = FIN_TEXT
+    size = len(data)
+    return header(first, size) + data, size
 
 
 def header(first: int, length: int) -> bytes:

@@ -214,9 +214,6 @@ class _Connection(Connection, WSListener, asyncio.BufferedProtocol):
         self.close(int(frame.get_close_code()) or 1000)  # type: ignore[call-overload]
         self._peer_closed = True
 
-    def pause_writing(self) -> None:
-        """The service sees by `unsent` that much waits; picows would log it."""
-
 
 def _pour(frames: _Frames, data: bytes) -> None:
     frames.get_buffer(-1)[: len(data)] = data

@@ -1,0 +1,164 @@
+"""Choruses: sessions that watch the same and stand at one version are told by one loop over their sockets (WATCH-2).
+
+An event costs its hundredth watcher a write to a socket and little else. A session joins after it was told by a frame
+that others got as well, and leaves as soon as there is anything that concerns it alone. Meanwhile it stands where its
+chorus stands: what it keeps of that itself is brought up to date when it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from stemmadb.protocol.model.ids import Hash, Version
+from stemmadb.protocol.wire.version import Subprotocol
+from stemmadb.server.counting import SpaceCounts
+from stemmadb.server.service.feed import Feed
+from stemmadb.server.service.groups import Group
+from stemmadb.server.service.shared_frames import Encoded, SharedFrames
+from stemmadb.server.service.sockets import Framed, Socket
+
+SINGERS_MIN: Final = 3
+"""So many that are told the same are worth a chorus."""
+
+
+class Part(NamedTuple):
+    """What the members of a chorus have alike: their frames are the same bytes from the same version on."""
+
+    subprotocol: Subprotocol
+    group: Group
+    watch: int
+
+
+class Singer(Protocol):
+    """An outbox, as its chorus uses it."""
+
+    @property
+    def to(self) -> Version: ...
+
+    @property
+    def socket(self) -> Socket: ...
+
+    @property
+    def part(self) -> Part | None:
+        """The part it could sing now; None if it has anything to tell, or to wait for, that is its own."""
+        ...
+
+    def join(self, chorus: Chorus) -> None: ...
+
+    def leave_chorus(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def touch(self) -> None:
+        """It is to be flushed by itself."""
+        ...
+
+
+class Chorus:
+    """A member of its group, in the place of the watches of its members."""
+
+    def __init__(self, choruses: Choruses, part: Part, to: Version, hash_: Hash) -> None:
+        self.part = part
+        self.to = to
+        self.hash = hash_
+        self._choruses = choruses
+        self._members: dict[Singer, Callable[[Framed], bool]] = {}
+        """Each with how it is sent what others get too."""
+        part.group.join(self)
+
+    def add(self, singer: Singer) -> None:
+        self._members[singer] = singer.socket.repeat
+
+    def remove(self, singer: Singer) -> None:
+        del self._members[singer]
+        if not self._members:
+            self._choruses.ended(self)
+            self.part.group.leave(self)
+
+    def stepped(self, group: Group) -> None:  # noqa: ARG002  what a group calls of its members
+        self._choruses.touch(self)
+
+    def failed(self, mistake: Exception) -> None:  # noqa: ARG002  each of them meets it again, and is told by itself
+        self._disband()
+
+    def flush(self) -> None:
+        """Tells its members what is new: the first of them the long way, all others with the same bytes."""
+        group, to = self.part.group, self._choruses.feed.version
+        if group.error is None and group.at < to:
+            return  # it waits for a read, and tells when it has caught up
+        delta = None if group.error is not None else group.delta(self.to, to)
+        if delta is None:
+            self._disband()
+        elif self._members and not delta.is_empty():
+            self._tell(to)
+
+    def _tell(self, to: Version) -> None:
+        leader = next(iter(self._members))
+        leader.leave_chorus()
+        leader.flush()
+        if not self._members:
+            return
+        part = self.part
+        found = self._choruses.shared.find((part.subprotocol, self.to, to, part.group), part.watch)
+        if found is None or leader.to != to:
+            leader.touch()
+            self._disband()
+            return
+        self._repeat(leader, found)
+
+    def _repeat(self, leader: Singer, found: Encoded) -> None:
+        frame = leader.socket.framed(found.data)
+        members = self._members
+        clogged = [singer for singer, repeat in members.items() if not repeat(frame)]
+        counts, told = self._choruses.counts, len(members) - len(clogged)
+        counts.messages_out += told
+        counts.bytes_out += told * len(found.data)
+        for singer in clogged:  # which were not told, and still stand where the chorus stood
+            singer.leave_chorus()
+            singer.touch()
+        self.to, self.hash = found.frame.to, found.frame.hash
+
+    def _disband(self) -> None:
+        for singer in tuple(self._members):
+            singer.leave_chorus()
+            singer.touch()
+
+
+class Choruses:
+    """Of one space."""
+
+    def __init__(
+        self, feed: Feed, shared: SharedFrames, counts: SpaceCounts, touch: Callable[[Chorus], None]
+    ) -> None:
+        """`touch` has a chorus flushed with the sessions."""
+        self.feed = feed
+        self.shared = shared
+        self.counts = counts
+        self.touch = touch
+        self._choruses: dict[Part, Chorus] = {}
+        self._offered: list[Singer] = []
+
+    def offer(self, singer: Singer) -> None:
+        """It was just told by a frame that others get as well."""
+        self._offered.append(singer)
+
+    def gather(self) -> None:
+        """After all were flushed: those that were told the same sing together from now on."""
+        offered, self._offered = dict.fromkeys(self._offered), []
+        if len(offered) < SINGERS_MIN and not self._choruses:
+            return
+        alike: dict[Part, list[Singer]] = {}
+        for singer in offered:
+            if singer.to == self.feed.version and (part := singer.part) is not None:
+                alike.setdefault(part, []).append(singer)
+        for part, singers in alike.items():
+            chorus = self._choruses.get(part)
+            if chorus is None and len(singers) >= SINGERS_MIN:
+                chorus = self._choruses[part] = Chorus(self, part, self.feed.version, self.feed.hash)
+            if chorus is not None and chorus.to == self.feed.version:
+                for singer in singers:
+                    singer.join(chorus)
+
+    def ended(self, chorus: Chorus) -> None:
+        del self._choruses[chorus.part]
