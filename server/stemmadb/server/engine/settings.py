@@ -22,6 +22,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The same in bytes, with the work of deciding them counted as such."""
     cache_bytes_max: int = 64 * MEBIBYTE
     """Heads kept in memory, of all spaces of a store together."""
+    past_bytes_max: int = 16 * MEBIBYTE
+    """Past states kept in memory, of all spaces of a store together."""
     sessions_max: int = 8_192
     """Sessions of a space whose highest local is kept in memory."""
     names_max: int = 4_096

@@ -9,12 +9,14 @@ from typing import TypeAlias, TypeVar
 
 from stemmadb.protocol import errors
 from stemmadb.protocol.model.admission import Accepted, Outcome
+from stemmadb.protocol.model.commit import NO_ARGUMENTS
 from stemmadb.protocol.model.ids import EMPTY_SPACE, Did, Version
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.server.engine.cache import Share
 from stemmadb.server.engine.inputs import Inputs
 from stemmadb.server.engine.lanes import Lanes
 from stemmadb.server.engine.opened import OpenLog
+from stemmadb.server.engine.past_states import PastStates
 from stemmadb.server.engine.readers import Readers
 from stemmadb.server.engine.writer import Writer
 from stemmadb.server.storage.port import Destroyed, LogReader, SpaceLog, Storage, StorageFailed
@@ -32,12 +34,14 @@ class Space:
         storage: Storage,
         lanes: Lanes,
         heads: Share,
+        past: PastStates,
         inputs: Inputs,
     ) -> None:
         self.did = did
         self.limits = inputs.limits
         self.version = EMPTY_SPACE
         """The last version known to be durable."""
+        self.past = past
         self._heads = heads
         self._log = OpenLog(storage, did, lanes.writing, lambda version: self._durable(version, ()))
         self._readers = Readers(self._log, lanes.reading, inputs.settings)
@@ -59,6 +63,7 @@ class Space:
         await self._readers.stop()
         await self._log.close()
         self._heads.drop()
+        self.past.forget()
 
     # ------------------------------------------------------------ what the engine asks for
 
@@ -82,6 +87,11 @@ class Space:
     async def read(self, ask: Callable[[LogReader], T]) -> T:
         """See `SpaceApi.read`. `Unavailable` if the storage fails; what the question raises, it raises here."""
         return await self._readers.read(ask)
+
+    @property
+    def has_one_writer(self) -> bool:
+        """Whether nobody else writes it, so that what it was told last is what there is."""
+        return self._log.is_alone
 
     async def in_turn(self, work: Callable[[SpaceLog], T]) -> T:
         """See `SpaceApi.in_turn`. Runs after all that was asked for before it."""
@@ -117,6 +127,8 @@ class Space:
         if version <= self.version:
             return
         self.version = version
+        if not accepted or any(one.commit.arguments != NO_ARGUMENTS for one in accepted):
+            self.past.forget()
         for subscriber in tuple(self._subscribers):
             try:
                 subscriber(accepted)

@@ -16,6 +16,7 @@ from stemmadb.server.engine import lanes, settings
 from stemmadb.server.engine.cache import HeadCache
 from stemmadb.server.engine.inputs import Inputs
 from stemmadb.server.engine.lanes import Lanes
+from stemmadb.server.engine.past_states import PastCache
 from stemmadb.server.engine.settings import Settings
 from stemmadb.server.engine.space import Space
 from stemmadb.server.storage.port import Storage
@@ -42,6 +43,7 @@ class Store:
         self._lanes = workers or lanes.threads(writers=settings.writer_threads, readers=settings.reader_threads)
         self._inputs = Inputs(now, salts, limits, settings, counts or Counts())
         self._cache = HeadCache(settings.cache_bytes_max)
+        self._past = PastCache(settings.past_bytes_max)
         self._open: OrderedDict[Did, Space] = OrderedDict()
         self._changing: dict[Did, asyncio.Task[None]] = {}
         """Spaces being opened or closed: a log is opened only once the one before it is closed."""
@@ -81,7 +83,7 @@ class Store:
         self._lanes.close()
 
     async def _open_space(self, did: Did, create: bool) -> None:
-        space = Space(did, self._storage, self._lanes, self._cache.share(), self._inputs)
+        space = Space(did, self._storage, self._lanes, self._cache.share(), self._past.share(), self._inputs)
         await space.open(create=create)
         self._make_room()
         self._open[did] = space

@@ -27,7 +27,7 @@ from stemmadb.protocol.wire.messages.reading import (
 )
 from stemmadb.protocol.wire.messages.session import Ping, Pong, SessionOpen
 from stemmadb.protocol.wire.server_side import ServerConnection
-from stemmadb.server.service import past_watches, requests
+from stemmadb.server.service import past_watches, query_requests, requests
 from stemmadb.server.service.asking import Asker, check_reads
 from stemmadb.server.service.groups import Group
 from stemmadb.server.service.outbox import Outbox
@@ -82,10 +82,20 @@ class Questions:
         if isinstance(request, Ping):
             may_read = self._client.asker().rights.has("read")
             self._answer(request, Pong(version=self._room.space.version if may_read else self._client.outbox.to))
-        else:
+        elif not self._answered(request):
             self._waiting.append((request, size))
             self._waiting_bytes += size
             self.go_on()
+
+    def _answered(self, request: Request) -> bool:
+        """Whether memory had the answer, and the client takes it at once."""
+        if self._waiting or not self._client.outbox.has_drained:
+            return False
+        answer = query_requests.remembered(request, self._client.asker(), self._room.desk)
+        if answer is None:
+            return False
+        self._reply(request, answer)
+        return True
 
     @property
     def is_full(self) -> bool:

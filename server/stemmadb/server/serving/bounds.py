@@ -80,6 +80,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "ahead_min": "Commits that have to wait to be decided while the batch before them is being written.",
     "queue_max": "Commits that wait in a space; past it nothing more is read from those who send them.",
     "cache_bytes_max": "Bytes of heads kept in memory, of all spaces together.",
+    "past_bytes_max": "Bytes of past states kept in memory, of all spaces together.",
     "sessions_max": "Sessions of a space whose highest local is kept in memory.",
     "names_max": "Branches, and tags, of a space that are kept in memory.",
     "moves_max": "How often in a row a batch is decided again because another writer was first.",
