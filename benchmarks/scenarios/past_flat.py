@@ -25,7 +25,7 @@ def scenario(facts: int) -> str:
 def run(plan: Plan) -> list[Row]:
     turns = Turns()
     sizes = plan.pick(quick=SIZES[:2], usual=SIZES)
-    with service.served() as server:
+    with service.served(past_bytes_max=1) as server:  # what memory has costs the same for any history
         system, chance = System(server), random.Random(SEED)
         readers = {facts: system.reader(str(facts), facts, chance, patches=True) for facts in sizes}
         with closing(list(readers.values())):

@@ -57,19 +57,39 @@ class Decider:
 
     async def decide(self, batch: Sequence[Proposal], moved: Callable[[Version], None]) -> Decision:
         """Decides the first at least; `moved` is told the version of a log that was read anew."""
-        needs, inputs = Needs(batch, self._space), self._inputs
+        needs = Needs(batch, self._space)
         while True:
             view = await self._gather(needs, moved)
-            fitting = first_fitting(batch, view.heads, inputs.settings.batch_bytes_max)
             try:
-                outcomes = admission.decide(fitting, view, now=inputs.now(), salts=inputs.salts, limits=inputs.limits)
+                return self._decided(batch, view)
             except NotGathered as lacking:
                 needs.widen(lacking)
-            else:
-                assert outcomes, "a decision answers for one at least, or says what it lacks"
-                accepted = [one for one in outcomes if isinstance(one, Accepted)]
-                due = self._fold.take(view, accepted)
-                return Decision(_told(outcomes), accepted, view.version, due)
+
+    def at_once(self, batch: Sequence[Proposal]) -> Decision | None:
+        """As `decide`, where memory has all that it takes; else None, and nothing has happened."""
+        if not self._log.is_ready or self._generation != self._log.generation or self._flights.is_under_way:
+            return None
+        self._fold.all_durable()
+        needs = Needs(batch, self._space)
+        view, wanted = self._fold.view(needs)
+        if wanted:
+            return None
+        try:
+            decision = self._decided(batch, view)
+        except NotGathered:
+            return None
+        self._counts.cache_hits += len(view.heads)
+        return decision
+
+    def _decided(self, batch: Sequence[Proposal], view: BatchView) -> Decision:
+        """`NotGathered` if the view lacks what not even the first can be decided without."""
+        inputs = self._inputs
+        fitting = first_fitting(batch, view.heads, inputs.settings.batch_bytes_max)
+        outcomes = admission.decide(fitting, view, now=inputs.now(), salts=inputs.salts, limits=inputs.limits)
+        assert outcomes, "a decision answers for one at least, or says what it lacks"
+        accepted = [one for one in outcomes if isinstance(one, Accepted)]
+        due = self._fold.take(view, accepted)
+        return Decision(_told(outcomes), accepted, view.version, due)
 
     async def _gather(self, needs: Needs, moved: Callable[[Version], None]) -> BatchView:
         """Reads what memory lacks, in one hop; at most the batch decided last is not durable meanwhile."""

@@ -17,7 +17,7 @@ T = TypeVar("T")
 class Flight:
     """Work under way, whose it is, and who is told its result."""
 
-    def __init__(self, tickets: Sequence[Ticket], task: asyncio.Task[Any], tell: Callable[[Any], None]) -> None:
+    def __init__(self, tickets: Sequence[Ticket], task: asyncio.Future[Any], tell: Callable[[Any], None]) -> None:
         self.tickets = tickets
         self.task = task
         self.tell = tell
@@ -44,7 +44,7 @@ class Flights:
 
     def launch(self, tickets: Sequence[Ticket], work: Callable[[SpaceLog], T], tell: Callable[[T], None]) -> None:
         assert self._flight is None, "one write at a time"
-        task = asyncio.get_running_loop().create_task(self._log.run(self._workers, work))
+        task = self._log.begin(self._workers, work)
         flight = self._flight = Flight(tickets, task, tell)
         task.add_done_callback(lambda _: self._end(flight))
 

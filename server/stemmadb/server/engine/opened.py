@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from stemmadb.protocol.model.ids import Did, Version
 from stemmadb.server.engine.lanes import Workers
@@ -82,10 +82,33 @@ class OpenLog:
                 self._opened(version)
             return self._log
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether `ready` need not wait."""
+        return self._log is not None and not self._is_broken
+
     def prepare(self, batch: Sequence[Entry]) -> None:
         """The batch is appended next, by work that is run right after this."""
         if self._log is not None and not self._is_broken:
             self._log.prepare(batch)
+
+    def begin(self, workers: Workers, work: Callable[[SpaceLog], T]) -> asyncio.Future[T]:
+        """As `run`, begun before this returns if the log is ready."""
+        log = self._log
+        if log is None or self._is_broken:
+            return asyncio.get_running_loop().create_task(self.run(workers, work))
+        self._users += 1
+        self._unused.clear()
+        future = asyncio.ensure_future(workers.run(partial(work, log)))
+        future.add_done_callback(self._ended)
+        return future
+
+    def _ended(self, future: asyncio.Future[Any]) -> None:
+        if not future.cancelled() and isinstance(future.exception(), StorageFailed):
+            self._is_broken = True
+        self._users -= 1
+        if not self._users:
+            self._unused.set()
 
     async def run(self, workers: Workers, work: Callable[[SpaceLog], T]) -> T:
         """Runs work on the log; a `StorageFailed` that it raises breaks the log."""

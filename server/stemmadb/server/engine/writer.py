@@ -61,7 +61,7 @@ class Writer:
         self._durable = durable
         """Told in order the version the log is known to have reached, and what this writer added to reach it."""
         self._wake = asyncio.Event()
-        self._flights = Flights(log, workers, self._wake.set)
+        self._flights = Flights(log, workers, self._landing)
         self._decider = Decider(space, log, workers, heads, self._flights, inputs)
         self._intake = Intake(settings)
         self._backlog = Backlog(count_max=settings.snapshots_max, bytes_max=settings.snapshot_bytes_max)
@@ -73,6 +73,10 @@ class Writer:
         self._moves = 0
         self._taken: Sequence[Ticket] = ()
         """Taken from the intake, and not in flight yet."""
+        self._is_called = False
+        """Whether what has come is looked at in the next turn of the loop."""
+        self._is_resting = False
+        """Whether the task sleeps until something comes."""
         self._is_stopping = False
         self._refusal: type[errors.Unready] | None = None
         """Why nothing is taken at the moment."""
@@ -120,7 +124,54 @@ class Writer:
         else:
             self._intake.put(ticket)
             self._counts.queued += 1
+            self._call()
+
+    # ------------------------------------------------------------ without the task
+
+    def _call(self) -> None:
+        if not self._is_called:
+            self._is_called = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """After all that came in one turn of the loop, and after a flight: writes at once if nothing is waited for.
+
+        Most commits need neither a read nor a turn of the task, which costs a good part of a single one.
+        """
+        self._is_called = False
+        if not self._is_resting or not self._write_at_once():
             self._wake.set()
+
+    def _landing(self) -> None:
+        """A flight has ended, well or not."""
+        if self._is_resting and not (self._flights.is_under_way or self._is_stopping or self._owes_something):
+            if len(self._intake):
+                self._call()  # those who are told now may bring more
+        else:
+            self._wake.set()
+
+    @property
+    def _owes_something(self) -> bool:
+        return self._owes_snapshots or self._may_scrub
+
+    def _write_at_once(self) -> bool:
+        """Whether all that waits is on its way, or is taken once the flight before it has landed."""
+        if self._flights.is_under_way:
+            return not self._flights.has_ended and len(self._intake) < self._ahead_min
+        if not len(self._intake):
+            return False
+        tickets = self._intake.take()
+        try:
+            decision = None if tickets[0].goes_alone else self._decider.at_once(_proposals(tickets))
+        except Exception:  # the task meets it again, and tells those who wait
+            self._decider.forget()
+            decision = None
+        if decision is None:
+            self._intake.put_back(tickets)
+            return False
+        self._counts.queued -= len(tickets)
+        self._send_off(tickets, decision)
+        return not len(self._intake)
 
     # ------------------------------------------------------------ the task
 
@@ -153,7 +204,11 @@ class Writer:
                 self._flights.launch((), lambda log: log.keep(snapshots.encoded(due)), lambda _: None)
         else:
             self._wake.clear()
-            await self._wake.wait()
+            self._is_resting = True
+            try:
+                await self._wake.wait()
+            finally:
+                self._is_resting = False
 
     @property
     def _owes_snapshots(self) -> bool:
@@ -180,14 +235,18 @@ class Writer:
             await self._go_alone(tickets[0])
             return
         decision = await self._decide(tickets)
+        await self._flights.landed()
+        self._send_off(tickets, decision)
+        if len(self._intake):
+            self._workers.give_way()  # it takes off before the next batch is decided, which keeps the loop busy
+        await asyncio.sleep(0)
+
+    def _send_off(self, tickets: Sequence[Ticket], decision: Decision) -> None:
+        """What was not decided is the next batch."""
         decided = len(decision.outcomes)
         self._put_back(tickets[decided:])
         self._taken = tickets[:decided]
-        await self._flights.landed()
         self._write(decision)
-        await asyncio.sleep(0)
-        if len(self._intake):
-            self._workers.give_way()  # it takes off before the next batch is decided, which keeps the loop busy
 
     async def _go_alone(self, ticket: Ticket) -> None:
         """Work, or a write that destroys something, with nothing else in flight."""
@@ -209,8 +268,7 @@ class Writer:
         self._backlog.clear()
 
     async def _decide(self, tickets: Sequence[Ticket]) -> Decision:
-        batch = [ticket.proposal for ticket in tickets if ticket.proposal is not None]
-        return await self._decider.decide(batch, lambda version: self._durable(version, ()))
+        return await self._decider.decide(_proposals(tickets), lambda version: self._durable(version, ()))
 
     # ------------------------------------------------------------ write and tell
 
@@ -300,6 +358,10 @@ class Writer:
         self._decider.forget()
         self._backlog.clear()
         return untold
+
+
+def _proposals(tickets: Sequence[Ticket]) -> list[Proposal]:
+    return [ticket.proposal for ticket in tickets if ticket.proposal is not None]
 
 
 def _append(log: SpaceLog, *, expected: Version, entries: Sequence[Entry], due: Sequence[Due]) -> float:
