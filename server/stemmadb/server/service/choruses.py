@@ -108,16 +108,25 @@ class Chorus:
         self._repeat(leader, found)
 
     def _repeat(self, leader: Singer, found: Encoded) -> None:
-        frame = leader.socket.framed(found.data)
-        members = self._members
-        clogged = [singer for singer, repeat in members.items() if not repeat(frame)]
-        counts, told = self._choruses.counts, len(members) - len(clogged)
+        clogged = self._write(leader.socket.framed(found.data))
+        counts, told = self._choruses.counts, len(self._members) - len(clogged)
         counts.messages_out += told
         counts.bytes_out += told * len(found.data)
         for singer in clogged:  # which were not told, and still stand where the chorus stood
             singer.leave_chorus()
             singer.touch()
         self.to, self.hash = found.frame.to, found.frame.hash
+
+    def _write(self, frame: Framed) -> list[Singer]:
+        """To all of them; gives those that were not told. A mistake with one is met again when it is flushed."""
+        untold: list[Singer] = []
+        for singer, repeat in self._members.items():
+            try:
+                if not repeat(frame):
+                    untold.append(singer)
+            except Exception:
+                untold.append(singer)
+        return untold
 
     def _disband(self) -> None:
         for singer in tuple(self._members):
