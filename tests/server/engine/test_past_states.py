@@ -8,9 +8,13 @@ from bisect import bisect_right
 import pytest
 
 from stemmadb.protocol.model.ids import MAIN, EntityId, Hash, Version
-from stemmadb.server.engine.past_states import STATE_BYTES, PastCache, PastStates, State
+from stemmadb.server.engine.past_states import HISTORY_BYTES, STATE_BYTES, PastCache, PastStates, State
 
 X, Y = EntityId("urn:x"), EntityId("urn:y")
+
+
+ONE: int = HISTORY_BYTES + len(X) + STATE_BYTES + 100
+"""What an entity with one state of 100 bytes counts for."""
 
 
 def state(version: int, size: int = 1) -> State:
@@ -42,12 +46,12 @@ def test_what_is_found_is_what_the_history_says(seed: int) -> None:
 
 
 @pytest.mark.rule("COMPACT-1")
-def test_nothing_below_the_floor_is_found_but_what_a_tag_kept() -> None:
+def test_nothing_below_the_floor_is_found() -> None:
     past = PastCache(1 << 20).share()
-    keep(past, X, state(3), asked=20, floor=10)
-    keep(past, X, state(2), asked=2, floor=10)  # which a tag kept
-    found = [past.find(MAIN, X, Version(at)) is not None for at in (1, 2, 3, 9, 10, 20, 21)]
-    assert found == [False, True, False, False, True, True, False]
+    for asked in (4, 6, 20):  # a tag keeps 4, another one 6, and none what lies between them
+        keep(past, X, state(3), asked=asked, floor=10)
+    found = [past.find(MAIN, X, Version(at)) is not None for at in (3, 4, 5, 6, 9, 10, 20, 21)]
+    assert found == [False] * 5 + [True, True, False]
 
 
 @pytest.mark.rule("ERASE-1")
@@ -62,33 +66,35 @@ def test_what_was_read_before_all_was_forgotten_is_not_kept_after_it() -> None:
 
 
 def test_spaces_share_one_bound_and_nothing_else() -> None:
-    cache = PastCache(10 * (STATE_BYTES + 100))
+    cache = PastCache(10 * ONE)
     one, other = cache.share(), cache.share()
     keep(one, X, state(1, 100), asked=1)
     assert other.find(MAIN, X, Version(1)) is None
     keep(other, X, state(2, 100), asked=2)
     one.forget()
     assert other.find(MAIN, X, Version(2)) == state(2, 100)
-    assert cache.bytes == STATE_BYTES + 100
+    assert cache.bytes == ONE
+    other.forget()
+    assert cache.bytes == 0
 
 
 def test_the_entity_that_was_read_longest_ago_goes_first() -> None:
-    cache = PastCache(5 * (STATE_BYTES + 100))
+    cache = PastCache(5 * ONE)
     past = cache.share()
-    for number in range(5):
-        keep(past, EntityId(f"urn:{number}"), state(1, 100), asked=1)
-    assert past.find(MAIN, EntityId("urn:0"), Version(1)) is not None
+    ids = [EntityId(f"urn:{number}") for number in range(5)]
+    for id_ in ids:
+        keep(past, id_, state(1, 100), asked=1)
+    assert past.find(MAIN, ids[0], Version(1)) is not None
     keep(past, Y, state(1, 100), asked=1)
-    left = [past.find(MAIN, EntityId(f"urn:{number}"), Version(1)) is not None for number in range(5)]
-    assert left == [True, False, True, True, True]
-    assert cache.bytes == 5 * (STATE_BYTES + 100)
+    assert [past.find(MAIN, id_, Version(1)) is not None for id_ in ids] == [True, False, True, True, True]
+    assert cache.bytes == 5 * ONE
 
 
 def test_one_entity_with_a_long_history_does_not_take_it_all() -> None:
-    cache = PastCache(8 * (STATE_BYTES + 100))
+    cache = PastCache(8 * ONE)
     past = cache.share()
     keep(past, Y, state(1, 100), asked=1)
     for version in range(1, 100):
         keep(past, X, state(version, 100), asked=version)
-        assert cache.bytes <= 3 * (STATE_BYTES + 100)
+        assert cache.bytes <= 3 * ONE
     assert past.find(MAIN, Y, Version(1)) is not None

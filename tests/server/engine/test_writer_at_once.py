@@ -13,6 +13,7 @@ from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.model.admission import Accepted
 from stemmadb.server.engine.deciding import Decider
 from stemmadb.server.engine.fold import Fold
+from stemmadb.server.engine.lanes import Inline
 from stemmadb.server.engine.writer import Writer
 
 
@@ -46,6 +47,23 @@ async def test_all_that_come_in_one_turn_of_the_loop_are_one_batch(monkeypatch: 
         outcomes = await asyncio.gather(*waiting)
         assert all(isinstance(one, Accepted) for one in outcomes)
         assert batches == [20]
+
+
+@pytest.mark.rule("COMMIT-10")
+async def test_workers_that_take_nothing_more_leave_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+
+    def refuse(*_: Any) -> NoReturn:
+        raise RuntimeError
+
+    async with engine(LonelyStorage()) as it:
+        await it.must(set_("urn:x", 0, blind=True))
+        with monkeypatch.context() as stopped:
+            stopped.setattr(Inline, "run", refuse)
+            with pytest.raises(Unavailable):
+                await it.commit(set_("urn:x", 1, blind=True))
+        await it.must(set_("urn:x", 2, blind=True))
+        assert await it.value("urn:x") == 2
 
 
 @pytest.mark.rule("COMMIT-10")

@@ -209,6 +209,28 @@ async def test_a_mistake_with_one_member_costs_no_other(home: House, place: int)
     assert {told(peer)[-1][1] for peer in peers} == {writer.frames[-1].to}
 
 
+@pytest.mark.rule("SYNC-1")
+async def test_a_mistake_with_the_one_that_is_told_first_ends_its_session(
+    home: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has to come again: what it was told so far is not sure."""
+    writer = await home.peer(ALICE).open()
+    first, *others = await singing(home, writer)
+    flushes = iter([True])
+
+    def fail(outbox: Outbox) -> None:
+        if outbox is outbox_of(first) and next(flushes, False):
+            raise ZeroDivisionError
+        flush(outbox)
+
+    flush = Outbox.flush
+    monkeypatch.setattr(Outbox, "flush", fail)
+    await writer.commit(put(DOC, {"n": 1}))
+    assert first.closed is not None
+    assert first.closed.error.code == "internal"
+    assert {told(peer)[-1][1] for peer in others} == {writer.frames[-1].to}
+
+
 @pytest.mark.rule("WATCH-1", "SYNC-1", "SYNC-2", "SYNC-3", "SYNC-6", "RESUME-1")
 @pytest.mark.parametrize("seed", range(100, 112))
 async def test_what_a_watcher_holds_equals_the_query_afresh_in_choruses_of_any_size(

@@ -82,6 +82,21 @@ def test_more_rows_than_a_statement_takes_go_by_many(log: SqliteLog) -> None:
 
 
 @pytest.mark.rule("COMMIT-1")
+@pytest.mark.parametrize("with_note", [False, True])
+def test_more_bytes_than_sqlite_gathers_in_memory_go_by_many(log: SqliteLog, with_note: bool) -> None:
+    """Else they would be written to a file for themselves first, outside of the data directory."""
+    maker = begun(log)
+    large = "x" * (one_step.BYTES_MAX // 2 - 20_000)
+    note = encode(["x" * 60_000, None]) if with_note else None
+    made = [maker.commit(set_(IDS[0], large, blind=True), note=note), maker.commit(set_(IDS[1], large, blind=True))]
+    log.prepare(made)
+    assert log._made is not None
+    assert (log._made[1] is None) is with_note
+    log.append(Version(1), made)
+    assert verified(log) == 3
+
+
+@pytest.mark.rule("COMMIT-1")
 def test_rows_that_do_not_follow_the_log_write_nothing_and_harm_nothing(log: SqliteLog) -> None:
     maker = begun(log)
     skipped = [maker.commit(set_(IDS[-1], 1, blind=True))]

@@ -99,7 +99,12 @@ class OpenLog:
             return asyncio.get_running_loop().create_task(self.run(workers, work))
         self._users += 1
         self._unused.clear()
-        future = asyncio.ensure_future(workers.run(partial(work, log)))
+        future: asyncio.Future[T]
+        try:
+            future = asyncio.ensure_future(workers.run(partial(work, log)))
+        except Exception as refusal:  # whoever waits for its end is told
+            future = asyncio.get_running_loop().create_future()
+            future.set_exception(refusal)
         future.add_done_callback(self._ended)
         return future
 

@@ -16,6 +16,8 @@ from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
 
 STATE_BYTES: Final = 300
 """What a state takes beside its body, about."""
+HISTORY_BYTES: Final = 700
+"""What an entity takes beside its states and its id, about."""
 SHARE_MAX: Final = 4
 """One entity may have a fourth of the room."""
 
@@ -35,12 +37,12 @@ class _History:
 
     __slots__ = ("bytes", "spans", "states", "versions")
 
-    def __init__(self) -> None:
+    def __init__(self, id_: EntityId) -> None:
         self.versions: list[Version] = []
         self.states: list[State] = []
         self.spans: list[tuple[Version, Version]] = []
         """The least and the greatest version at which each state is known to have held."""
-        self.bytes = 0
+        self.bytes = HISTORY_BYTES + len(id_)
 
     def find(self, version: Version) -> State | None:
         at = bisect_right(self.versions, version) - 1
@@ -49,19 +51,16 @@ class _History:
         low, high = self.spans[at]
         return self.states[at] if low <= version <= high else None
 
-    def keep(self, state: State, low: Version, high: Version) -> int:
-        """How many bytes more it takes."""
+    def keep(self, state: State, low: Version, high: Version) -> None:
         at = bisect_right(self.versions, state.version) - 1
         if at >= 0 and self.versions[at] == state.version:
             known = self.spans[at]
             self.spans[at] = (min(low, known[0]), max(high, known[1]))
-            return 0
+            return
         self.versions.insert(at + 1, state.version)
         self.states.insert(at + 1, state)
         self.spans.insert(at + 1, (low, high))
-        added = STATE_BYTES + len(state.body)
-        self.bytes += added
-        return added
+        self.bytes += STATE_BYTES + len(state.body)
 
 
 class PastCache:
@@ -70,6 +69,7 @@ class PastCache:
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._histories: OrderedDict[tuple[int, Key], _History] = OrderedDict()
+        self._owned: dict[int, set[Key]] = {}
         self._owners = itertools.count(1)
         self.bytes = 0
 
@@ -88,19 +88,28 @@ class PastCache:
         place = (owner, key)
         history = self._histories.get(place)
         if history is None:
-            history = self._histories[place] = _History()
-        self.bytes += history.keep(state, low, high)
+            history = self._histories[place] = _History(key[1])
+            self._owned.setdefault(owner, set()).add(key)
+            self.bytes += history.bytes
+        before = history.bytes
+        history.keep(state, low, high)
+        self.bytes += history.bytes - before
         if history.bytes * SHARE_MAX > self._bytes_max:
             self._drop(place)
         while self.bytes > self._bytes_max:
             self._drop(next(iter(self._histories)))
 
     def drop(self, owner: int) -> None:
-        for place in [place for place in self._histories if place[0] == owner]:
-            self._drop(place)
+        for key in tuple(self._owned.get(owner, ())):
+            self._drop((owner, key))
 
     def _drop(self, place: tuple[int, Key]) -> None:
+        owner, key = place
         self.bytes -= self._histories.pop(place).bytes
+        owned = self._owned[owner]
+        owned.discard(key)
+        if not owned:
+            del self._owned[owner]
 
 
 class PastStates:
@@ -120,12 +129,11 @@ class PastStates:
     ) -> None:
         """What was read at the version that was asked for, in a generation, with nothing older than the floor kept.
 
-        Between its fact and the version that was asked for nothing else was written; below the floor only a tag keeps
-        a version, and none beside it.
+        Between its fact and the version that was asked for nothing else was written. Below the floor a tag keeps one
+        version and none beside it (COMPACT-1), so that nothing is kept of what lies there.
         """
-        if generation == self.generation:
-            low = max(state.version, floor) if asked >= floor else asked
-            self._cache.keep(self._owner, (branch, id_), state, low, asked)
+        if generation == self.generation and asked >= floor:
+            self._cache.keep(self._owner, (branch, id_), state, max(state.version, floor), asked)
 
     def forget(self) -> None:
         self.generation += 1

@@ -50,6 +50,10 @@ class Singer(Protocol):
 
     def flush(self) -> None: ...
 
+    def failed(self, mistake: Exception) -> None:
+        """A mistake of ours was made with it, which ends its session."""
+        ...
+
     def touch(self) -> None:
         """It is to be flushed by itself."""
         ...
@@ -96,7 +100,12 @@ class Chorus:
     def _tell(self, to: Version) -> None:
         leader = next(iter(self._members))
         leader.leave_chorus()
-        leader.flush()
+        try:
+            leader.flush()
+        except Exception as mistake:
+            leader.failed(mistake)
+            self._disband()
+            return
         if not self._members:
             return
         part = self.part

@@ -46,6 +46,9 @@ class _Reach(NamedTuple):
 class Outbox:
     """Belongs to one connection of one session."""
 
+    failed: Callable[[Exception], None]
+    """Ends the session after a mistake of ours; given by it."""
+
     def __init__(
         self,
         connection: ServerConnection,

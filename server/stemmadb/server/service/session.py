@@ -170,6 +170,7 @@ class Session:
             unsent_bytes_max=house.settings.unsent_bytes_max,
             has_bytes=self._commits.has_bytes,
         )
+        self.outbox.failed = self.failed
         self._questions = Questions(self, room, at_once_max=house.settings.requests_at_once_max)
         self.socket.trust()
         room.enter(self, (principal, message.session))

@@ -70,7 +70,7 @@ class Appender:
         if not all(map(_is_plain, batch)):
             return None
         facts = [fact for entry in batch for fact in entry.facts]
-        if len(facts) > one_step.ROWS_MAX:
+        if len(facts) > one_step.ROWS_MAX or _size(batch, facts) > one_step.BYTES_MAX:
             return None
         sessions = self._sessions.known([entry.commit.identity for entry in batch])
         entities = self._entities.known([fact.id for fact in facts])
@@ -197,6 +197,12 @@ def _is_plain(entry: Entry) -> bool:
     """Whether it is a plain commit, which has a fact at least and all of them on its branch."""
     commit = entry.commit
     return entry.destroyed is None and commit.arguments == NO_ARGUMENTS and bool(commit.facts)
+
+
+def _size(batch: Iterable[Entry], facts: Iterable[Fact]) -> int:
+    """The bytes of bodies and notes."""
+    notes = [entry.commit.note for entry in batch if entry.commit.note is not None]
+    return sum(map(len, notes)) + sum([len(fact.body) for fact in facts if fact.body is not None])
 
 
 def _joined(batch: Iterable[Entry], rows: _Rows) -> list[Cell]:

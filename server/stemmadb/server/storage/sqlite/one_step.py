@@ -18,6 +18,8 @@ from stemmadb.server.storage.sqlite.schema import COMMIT_COLUMNS, FACT_COLUMNS
 
 ROWS_MAX: Final = 256
 """More rows than this are not one statement: their text would be too long to be kept prepared."""
+BYTES_MAX: Final = 512 * 1024
+"""Nor is more than this: SQLite gathers the rows of such a statement first, and beyond 2 MB it does so in a file."""
 NO_COMMIT: Final[tuple[Cell, ...]] = (None,) * len(COMMIT_COLUMNS)
 """In the row of every fact but the first of its commit."""
 
