@@ -53,6 +53,9 @@ class WarmView:
     def entity(self, branch: BranchName, id_: EntityId) -> EntityState:
         return self.heads.get((branch, id_)) or empty_state(id_)
 
+    def at_hand(self) -> dict[tuple[BranchName, EntityId], EntityState]:
+        return self.heads
+
     def changed_under(self, branch: BranchName, prefix: str, after: Version) -> Iterable[EntityState]:  # noqa: ARG002
         return ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import secrets
@@ -13,7 +14,8 @@ from typing import Any
 
 from benchmarks.load.processes import DIRECTORY
 from benchmarks.ours.sessions import Key
-from stemmadb.protocol.model.admission import Accepted
+from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.model.admission import Accepted, Outcome
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import LocalIdentity, OperationIdentity
 from stemmadb.protocol.model.facts import digest_of
@@ -56,10 +58,19 @@ class Load:
 
     async def all(self, proposals: Sequence[Proposal]) -> None:
         """All of them at once: they are decided and written together, in order."""
-        waiting = [self.space.submit(proposal) for proposal in proposals]
-        await waiting[-1]
-        for future in waiting:
-            assert isinstance(future.result(), Accepted), future
+        outcomes: list[Outcome | StemmaError] = []
+        done = asyncio.get_running_loop().create_future()
+
+        def told(outcome: Outcome | StemmaError) -> None:
+            outcomes.append(outcome)
+            if len(outcomes) == len(proposals):
+                done.set_result(None)
+
+        for proposal in proposals:
+            self.space.propose(proposal, told)  # as the service does
+        await done
+        for outcome in outcomes:
+            assert isinstance(outcome, Accepted), outcome
 
     def asked(self) -> Asked:
         number = next(self._operations).to_bytes(8, "big") + secrets.token_bytes(8)

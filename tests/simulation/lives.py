@@ -10,13 +10,14 @@ from typing import Any, Protocol
 from simulation.followers import Follower
 from simulation.ledger import Effect, Ledger, Record
 from stemmadb.client.database import Database
-from stemmadb.client.journal.port import Done, Journal, JournalState, JournalStep
+from stemmadb.client.journal.port import Done, Journal, JournalState, JournalStep, KeptCommit
 from stemmadb.client.nursery.held import CommitName
 from stemmadb.client.session.handle import Handle
 from stemmadb.client.space import Space
 from stemmadb.client.status import PendingCommit
 from stemmadb.client.transactions import Transaction
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.ids import EMPTY_SPACE, Did, Hash, Version
+from stemmadb.protocol.wire.codec import read_content
 
 
 class LifeJournal:
@@ -24,19 +25,33 @@ class LifeJournal:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._to = EMPTY_SPACE
         self.keeps = journal.keeps
         self.is_dead = False
 
     def load(self) -> JournalState:
-        return self._journal.load()
+        state = self._journal.load()
+        self._stand(state.standing)
+        return state
 
     def write(self, step: JournalStep, done: Done) -> None:
         if not self.is_dead:
+            self._stand(step.standing)
+            self._check(step.keep)
             self._journal.write(step, lambda error: None if self.is_dead else done(error))
 
     async def close(self) -> None:
         if not self.is_dead:
             await self._journal.close()
+
+    def _stand(self, standing: tuple[Version, Hash] | None) -> None:
+        self._to = self._to if standing is None else standing[0]
+
+    def _check(self, kept: Iterable[KeptCommit]) -> None:
+        """By where it stands the server knows whether it still has what a commit has read (RESUME-4)."""
+        for one in kept:
+            late = [read for read in read_content(one.content).reads if read.version > self._to]
+            assert not late, f"{one.name} has read {late}, and its journal stands at {self._to}"
 
 
 class Owner(Protocol):

@@ -26,8 +26,8 @@ async def settle(scene: Scene, apps: Sequence[App]) -> int:
     assert len(lives) == len(apps), "every app is alive at the end"
     try:
         async with asyncio.timeout(PEACE_SECONDS):
-            while await admit(scene, lives[0]) or any(life.is_busy for life in lives):
-                await asyncio.sleep(0.5)
+            while await admit(scene, lives[0]) or any(life.is_busy or life.space.pending() for life in lives):
+                await asyncio.sleep(0.5)  # what is pending may shut somebody out once more
             for life in lives:
                 life.check_tasks()
                 await life.space.connected()

@@ -7,17 +7,34 @@ import asyncio
 import msgspec
 import pytest
 
-from simulation.run import run
+from simulation.options import changed, expand
+from simulation.run import run, run_with
 from stemmadb.client.space import Space
 from stemmadb.client.testing import AppDisk, World
 from stemmadb.client.testing.link import Link
-from stemmadb.protocol.errors import FutureVersion, IdentityClash
+from stemmadb.protocol.errors import Conflict, FutureVersion, IdentityClash
 from stemmadb.protocol.model.limits import DEFAULTS
 from stemmadb.protocol.model.query import Query, Root
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.messages.reading import WatchAnswer, WatchRequest
 from stemmadb.protocol.wire.messages.sync import CommitItem, joined_commits
 
+LONGER_SECONDS = 12.0
+"""Of virtual time, as the runs of the kind `client` have."""
+SHUT_OUT_FAULTS = (
+    "cut",
+    "silence",
+    "crash",
+    "silent_crash",
+    "crash_before_append",
+    "fail_append",
+    "lose_sync",
+    "restart",
+    "kill_app",
+    "fail_journal",
+    "copy_journal",
+    "restore",
+)
 SMALL_PAGES = msgspec.structs.replace(DEFAULTS, part_bytes_max=600)
 
 
@@ -141,12 +158,116 @@ def test_what_a_copy_of_the_journal_wrote_under_the_name_of_a_pending_commit_is_
     World(seed=1).run(scenario)
 
 
+@pytest.mark.rule("RESUME-4", "COMMIT-2")
+def test_a_commit_that_read_a_lost_history_is_refused_also_after_its_app_was_killed() -> None:
+    """Seed 1000312 of the client: the journal said where the app stood when it began, and the restored server had
+    that; what the commit had read was later, and its version was taken for one of the history that there is now."""
+
+    async def scenario(world: World) -> None:
+        did, disk = await world.make_space("shared"), AppDisk()
+        async with world.connect("bob") as db:
+            bob = await db.space(did)
+            await put(bob, "urn:x", 0)
+            backup = world.backup()
+            async with world.app("alice", disk=disk) as app:
+                alice = await app.db.space(did)
+                await put(bob, "urn:x", 1)
+                async with alice.transaction() as tx:
+                    assert await tx.get("urn:x") == 1
+                    world.network["alice"].offline()
+                    tx.set("urn:x", 2)
+                await tx.kept()
+                await app.kill()
+            await world.restore(backup)
+            world.network["alice"].online()
+            await bob.connected()
+            assert await put(bob, "urn:y", 1) == 3
+            async with world.app("alice", disk=disk) as app:
+                alice = await app.db.space(did)
+                await alice.settled()
+                (refused,) = alice.rejected()
+                assert refused.code == "conflict"
+            assert await bob.get("urn:x") == 0
+
+    World(seed=1).run(scenario)
+
+
+@pytest.mark.rule("RESUME-4", "ACL-1")
+def test_an_access_list_that_was_read_in_a_lost_history_is_not_written() -> None:
+    """Whoever watches nothing may be far behind what the list was read at: the restored server had where it stood."""
+
+    async def scenario(world: World) -> None:
+        did, disk = await world.make_space("shared", alice="own", bob="own", carol="write"), AppDisk()
+        async with world.connect("bob") as db, world.connect("alice", journal=disk) as mine:
+            bob, alice = await db.space(did), await mine.space(did)
+            backup = world.backup()
+            await bob.acl.remove(world.identity("carol").did)
+            journal = disk(did, world.identity("alice").did)
+            journal.hold()
+            adding = asyncio.get_running_loop().create_task(alice.acl.set(world.identity("dora").did, "read"))
+            while not journal.waiting:
+                await asyncio.sleep(0.01)
+            world.network["alice"].offline()
+            journal.release()
+            await world.restore(backup)
+            await bob.connected()
+            await put(bob, "urn:x", 1)
+            world.network["alice"].online()
+            await adding
+            roles = (await bob.acl.get()).roles
+            assert {roles[world.identity(name).did] for name in ("carol", "dora")} == {"write", "read"}
+
+    World(seed=1).run(scenario)
+
+
+@pytest.mark.rule("RESUME-4", "COMMIT-9")
+def test_an_undo_of_a_commit_that_is_lost_takes_nothing_of_others_back() -> None:
+    """It waited for a connection, and the version that it named was a commit of somebody else by then."""
+
+    async def scenario(world: World) -> None:
+        did = await world.make_space("shared")
+        async with world.connect("bob") as db, world.connect("alice") as mine:
+            bob, alice = await db.space(did), await mine.space(did)
+            backup = world.backup()
+            assert await put(alice, "urn:x", 1) == 2
+            assert await put(alice, "urn:x", 2) == 3
+            await alice.undo()
+            world.network["alice"].offline()
+            undoing = asyncio.get_running_loop().create_task(alice.undo())
+            await world.restore(backup)
+            await bob.connected()
+            for version in (2, 3, 4):
+                assert await put(bob, "urn:y", version) == version
+            world.network["alice"].online()
+            with pytest.raises(Conflict, match="another history"):
+                await undoing
+            assert await alice.undo() is None
+            assert await bob.get("urn:y") == 4
+
+    World(seed=1).run(scenario)
+
+
 @pytest.mark.parametrize("seed", [34, 71, 154, 195, 207, 283])
 def test_the_seeds_that_found_something_find_nothing_any_more(seed: int) -> None:
     run(seed)
 
 
-@pytest.mark.parametrize("seed", [1_000_071, 1_000_258, 1_000_960, 1_001_800])
+@pytest.mark.parametrize("seed", [1_000_071, 1_000_258, 1_000_960, 1_001_800, 1_002_128])
 def test_a_seed_of_a_long_run_that_showed_something_passes(seed: int) -> None:
-    """An app that came back without rights; commits on others of the same name, twice; a revert of a counter."""
+    """An app that came back without rights; commits on others of the same name, twice; reverts after a restore,
+    twice."""
     assert run(seed).checks > 0
+
+
+def test_whoever_is_shut_out_by_a_commit_that_was_pending_at_the_end_is_let_in_again() -> None:
+    """Seed 2002318: a copied journal had a commit that took the rights of its own app, and the run did not wait."""
+    options = changed(
+        expand(2_002_318), ("journals=1", "seconds=1.6", "life_seconds=0.4", f"faults={','.join(SHUT_OUT_FAULTS)}")
+    )
+    assert run_with(2_002_318, options).checks > 0
+
+
+@pytest.mark.parametrize("seed", [1_000_312])
+def test_a_seed_of_a_longer_life_that_showed_something_passes(seed: int) -> None:
+    """A commit that had read a lost history."""
+    assert run(seed, LONGER_SECONDS).checks > 0

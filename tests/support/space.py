@@ -119,6 +119,9 @@ class MemorySpace:
             return empty_state(id_)
         return self.entity_at(fork.parent, id_, min(upto, fork.fork))
 
+    def at_hand(self) -> dict[tuple[BranchName, EntityId], EntityState]:
+        return {}
+
     def changed_under(self, branch: BranchName, prefix: str, after: Version) -> Iterable[EntityState]:
         ids = sorted({id_ for _, id_ in self.states if id_.startswith(prefix)})
         return [state for id_ in ids if (state := self.entity(branch, id_)).version > after]

@@ -270,11 +270,18 @@ class Space:
         return await self._delegating.revoke(token)
 
     async def _commit_roles(self, roles: Roles, basis: Version) -> None:
-        """The access list is an entity: written whole, alone in its commit, on `main`."""
+        """The access list is an entity: written whole, alone in its commit, on `main`.
+
+        It may have been read at a version that the view has not reached. A server that is restored to where the view
+        is would take that version for one of its own (RESUME-4), so none is declared that is later than the view.
+        """
+        nursery, history = self._session.nursery, self._core.history
+        if nursery.to < basis:
+            await self._core.catch_up()
         entity, encoded = EntityId(self.did), body.encode(roles)
         write = Write("set", entity, encoded, body.read_stored(encoded), None)
-        plan = Plan(MAIN, (write,), (PlannedRead(basis, entity),))
-        await self._core.submit(plan).confirmed()
+        plan = Plan(MAIN, (write,), (PlannedRead(min(basis, nursery.to), entity),))
+        await self._core.submit(plan, history=history).confirmed()
 
     # ------------------------------------------------------------ how it stands
 

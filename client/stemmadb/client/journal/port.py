@@ -70,7 +70,8 @@ class JournalStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     forget: tuple[CommitName, ...] = ()
     """Confirmed commits that need no longer be kept: a restored server lost them, and they were reported."""
     standing: tuple[Version, Hash] | None = None
-    """`to` and its hash."""
+    """`to` and its hash. Kept with each commit too: whether the server still has what that read can be told only by a
+    standing that is no older (RESUME-4)."""
     session: bytes | None = None
     """New commits are made in this session from now on."""
 

@@ -44,6 +44,8 @@ class UndoStack:
         self._live: list[Version] = []
         self._undone: list[_Undone] = []
         self._all: list[Version] = []
+        self.histories = 0
+        """How often it forgot: the versions of a step mean something within one history only."""
 
     def committed(self, version: Version) -> None:
         """An own commit was accepted: what was undone before it can no longer be redone."""
@@ -81,6 +83,7 @@ class UndoStack:
     def forget(self) -> None:
         """The server went back to another history: its versions are other commits (RESUME-4)."""
         self._live, self._undone, self._all = [], [], []
+        self.histories += 1
 
     def _take_back(self, target: Version, by: Version | None) -> None:
         if self._live and self._live[-1] > target:

@@ -105,9 +105,10 @@ class Undoing:
         return report
 
     async def _revert(self, step: Step, note: Value) -> RevertReport:
+        history = self._stack.histories
         try:
             return await revert(self._asker, step.narrow, branch=self._branch, note=note)
         except Conflict:
-            if step.wide == step.narrow:
+            if step.wide == step.narrow or history != self._stack.histories:
                 raise
         return await revert(self._asker, step.wide, branch=self._branch, note=note)

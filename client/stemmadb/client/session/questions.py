@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.wire.client_side import Answered, ClientConnection
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.connection import UNANSWERED_MAX, State
-from stemmadb.protocol.wire.messages.base import Part, Request
+from stemmadb.protocol.wire.messages.base import Part, Request, WriteRequest
 
 Told: TypeAlias = Callable[[Part | StemmaError], None]
+NAMING_VERSIONS: Final = ("versions", "version", "since", "fork", "floor", "source_version")
+"""The fields of a write that name commits of the history that the app knows."""
 
 
 class Question:
     """Something to ask: sent on each connection until there is an answer."""
 
-    __slots__ = ("fields", "is_lasting", "kind", "told")
+    __slots__ = ("fields", "is_lasting", "kind", "names_versions", "told")
 
     def __init__(self, kind: type[Request], fields: dict[str, Any], told: Told, *, is_lasting: bool) -> None:
         self.kind = kind
         self.fields = fields
         self.told = told
         self.is_lasting = is_lasting
+        is_write = issubclass(kind, WriteRequest)
+        self.names_versions = is_write and any(fields.get(name) is not None for name in NAMING_VERSIONS)
+        """Whether it writes what it would not mean on a server that has another history (RESUME-4)."""
 
 
 class Questions:
-    """All that were asked and not answered; a connection that opens is given them again, in order."""
+    """All that were asked and not answered; a connection that opens is given them again, in order.
+
+    A write that names versions waits for the first frame, which tells whether they are still the same commits.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[Question, None] = {}
@@ -35,6 +43,7 @@ class Questions:
         self._connection: ClientConnection | None = None
         self._send: Callable[[Data], object] = _nowhere
         self._refusal: StemmaError | None = None
+        self._is_history_known = False
         self.opened = 0
         """How many connections there have been: the number of the one that is open, if one is."""
 
@@ -65,8 +74,20 @@ class Questions:
     def open(self, connection: ClientConnection, send: Callable[[Data], object]) -> None:
         """There is a connection: everything that waits is asked on it."""
         self._connection, self._send, self._refusal = connection, send, None
+        self._is_history_known = False
         self.opened += 1
         self._flush()
+
+    def begin(self, restored: StemmaError | None = None) -> None:
+        """The first frame has come. With `restored` the server has another history: what names versions fails."""
+        strange = [one for one in self._waiting if one.names_versions] if restored is not None else []
+        for question in strange:
+            del self._waiting[question]
+        self._is_history_known = True
+        self._flush()
+        for question in strange:
+            assert restored is not None
+            question.told(restored)
 
     def lose(self) -> None:
         """The connection is gone; what was asked on it is asked again on the next."""
@@ -95,10 +116,10 @@ class Questions:
 
     def _flush(self) -> None:
         """A connection that the server has closed is still here until it is lost; nothing is asked on it."""
-        while self._connection is not None and self._waiting and len(self._sent) < UNANSWERED_MAX:
-            if self._connection.state is not State.OPEN:
+        while self._connection is not None and len(self._sent) < UNANSWERED_MAX:
+            question = next((one for one in self._waiting if self._may_ask(one)), None)
+            if question is None or self._connection.state is not State.OPEN:
                 return
-            question = next(iter(self._waiting))
             del self._waiting[question]
             request = question.kind(id=self._connection.next_id(), **question.fields)
             self._sent[request.id] = question
@@ -109,6 +130,9 @@ class Questions:
                 question.told(error)
                 continue
             self._send(data)
+
+    def _may_ask(self, question: Question) -> bool:
+        return self._is_history_known or not question.names_versions
 
 
 def _nowhere(_data: Data) -> None:

@@ -40,6 +40,10 @@ ENVELOPE_BYTES: Final = 128
 RESTORED: Final = (
     "The server went back to another history, and what this commit read is not in it. Read again and retry."
 )
+GONE_BACK: Final = (
+    "The server went back to another history, and the versions that this write names are other commits there. "
+    "Read again and retry."
+)
 
 
 class Session:
@@ -128,7 +132,7 @@ class Session:
             self._settle(Integrated(refused=(refusal,)))
             return handle
         if self._journal.keeps:
-            step = JournalStep(keep=(keeping.kept(pending, self.nursery),))
+            step = JournalStep(keep=(keeping.kept(pending, self.nursery),), standing=self._standing())
             self._journal.write(step, lambda error: self._kept_or_not(pending, error))
         else:
             self._kept_or_not(pending, None)
@@ -310,7 +314,9 @@ class Session:
             self._void_tray()
             self.telling.on_restored()  # last: what it calls is not ours, and nothing of the above may be left out
         is_first = not self.is_open
-        if is_first:  # the verdicts of other sessions come only once their commits are sent again
+        if is_first:
+            self._questions.begin(Conflict(GONE_BACK, count=0, stale=()) if frame.reset == "history" else None)
+            # The verdicts of other sessions come only once their commits are sent again.
             self.nursery.pass_over(name for name in self._was_sent if name.session != self._opened)
         self.is_open, self.why_offline = True, None
         self._settle(done, lost, is_first=is_first)

@@ -140,19 +140,20 @@ def _record(
     """The record with its hash. Time never goes back: a clock that does repeats the last time (COMMIT-7)."""
     note, branch, details, last = proposal.note, proposal.branch, proposal.details, draft.time
     note_salt = None if note is None else next(salts)
+    # In the order of the fields: passing twelve names costs as much as a hash.
     commit = Commit(
-        version=version,
-        previous=draft.hash,
-        identity=proposal.identity,
-        time=now if now > last else last,
-        request=proposal.request,
-        branch=branch,
-        facts=tuple(map(_hash_of, facts)),
-        fact_branches=() if branch is not None else tuple(fact.branch for fact in facts),
-        arguments=NO_ARGUMENTS if details is None else encode(details),
-        note_digest=NO_BODY if note is None or note_salt is None else digest_of(note_salt, note),
-        note=note,
-        note_salt=note_salt,
+        version,
+        draft.hash,
+        proposal.identity,
+        now if now > last else last,
+        proposal.request,
+        branch,
+        tuple(map(_hash_of, facts)),
+        NO_BODY if note is None or note_salt is None else digest_of(note_salt, note),
+        () if branch is not None else tuple(fact.branch for fact in facts),
+        NO_ARGUMENTS if details is None else encode(details),
+        note,
+        note_salt,
     )
     return sealed(draft.space, commit)
 

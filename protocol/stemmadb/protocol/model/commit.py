@@ -118,7 +118,7 @@ class OperationIdentity(msgspec.Struct, frozen=True, gc=False):
 Identity: TypeAlias = LocalIdentity | OperationIdentity
 
 
-class Commit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Commit(msgspec.Struct, frozen=True, gc=False):
     """An accepted write. `note` is the msgpack of message and metadata; it can be erased, its digest stays."""
 
     version: Version
@@ -128,9 +128,9 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     request: Hash
     branch: BranchName | None
     facts: tuple[Hash, ...]
+    note_digest: Hash
     fact_branches: tuple[BranchName, ...] = ()
     arguments: bytes = NO_ARGUMENTS
-    note_digest: Hash
     note: bytes | None = None
     note_salt: bytes | None = None
     hash: Hash = Hash(b"")

@@ -52,6 +52,7 @@ class Draft:
         self.restructured = view.restructured
         self.branches: dict[str, BranchState] = {}
         self.heads = _Heads(view, self.branches)
+        self.heads.update(view.at_hand())
         self.tags: dict[str, Version | None] = {}
         self._taken: list[Commit] = []
         self._accepted: dict[Identity, Known] = {}
@@ -116,8 +117,9 @@ class Draft:
         """Whether it comes after all of its session, so that it cannot have been accepted before (COMMIT-5)."""
         if not isinstance(identity, LocalIdentity):
             return False
-        session = (identity.principal, identity.session)
-        return identity.local > (self._highest.get(session) or self._view.highest_local(*session))
+        principal, session = identity.principal, identity.session
+        highest = self._highest.get((principal, session))
+        return identity.local > (self._view.highest_local(principal, session) if highest is None else highest)
 
     def highest_local(self, principal: Did, session: bytes) -> Local:
         return self._highest.get((principal, session)) or self._view.highest_local(principal, session)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Protocol
 
@@ -103,6 +103,10 @@ class View(Protocol):
     def tag(self, name: str) -> Version | None: ...
 
     def entity(self, branch: BranchName, id_: EntityId) -> EntityState: ...
+
+    def at_hand(self) -> Mapping[tuple[BranchName, EntityId], EntityState]:
+        """Entities of main, as `entity` gives them, that need not be asked for one by one; there may be none."""
+        ...
 
     def changed_under(self, branch: BranchName, prefix: str, after: Version) -> Iterable[EntityState]:
         """The entities under the prefix with a fact after that version, as they are now.

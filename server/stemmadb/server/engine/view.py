@@ -74,6 +74,10 @@ class BatchView:
             raise NotGathered((branch, id_))
         return head.state
 
+    def at_hand(self) -> dict[Key, EntityState]:
+        """Of main alone: another branch may be made by the batch, which the view knows nothing of."""
+        return {key: head.state for key, head in self.heads.items() if key[0] == MAIN}
+
     def changed_under(self, branch: BranchName, prefix: str, after: Version) -> Iterator[EntityState]:
         """What is not durable yet first, then what the log named; `NotGathered` if that was not all there is."""
         wanted = Prefix(branch, prefix, after)
@@ -103,9 +107,10 @@ class BatchView:
         raise NotGathered(identity)
 
     def highest_local(self, principal: Did, session: bytes) -> Local:
-        if (principal, session) not in self.highest:
+        highest = self.highest.get((principal, session))
+        if highest is None:
             raise NotGathered((principal, session))
-        return self.highest[principal, session]
+        return highest
 
 
 def _out_of_sight(state: EntityState, after: Version) -> EntityState:
