@@ -38,16 +38,25 @@ async def test_give_way_lets_work_begin_before_the_loop_goes_on(
     await future
 
 
-async def test_a_thread_that_is_late_keeps_nobody_for_long(workers: Threads) -> None:
+async def test_where_all_threads_are_at_work_nothing_is_waited_for(
+    workers: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "GIVE_WAY_SECONDS", 60.0)
     release = threading.Event()
-    first = workers.run(release.wait)
-    second = workers.run(lambda: 2)
-    started = time.monotonic()
+    first, second = workers.run(release.wait), workers.run(lambda: 2)
     workers.give_way()
     assert not second.done()
-    assert time.monotonic() - started >= threads.GIVE_WAY_SECONDS
     release.set()
     assert [await first, await second] == [True, 2]
+
+
+async def test_a_thread_that_is_late_keeps_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Threads, "_start", lambda _: None)  # which takes its time
+    late = Threads(1, "test")
+    late.run(lambda: None)
+    started = time.monotonic()
+    late.give_way()
+    assert time.monotonic() - started >= threads.GIVE_WAY_SECONDS
 
 
 async def test_there_may_be_nothing_to_give_way_to(workers: Threads) -> None:

@@ -60,8 +60,11 @@ class Threads:
         """Keeps the caller until a thread has begun with what was given last, or is late.
 
         A thread that was woken has to wait for the interpreter as long as a busy loop keeps it; once it has begun it
-        goes on to where it waits for the disk, or works without the interpreter.
+        goes on to where it waits for the disk, or works without the interpreter. Where all threads are at work
+        nothing is waited for.
         """
+        if self._busy > self._count:
+            return
         if self._last is not None and self._last.acquire(timeout=GIVE_WAY_SECONDS):
             self._last.release()
 
