@@ -53,6 +53,7 @@ def test_an_address_is_written_in_one_way(given: str, taken: str) -> None:
         ("ws://[::1:8420", "its host cannot be read"),
         ("ws://" + "x" * 64 + ".example", "cannot be the name of a host"),
         ("ws://db..example", "cannot be the name of a host"),
+        ("ws://\u00b8", "cannot be the name of a host"),
     ],
 )
 def test_what_is_no_address_is_refused_with_a_hint(given: str, hint: str) -> None:

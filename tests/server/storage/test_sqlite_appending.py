@@ -17,7 +17,7 @@ from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.facts import Fact
 from stemmadb.protocol.model.ids import Hash, TimeMs, Version
 from stemmadb.server.storage.port import Entry, Place, Snapshot, StorageFailed, StoredBlob
-from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, inserting, interning, storage
+from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, appending, inserting, interning, storage
 
 X = "urn:x"
 
@@ -144,7 +144,7 @@ def test_the_more_logs_are_open_the_fewer_entities_each_keeps_in_memory(
             backend.open(other, create=True)
         writes = [set_(f"urn:x:{len(kept)}:{number}", 1, blind=True) for number in range(10)]
         log.append(Version(len(kept)), [maker.commit(*writes)])
-        kept.append((len(log._appender._entities._memo), len(log._appender._heads)))
+        kept.append((len(log._appender._entities.memo), len(log._appender._heads)))
     assert kept == [(8, 8), (4, 4), (3, 3)]
 
 
@@ -271,7 +271,7 @@ def test_a_mistake_while_rows_are_prepared_is_met_again_by_the_append(
 
     second = [maker.commit(set_(X, 2, blind=True))]
     with monkeypatch.context() as patched:
-        patched.setattr(log._appender, "_fact_rows", fail)
+        patched.setattr(appending, "_fact_row", fail)
         log.prepare(second)
         with pytest.raises(MemoryError):
             log.append(Version(1), second)

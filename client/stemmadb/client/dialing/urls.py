@@ -72,9 +72,12 @@ def _host(text: str, host: str) -> str:
     if ":" in host:
         return f"[{host}]"
     try:
-        return host.encode("idna").decode()
+        encoded = host.encode("idna").decode()
     except UnicodeError:
-        raise _wrong(text, f"{host!r} cannot be the name of a host. Check its spelling") from None
+        encoded = ""
+    if not encoded or " " in encoded or not encoded.isprintable():  # of some characters the encoding makes a space
+        raise _wrong(text, f"{host!r} cannot be the name of a host. Check its spelling")
+    return encoded
 
 
 def _port(text: str, parts: SplitResult) -> str:

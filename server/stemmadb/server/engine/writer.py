@@ -244,7 +244,8 @@ class Writer:
     def _send_off(self, tickets: Sequence[Ticket], decision: Decision) -> None:
         """What was not decided is the next batch."""
         decided = len(decision.outcomes)
-        self._put_back(tickets[decided:])
+        if decided < len(tickets):
+            self._put_back(tickets[decided:])
         self._taken = tickets[:decided]
         self._write(decision)
 
@@ -280,7 +281,8 @@ class Writer:
             return
         entries = [Entry(one.commit, one.facts, destroyed) for one in decision.accepted]
         self._log.prepare(entries)
-        work = partial(_append, expected=decision.expected, entries=entries, due=self._backlog.take())
+        due, destroys = self._backlog.take(), destroyed is not None
+        work = partial(_append, expected=decision.expected, entries=entries, due=due, destroys=destroys)
         self._flights.launch(tickets, work, partial(self._landed, tickets, decision))
 
     def _landed(self, tickets: Sequence[Ticket], decision: Decision, seconds: float) -> None:
@@ -364,7 +366,9 @@ def _proposals(tickets: Sequence[Ticket]) -> list[Proposal]:
     return [ticket.proposal for ticket in tickets if ticket.proposal is not None]
 
 
-def _append(log: SpaceLog, *, expected: Version, entries: Sequence[Entry], due: Sequence[Due]) -> float:
+def _append(
+    log: SpaceLog, *, expected: Version, entries: Sequence[Entry], due: Sequence[Due], destroys: bool
+) -> float:
     """In a worker: one append, one sync; what was destroyed is scrubbed before anybody is told (ERASE-1).
 
     Gives the seconds that the append took.
@@ -372,7 +376,7 @@ def _append(log: SpaceLog, *, expected: Version, entries: Sequence[Entry], due: 
     encoded, started = snapshots.encoded(due), perf_counter()
     log.append(expected, entries, encoded)
     seconds = perf_counter() - started
-    if any(entry.destroyed is not None for entry in entries):
+    if destroys:
         settling.scrub_owed(log)
     return seconds
 

@@ -61,6 +61,7 @@ class Changes(Mapping[EntityId, Entity | None]):
 
 
 UNCHANGED: Final = Changes({})
+NONE: Final[frozenset[BranchName]] = frozenset()
 
 
 class Batch:
@@ -86,11 +87,13 @@ class Batch:
                 details.append(told.commit.details)
         self.size = size
         """The bytes of the bodies."""
-        self.weight = size + sum(_weight(of_branch.values()) for of_branch in heads.values())
+        for of_branch in heads.values():
+            size += _weight(of_branch.values())
+        self.weight = size
         """What it keeps in memory, about."""
-        self.deleted = frozenset(one.name for one in details if isinstance(one, BranchDelete))
+        self.deleted = frozenset(one.name for one in details if isinstance(one, BranchDelete)) if details else NONE
         """Branches that were deleted in it."""
-        self.erases = any(isinstance(one, Erase) for one in details)
+        self.erases = bool(details) and any(isinstance(one, Erase) for one in details)
         """Whether bodies of earlier batches were destroyed, so that those are not to be told any more (ERASE-1)."""
         self._changes = {branch: Changes(of_branch) for branch, of_branch in heads.items()}
 

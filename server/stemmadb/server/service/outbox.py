@@ -101,7 +101,8 @@ class Outbox:
 
     def decide(self, verdict: Verdict, at: Version) -> None:
         """On an own commit; a frame with it reaches this version at least."""
-        self.leave_chorus()
+        if self._chorus is not None:
+            self.leave_chorus()
         self._verdicts.add(verdict, at)
 
     def answer(self, version: Version, send: Callable[[], None]) -> None:
@@ -188,7 +189,8 @@ class Outbox:
 
     def flush(self) -> None:
         """Builds and sends as long as there is something to tell and the client takes it."""
-        self.leave_chorus()
+        if self._chorus is not None:
+            self.leave_chorus()
         if self._parts is None and self._tell_author():
             return
         while self._is_started and self._connection.state is State.OPEN and not self.is_slow:
@@ -363,7 +365,8 @@ class Outbox:
 
         It is the way of an event to a watcher that is in no chorus yet, and does as little as can be.
         """
-        self.leave_chorus()
+        if self._chorus is not None:
+            self.leave_chorus()
         if not self._shared.encoded or len(self.watches) != 1 or self._parts is not None or not self._is_started:
             return False
         if self._verdicts.decided or self._answers or self._joining or self._refused or self._reset:

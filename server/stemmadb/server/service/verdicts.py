@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from operator import attrgetter
+from typing import Final
 
 from stemmadb.protocol.errors import Compacted, StemmaError
 from stemmadb.protocol.model import body
 from stemmadb.protocol.model.commit import Commit, LocalIdentity
 from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.stale import StaleRead
 from stemmadb.protocol.model.state import Missing
@@ -20,6 +22,9 @@ from stemmadb.server.engine.api import SpaceApi
 from stemmadb.server.engine.moments import Moment
 from stemmadb.server.engine.states import Loaded
 from stemmadb.server.storage.port import LogReader
+
+_hash_of: Final[Callable[[Fact], Hash]] = attrgetter("hash")
+_salt_of: Final[Callable[[Fact], bytes | None]] = attrgetter("salt")
 
 
 def accepted(commit: Commit, facts: Sequence[Fact], *, session: bytes) -> Accepted:
@@ -33,8 +38,8 @@ def accepted(commit: Commit, facts: Sequence[Fact], *, session: bytes) -> Accept
         time=commit.time,
         hash=commit.hash,
         request=commit.request,
-        hashes=tuple([fact.hash for fact in facts]),
-        salts=tuple([fact.salt for fact in facts]),
+        hashes=tuple(map(_hash_of, facts)),
+        salts=tuple(map(_salt_of, facts)),
     )
 
 

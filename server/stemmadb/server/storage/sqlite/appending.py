@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 import apsw
@@ -21,6 +21,7 @@ from stemmadb.server.storage.sqlite.interning import (
     Sessions,
     Texts,
     number_in_session,
+    session_of,
 )
 from stemmadb.server.storage.sqlite.schema import COMMIT_COLUMNS, FACT_COLUMNS, KIND_NUMBERS
 
@@ -65,21 +66,51 @@ class Appender:
     def made(self, batch: Sequence[Entry]) -> list[Cell] | None:
         """The rows of plain commits where all they refer to is in memory, without a look at the file; else None.
 
-        To be appended in one step, and next: what comes after them is made on them. `forget` if they are not.
+        To be appended in one step, and next: what comes after them is made on them. `forget` if they are not. Each
+        row is a fact beside its commit, or beside nothing if that was named before. One loop, since it is run on an
+        event loop for every commit.
         """
-        if not all(map(_is_plain, batch)):
+        sessions, branches, entities, heads = (
+            self._sessions.memo,
+            self._branches.memo,
+            self._entities.memo,
+            self._heads,
+        )
+        cells: list[Cell] = []
+        written: dict[int, tuple[int, bytes]] = {}
+        size = 0
+        for entry in batch:
+            commit, note = entry.commit, entry.commit.note
+            session, branch = sessions.get(session_of(commit.identity)), branches.get(commit.branch or "")
+            if session is None or branch is None or not _is_plain(entry):
+                return None
+            beside = _commit_row(commit, session, branch)
+            size += 0 if note is None else len(note)
+            for fact in entry.facts:
+                entity = entities.get(fact.id)
+                if entity is None:
+                    return None
+                key = branch << _ENTITY_BITS | entity
+                head = written.get(key) or heads.get(key)
+                if head is None:
+                    return None
+                cells += beside
+                cells += _fact_row(fact, entity, branch, head)
+                written[key] = (fact.version << places.INDEX_BITS | fact.index, fact.hash)
+                size += 0 if fact.body is None else len(fact.body)
+                beside = one_step.NO_COMMIT
+        if size > one_step.BYTES_MAX or len(cells) > one_step.CELLS_MAX:
             return None
-        facts = [fact for entry in batch for fact in entry.facts]
-        if len(facts) > one_step.ROWS_MAX or _size(batch, facts) > one_step.BYTES_MAX:
-            return None
-        sessions = self._sessions.known([entry.commit.identity for entry in batch])
-        entities = self._entities.known([fact.id for fact in facts])
-        if sessions is None or entities is None or not self._branches.knows({fact.branch for fact in facts}):
-            return None
-        keys = self._keys(facts, entities)
-        if not all(map(self._heads.__contains__, keys)):
-            return None
-        return _joined(batch, self._rows(batch, sessions, facts, entities, keys))
+        self._take_heads(written)
+        return cells
+
+    def _take_heads(self, written: Mapping[int, tuple[int, bytes]]) -> None:
+        """Taken out and put in again at the end: what was written last is kept longest."""
+        heads = self._heads
+        for key, head in written.items():
+            heads.pop(key, None)
+            heads[key] = head
+        heads.trim()
 
     def forget(self) -> None:
         """What was made is not written: the last facts are those of the file."""
@@ -130,21 +161,13 @@ class Appender:
         return _Rows(rows, self._fact_rows(facts, entities, keys))
 
     def _fact_rows(self, facts: Sequence[Fact], entities: Sequence[int], keys: Sequence[int]) -> list[_Cells]:
-        heads = self._heads
+        written: dict[int, tuple[int, bytes]] = {}
         rows: list[_Cells] = []
         for key, entity, fact in zip(keys, entities, facts, strict=True):
-            # Taken out and put in again at the end: what was written last is kept longest.
-            head = heads.pop(key, None)
-            parent, hash_ = head if head is not None else (0, model_facts.empty(fact.id))
-            if hash_ != fact.parent:
-                raise StorageFailed(f"the parent of {fact.id!r} at version {fact.version} is not its last fact there")
-            place, hash_ = fact.version << places.INDEX_BITS | fact.index, fact.hash
-            heads[key] = (place, hash_)
-            body, kind = fact.body, fact.kind
-            digest = fact.digest if body is None and kind != "delete" else None
-            branch, number = key >> _ENTITY_BITS, KIND_NUMBERS[kind]
-            rows.append((place, entity, branch, number, parent, hash_, fact.salt, body, digest))
-        heads.trim()
+            head = written.get(key) or self._heads.get(key) or (0, model_facts.empty(fact.id))
+            rows.append(_fact_row(fact, entity, key >> _ENTITY_BITS, head))
+            written[key] = (fact.version << places.INDEX_BITS | fact.index, fact.hash)
+        self._take_heads(written)
         return rows
 
     def _touched_rows(self, run: Iterable[Entry]) -> list[_Cells]:
@@ -193,29 +216,20 @@ def _commit_row(commit: Commit, session: int, branch: int | None) -> tuple[Cell,
     )
 
 
+def _fact_row(fact: Fact, entity: int, branch: int, head: tuple[int, bytes]) -> _Cells:
+    """`head` is the place and the hash of the last fact of the entity there."""
+    parent, hash_ = head
+    if hash_ != fact.parent:
+        raise StorageFailed(f"the parent of {fact.id!r} at version {fact.version} is not its last fact there")
+    place, body, kind = fact.version << places.INDEX_BITS | fact.index, fact.body, fact.kind
+    digest = fact.digest if body is None and kind != "delete" else None
+    return (place, entity, branch, KIND_NUMBERS[kind], parent, fact.hash, fact.salt, body, digest)
+
+
 def _is_plain(entry: Entry) -> bool:
     """Whether it is a plain commit, which has a fact at least and all of them on its branch."""
     commit = entry.commit
     return entry.destroyed is None and commit.arguments == NO_ARGUMENTS and bool(commit.facts)
-
-
-def _size(batch: Iterable[Entry], facts: Iterable[Fact]) -> int:
-    """The bytes of bodies and notes."""
-    notes = [entry.commit.note for entry in batch if entry.commit.note is not None]
-    return sum(map(len, notes)) + sum([len(fact.body) for fact in facts if fact.body is not None])
-
-
-def _joined(batch: Iterable[Entry], rows: _Rows) -> list[Cell]:
-    """The cells of rows for `one_step`: each fact beside its commit, or beside nothing if that was named before."""
-    cells: list[Cell] = []
-    facts = iter(rows.facts)
-    for entry, row in zip(batch, rows.commits, strict=True):
-        beside = row
-        for _ in entry.facts:
-            cells += beside
-            cells += next(facts)
-            beside = one_step.NO_COMMIT
-    return cells
 
 
 def _runs(batch: Sequence[Entry]) -> Iterator[Sequence[Entry]]:

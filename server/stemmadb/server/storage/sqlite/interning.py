@@ -45,17 +45,13 @@ class Texts:
         self._connection = connection
         self._table = table
         self._column = column
-        self._memo: Memo[str, int] = Memo(room)
+        self.memo: Final[Memo[str, int]] = Memo(room)
+        """The numbers that are in memory."""
         self._next = _next_number(connection, table)
-
-    def known(self, texts: Sequence[str]) -> Sequence[int] | None:
-        """The number of each, if all of them are in memory."""
-        known = list(map(self._memo.get, texts))
-        return None if None in known else cast(list[int], known)
 
     def numbers(self, texts: Sequence[str]) -> tuple[Sequence[int], Collection[str]]:
         """The number of each text, in order, and those of them that are new: they get theirs now."""
-        known = list(map(self._memo.get, texts))
+        known = list(map(self.memo.get, texts))
         if None not in known:
             return cast(list[int], known), ()
         missing = dict.fromkeys(text for text, number in zip(texts, known, strict=True) if number is None)
@@ -75,8 +71,8 @@ class Texts:
         )
         self._next += len(new)
         learnt = stored | made
-        self._memo.update(learnt)
-        self._memo.trim()
+        self.memo.update(learnt)
+        self.memo.trim()
         return learnt, set(made)
 
     def _stored(self, texts: Iterable[str]) -> dict[str, int]:
@@ -93,18 +89,14 @@ class Sessions:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
         self._principals = Texts(connection, table="principal", column="did", room=lambda: PRINCIPALS_MAX)
-        self._memo: Memo[tuple[str, bytes], int] = Memo(lambda: SESSIONS_MAX)
+        self.memo: Final[Memo[tuple[str, bytes], int]] = Memo(lambda: SESSIONS_MAX)
+        """The numbers that are in memory."""
         self._next = _next_number(connection, "session")
-
-    def known(self, identities: Iterable[Identity]) -> Sequence[int] | None:
-        """The number of the session of each, if all of them are in memory."""
-        known = [self._memo.get(session_of(identity)) for identity in identities]
-        return None if None in known else cast(list[int], known)
 
     def numbers(self, identities: Iterable[Identity]) -> Sequence[int]:
         """The number of the session of each, in order; new ones get theirs now."""
         sessions = [session_of(identity) for identity in identities]
-        known = list(map(self._memo.get, sessions))
+        known = list(map(self.memo.get, sessions))
         if None not in known:
             return cast(list[int], known)
         learnt = self._learn(list(dict.fromkeys(sessions)))
@@ -121,8 +113,8 @@ class Sessions:
         self._next += len(new)
         numbers = stored | made
         learnt = {session: numbers[place] for session, place in zip(sessions, filed, strict=True)}
-        self._memo.update(learnt)
-        self._memo.trim()
+        self.memo.update(learnt)
+        self.memo.trim()
         return learnt
 
     def _stored(self, sessions: list[tuple[int, bytes]]) -> dict[tuple[int, bytes], int]:
@@ -139,19 +131,16 @@ class BranchNumbers:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._memo: Memo[str, int] = Memo(lambda: BRANCHES_MAX)
-
-    def knows(self, names: Iterable[BranchName]) -> bool:
-        """Whether all of them are in memory."""
-        return all(name in self._memo for name in names)
+        self.memo: Final[Memo[str, int]] = Memo(lambda: BRANCHES_MAX)
+        """The numbers that are in memory."""
 
     def number(self, name: BranchName) -> int:
-        number = self._memo.get(name)
+        number = self.memo.get(name)
         if number is None:
             rows = query(self._connection, "SELECT branch FROM branch WHERE name = ?", (name,))
             assert rows, f"there is no branch {name!r}"
-            number = self._memo[name] = int(rows[0][0])
-            self._memo.trim()
+            number = self.memo[name] = int(rows[0][0])
+            self.memo.trim()
         return number
 
 

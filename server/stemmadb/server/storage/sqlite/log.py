@@ -104,22 +104,29 @@ class SqliteLog:
     def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
         """Right after the expected version, all or nothing; returns once it is durable (COMMIT-1)."""
         made = self._take_made(batch)
+        if made is not None and not snapshots and batch[0].commit.version == expected + 1:
+            self._append_made(expected, made)
+            return
         with self._writing() as connection:
             if not batch and not snapshots:
                 self._check_tip(connection, expected)
                 return
-            if made is None or snapshots or batch[0].commit.version != expected + 1:
-                with transaction(connection):
-                    self._check_tip(connection, expected)
-                    versions = [entry.commit.version for entry in batch]
-                    assert versions == list(range(expected + 1, expected + 1 + len(batch))), "a batch follows the log"
-                    self._write(batch, made)
-                    appending.keep_snapshots(connection, snapshots)
-            elif not self._appender.append_made(made):
+            with transaction(connection):
+                self._check_tip(connection, expected)
+                versions = [entry.commit.version for entry in batch]
+                assert versions == list(range(expected + 1, expected + 1 + len(batch))), "a batch follows the log"
+                self._write(batch, made)
+                appending.keep_snapshots(connection, snapshots)
+            self._shorten()
+            self._owes_scrub = self._owes_scrub or any(entry.destroyed is not None for entry in batch)
+
+    def _append_made(self, expected: Version, made: list[Cell]) -> None:
+        """Rows of plain commits, in one step."""
+        with self._writing() as connection:
+            if not self._appender.append_made(made):
                 self._check_tip(connection, expected)
                 raise StorageFailed("rows were refused that follow the log")
             self._shorten()
-            self._owes_scrub = self._owes_scrub or any(entry.destroyed is not None for entry in batch)
 
     def _write(self, batch: Sequence[Entry], made: list[Cell] | None) -> None:
         """In a transaction that is open."""

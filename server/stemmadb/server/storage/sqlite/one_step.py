@@ -7,6 +7,7 @@ The view and the trigger belong to the connection; there is nothing of them in t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
@@ -24,6 +25,7 @@ NO_COMMIT: Final[tuple[Cell, ...]] = (None,) * len(COMMIT_COLUMNS)
 """In the row of every fact but the first of its commit."""
 
 _WIDTH: Final = len(COMMIT_COLUMNS) + len(FACT_COLUMNS)
+CELLS_MAX: Final = ROWS_MAX * _WIDTH
 _SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, ROWS_MAX)
 _OF_COMMIT: Final = tuple(f"commit_{name}" for name in COMMIT_COLUMNS)
 _OF_FACT: Final = tuple(f"fact_{name}" for name in FACT_COLUMNS)
@@ -55,7 +57,7 @@ def append(connection: apsw.Connection, cells: list[Cell]) -> bool:
     """
     count = len(cells) // _WIDTH
     assert count * _WIDTH == len(cells), "a row is not complete"
-    size = next(size for size in _SIZES if size >= count)
+    size = _SIZES[bisect_left(_SIZES, count)]
     try:
         connection.execute(_statement(size), cells + [None] * ((size - count) * _WIDTH))
     except apsw.ConstraintError as refusal:
