@@ -49,7 +49,7 @@ def soak_part(state: State, kinds: Kinds) -> str:
     parts = [_together(state, kinds), "### The longest run", _told(longest), _table(longest)]
     last = state.runs[-1]
     if last is not longest:
-        parts += ["### The last run", _told(last)]
+        parts += ["### The last run", _told(last), _table(last)]
     return "\n\n".join(parts)
 
 
