@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ RULE = re.compile(r"\*\*([A-Z]+-\d+)\*\*( \*\(planned\)\*)?")
 CITATION = re.compile(r"\brule\(([^)]*)\)")
 
 
+@cache
 def defined() -> dict[str, bool]:
     """Each rule of the spec, and whether it is planned; a rule is defined in one place only."""
     rules: dict[str, bool] = {}
@@ -23,6 +25,7 @@ def defined() -> dict[str, bool]:
     return rules
 
 
+@cache
 def cited() -> dict[str, set[str]]:
     """Each rule that a test file cites, whichever tests this run has selected."""
     rules: dict[str, set[str]] = {}
