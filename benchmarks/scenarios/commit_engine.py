@@ -66,11 +66,11 @@ async def fill(load: engine.Load, entities: int) -> None:
 
 async def ours(entities: int, rounds: int, keep: Path) -> tuple[Figures, Figures]:
     """The rounds once with proposals at hand, as a service has them, and once more made along the way."""
-    tune_interpreter()
     async with engine.opened(keep, Settings(batch_commits_max=BATCH)) as load:
         await fill(load, entities)
         start = load.space.version
         ready = [batch(load, entities, at, Version(start + at * BATCH)) for at in range(rounds)]
+        tune_interpreter()  # as a server is; and what the load has at hand is not the engine's to look through
         decided = await _decide(load, ready)
         start = load.space.version
         made = (batch(load, entities, at, Version(start + at * BATCH)) for at in range(rounds))
