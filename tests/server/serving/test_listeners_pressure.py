@@ -45,6 +45,26 @@ async def test_unsent_grows_while_the_peer_does_not_read_and_drained_comes_once_
             visitor.was_drained.clear()
 
 
+@pytest.mark.rule("SYNC-6")
+async def test_what_many_get_is_repeated_until_one_does_not_read_and_again_once_it_does(make: Make) -> None:
+    """Framed once, by one socket, and sent by another; nothing is sent to one that has not taken what it was sent."""
+    async with listening(make) as it:
+        one, other = await it.peer(), await it.peer(receive_bytes=4096)
+        first, slow = await it.host.visitor(), await it.host.visitor()
+        framed = first.socket.framed(CHUNK)
+        for _ in range(2):
+            sent = 0
+            while slow.socket.repeat(framed):
+                sent += 1
+                assert slow.socket.unsent < 10 * DRAIN_BYTES, "it says when it is too much"
+            assert slow.socket.unsent > DRAIN_BYTES
+            assert first.socket.repeat(framed)
+            await take(one, 1)
+            await take(other, sent)
+            await patiently(slow.was_drained.wait())
+            slow.was_drained.clear()
+
+
 async def test_a_peer_that_reads_is_never_called_drained(make: Make) -> None:
     async with listening(make) as it:
         it.host.on_received = lambda visitor, data: visitor.socket.send(data)

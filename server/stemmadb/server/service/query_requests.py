@@ -28,8 +28,8 @@ def remembered(request: Request, asker: Asker, desk: Desk) -> QueryAnswer | None
     """The answer to a question about the past of one entity that memory has, or None: no hop, and no cut."""
     if not isinstance(request, QueryRequest):
         return None
-    asked = _past(request)
-    if asked is None or not desk.space.has_one_writer or not asker.rights.has("read") or not asker.may_read(asked.id):
+    asked = _past(request, desk)
+    if asked is None or not asker.rights.has("read") or not asker.may_read(asked.id):
         return None
     found = desk.space.past.find(asked.branch, asked.id, asked.version)
     if found is None:
@@ -46,10 +46,10 @@ class _Past(NamedTuple):
     version: Version
 
 
-def _past(request: QueryRequest) -> _Past | None:
-    """The one entity and version that are asked for, if it is that."""
+def _past(request: QueryRequest, desk: Desk) -> _Past | None:
+    """The one entity and version that are asked for, if it is that, and if nobody writes unknown to memory."""
     asked = request.query
-    if asked.version is None or asked.time is not None or len(asked.roots) != 1:
+    if asked.version is None or asked.time is not None or len(asked.roots) != 1 or not desk.space.has_one_writer:
         return None
     (root,) = asked.roots
     if root.schema is not None or root.path or root.id.endswith(queries.EVERY):
@@ -93,7 +93,7 @@ async def _page(request: QueryRequest, asker: Asker, desk: Desk) -> QueryAnswer:
     if at is not None:
         asked = replace(asked, version=at.pinned[0], time=None)
 
-    past, generation = _past(request), desk.space.past.generation
+    past, generation = _past(request, desk), desk.space.past.generation
 
     def ask(log: LogReader) -> tuple[QueryAnswer, Version]:
         page = querying.page(
