@@ -117,18 +117,8 @@ class OpenLog:
 
     async def run(self, workers: Workers, work: Callable[[SpaceLog], T]) -> T:
         """Runs work on the log; a `StorageFailed` that it raises breaks the log."""
-        log = await self.ready()
-        self._users += 1
-        self._unused.clear()
-        try:
-            return await workers.run(lambda: work(log))
-        except StorageFailed:
-            self._is_broken = True
-            raise
-        finally:
-            self._users -= 1
-            if not self._users:
-                self._unused.set()
+        await self.ready()
+        return await self.begin(workers, work)
 
     async def read(self, workers: Workers, ask: Callable[[LogReader], T]) -> T:
         """Asks on a cut of the log, on a later one if the log was closed before; a `StorageFailed` breaks the log."""
