@@ -11,7 +11,7 @@ from stemmadb.protocol.model.body import encode, read_stored
 from stemmadb.protocol.model.changes import Change, Changes
 from stemmadb.protocol.model.ids import MAIN, Did, EntityId, Hash, Version
 from stemmadb.protocol.model.state import EntityState
-from stemmadb.server.engine.cache import CHANGE_BYTES, HEAD_BYTES, VALUE_FACTOR, Head, HeadCache, Key, footprint
+from stemmadb.server.engine.cache import CHANGE_BYTES, HEAD_BYTES, VALUE_FACTOR, HeadCache, Key, footprint
 from stemmadb.server.engine.recent import Recent
 from stemmadb.server.engine.snapshots import Backlog, Due
 from stemmadb.server.storage.port import Place
@@ -21,9 +21,9 @@ def key(number: int) -> Key:
     return MAIN, EntityId(f"urn:{number}")
 
 
-def head(number: int, size: int = 0, changes: Changes | None = None) -> Head:
+def head(number: int, size: int = 0, changes: Changes | None = None) -> EntityState:
     id_ = EntityId(f"urn:{number}")
-    return Head(EntityState(id_, Version(1), Hash(b""), None, size, changes, Version(0), Version(1)))
+    return EntityState(id_, Version(1), Hash(b""), None, size, changes, Version(0), Version(1))
 
 
 def test_a_head_counts_by_its_value_and_its_changes() -> None:
@@ -46,7 +46,7 @@ def test_the_head_that_was_not_used_for_longest_goes_first() -> None:
 def test_the_bytes_never_pass_the_bound_and_are_counted_exactly() -> None:
     cache = HeadCache(10 * HEAD_BYTES)
     share = cache.share()
-    held: dict[int, Head] = {}
+    held: dict[int, EntityState] = {}
     for step in range(500):
         number = step * 7 % 23
         held[number] = head(number, size=step * 13 % 400)
@@ -114,7 +114,7 @@ def test_what_a_typical_document_takes_is_not_estimated_too_low() -> None:
         hash_ = Hash(b"%032d" % number)
         version = Version(number + 100_000)
         state = EntityState(id_, version, hash_, read_stored(body), len(body), changes, Version(number), version)
-        share.put({(MAIN, id_): Head(state)})
+        share.put({(MAIN, id_): state})
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert 0.7 * cache.bytes < taken < 1.1 * cache.bytes

@@ -36,7 +36,7 @@ async def test_the_facts_of_an_old_read_are_counted_a_few_at_a_time(
             await it.must(set_(X, number, blind=True))
         wanted = Wanted(heads={MAIN: {EntityId(X): Version(2)}})
         gathered = await it.space.in_turn(lambda log: gather(log, wanted, scan))
-    state = gathered.heads[MAIN, EntityId(X)].state
+    state = gathered.heads[MAIN, EntityId(X)]
     assert state.seen_after == seen_after
     assert [change.version for change in state.changes or ()] == list(range(61, seen_after, -1))
     assert 0 < max(given) <= PAGE_FACTS

@@ -8,29 +8,29 @@ import msgspec
 import pytest
 
 from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.state import empty_state
-from stemmadb.server.engine.cache import Head, Key
+from stemmadb.protocol.model.state import EntityState, empty_state
+from stemmadb.server.engine.cache import Key
 from stemmadb.server.engine.prefixed import Prefixed
 
 DRAFT = BranchName("draft")
 
 
-class Counted(dict[Key, Head]):
+class Counted(dict[Key, EntityState]):
     """Heads that count how many of them were looked at."""
 
     looked = 0
 
-    def __getitem__(self, key: Key) -> Head:
+    def __getitem__(self, key: Key) -> EntityState:
         self.looked += 1
         return super().__getitem__(key)
 
 
-def head(id_: str, seen_after: int = 0) -> Head:
-    return Head(msgspec.structs.replace(empty_state(EntityId(id_)), seen_after=Version(seen_after)))
+def head(id_: str, seen_after: int = 0) -> EntityState:
+    return msgspec.structs.replace(empty_state(EntityId(id_)), seen_after=Version(seen_after))
 
 
 def ids_under(prefixed: Prefixed, branch: BranchName, prefix: str) -> list[str]:
-    return [found.state.id for found in prefixed.under(branch, prefix)]
+    return [found.id for found in prefixed.under(branch, prefix)]
 
 
 @pytest.mark.rule("COMMIT-2")
@@ -49,7 +49,7 @@ def test_what_is_under_a_prefix_is_what_begins_with_it() -> None:
         for prefix in ("", "zz", *chance.sample(sorted(texts), 60), *(text[:2] for text in texts)):
             right = sorted(id_ for name, id_ in heads if name == branch and id_.startswith(prefix))
             assert ids_under(prefixed, branch, prefix) == right
-            seen = max((heads[branch, EntityId(id_)].state.seen_after for id_ in right), default=0)
+            seen = max((heads[branch, EntityId(id_)].seen_after for id_ in right), default=0)
             assert prefixed.seen_after(branch, prefix) == seen
 
 

@@ -102,7 +102,7 @@ async def test_a_gathering_reads_no_more_changes_than_are_ever_scanned(
             await it.must(set_(X, number, blind=True))
         wanted = Wanted(heads={MAIN: {EntityId(X): Version(since)}})
         gathered = await it.space.in_turn(lambda log: gather(log, wanted, scan))
-        state = gathered.heads[MAIN, EntityId(X)].state
+        state = gathered.heads[MAIN, EntityId(X)]
         assert state.seen_after == seen_after
         assert [change.version for change in state.changes or ()] == list(range(32, min(seen_after, 31), -1))
 
@@ -123,7 +123,7 @@ async def test_the_changes_of_a_branch_are_bounded_across_its_fork() -> None:
         ):
             wanted = Wanted(heads={draft: {EntityId(X): Version(since)}})
             gathered = await it.space.in_turn(lambda log, w=wanted, s=scan: gather(log, w, s))  # type: ignore[misc]
-            changes = gathered.heads[draft, EntityId(X)].state.changes
+            changes = gathered.heads[draft, EntityId(X)].changes
             assert [change.version for change in changes or ()] == versions
 
 
@@ -338,7 +338,7 @@ async def test_what_is_fresh_goes_before_what_a_gathering_read_without_it() -> N
         accepted: list[Accepted] = []
         it.space.subscribe(accepted.extend)
         await it.space.decide(proposal)
-        fold.take(view, accepted)
+        fold.take(accepted)
         again, wanted = fold.view(needs)
         assert wanted.needs_durable is False
         fold.learn(again, wanted, msgspec.structs.replace(old, tip=Tip(Version(1), Hash(b""), old.tip.time)))

@@ -60,7 +60,7 @@ def loaded(log: SpaceLog, states: dict[Key, EntityState]) -> dict[Key, EntitySta
     for branch, id_ in states:
         wanted.heads.setdefault(branch, {})[id_] = Version(0)
     gathered = gather(log, wanted, DEFAULTS.scan_facts_max)
-    return {key: head.state for key, head in gathered.heads.items()}
+    return dict(gathered.heads)
 
 
 @pytest.mark.rule("COMMIT-8")

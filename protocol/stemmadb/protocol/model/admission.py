@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -18,11 +18,22 @@ from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit, Identity, LocalIdentity, sealed
 from stemmadb.protocol.model.draft import Draft
 from stemmadb.protocol.model.facts import NO_BODY, Fact, digest_of
-from stemmadb.protocol.model.ids import Hash, TimeMs, Version
+from stemmadb.protocol.model.ids import Did, Hash, TimeMs, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.model.state import Known, NotGathered, View
 from stemmadb.protocol.model.writing import Written
+
+
+class Line(Protocol):
+    """What a record goes on from."""
+
+    @property
+    def space(self) -> Did: ...
+    @property
+    def hash(self) -> Hash: ...
+    @property
+    def time(self) -> TimeMs: ...
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
@@ -126,16 +137,16 @@ def _accept(proposal: Proposal, draft: Draft, now: TimeMs, salts: Iterator[bytes
     if details is not None:
         restructure.check(details, draft, limits)
     version = Version(draft.version + 1)
-    facts, written = writing.write(proposal.steps, draft, version, proposal.identity.principal, salts, limits)
-    commit = _record(proposal, draft, version, now, facts, salts)
+    facts, written = writing.write(proposal.steps, draft.heads, version, proposal.identity.principal, salts, limits)
+    commit = record(proposal, draft, version, now, facts, salts)
     draft.take(commit, written)
     if details is not None:
         restructure.take(details, draft, version, proposal.branch)
     return Accepted(commit, facts, written)
 
 
-def _record(
-    proposal: Proposal, draft: Draft, version: Version, now: TimeMs, facts: tuple[Fact, ...], salts: Iterator[bytes]
+def record(
+    proposal: Proposal, draft: Line, version: Version, now: TimeMs, facts: tuple[Fact, ...], salts: Iterator[bytes]
 ) -> Commit:
     """The record with its hash. Time never goes back: a clock that does repeats the last time (COMMIT-7)."""
     note, branch, details, last = proposal.note, proposal.branch, proposal.details, draft.time

@@ -28,7 +28,8 @@ class EntityState(msgspec.Struct, frozen=True, gc=False):
     """An entity on a branch as of now. Changes after `seen_after` are all in `changes`; older ones may not be.
 
     `version` is that of the newest fact that changed it, `hashed` that of the newest fact, checkpoints included: the
-    one whose hash the next fact names as its parent.
+    one whose hash the next fact names as its parent. `patches` and `patch_bytes` are what it takes to replay it from
+    its last whole value (SNAP-1).
     """
 
     id: EntityId
@@ -39,6 +40,8 @@ class EntityState(msgspec.Struct, frozen=True, gc=False):
     changes: Changes | None
     seen_after: Version
     hashed: Version
+    patches: int = 0
+    patch_bytes: int = 0
 
 
 def empty_state(id_: EntityId) -> EntityState:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from stemmadb.protocol.errors import Erased, NotFound
 from stemmadb.protocol.model import patch
 from stemmadb.protocol.model.changes import of_paths, push
-from stemmadb.protocol.model.draft import Draft
 from stemmadb.protocol.model.facts import NO_BODY, Fact, digest_of, hash_fact
 from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Version
 from stemmadb.protocol.model.limits import Limits
@@ -17,15 +16,15 @@ from stemmadb.protocol.model.state import EntityState, Missing
 from stemmadb.protocol.model.values import Value
 
 Written: TypeAlias = dict[tuple[BranchName, EntityId], EntityState]
+Heads: TypeAlias = Mapping[tuple[BranchName, EntityId], EntityState]
 
 
 def write(
-    steps: tuple[Step, ...], draft: Draft, version: Version, author: Did, salts: Iterator[bytes], limits: Limits
+    steps: tuple[Step, ...], heads: Heads, version: Version, author: Did, salts: Iterator[bytes], limits: Limits
 ) -> tuple[tuple[Fact, ...], Written]:
     """The facts of a commit and the heads after it; raises before anything is kept if a step cannot be done."""
     written: Written = {}
     facts: list[Fact] = []
-    heads = draft.heads
     work = patch.Work(limits.value_bytes_max)
     for index, step in enumerate(steps):
         place = (step.branch, step.id)
@@ -75,4 +74,7 @@ def _head_after(
         return EntityState(head.id, head.version, fact.hash, value, size, changes, seen_after, version)
     change = of_paths(version, author, step.writes)
     changes, seen_after = push(changes, seen_after, change, limits.scan_facts_max)
-    return EntityState(head.id, version, fact.hash, value, size, changes, seen_after, version)
+    if step.kind != "patch":
+        return EntityState(head.id, version, fact.hash, value, size, changes, seen_after, version)
+    patches, patch_bytes = head.patches + 1, head.patch_bytes + len(step.body or b"")
+    return EntityState(head.id, version, fact.hash, value, size, changes, seen_after, version, patches, patch_bytes)

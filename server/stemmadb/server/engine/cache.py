@@ -16,8 +16,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-import msgspec
-
 from stemmadb.protocol.model.ids import BranchName, EntityId
 from stemmadb.protocol.model.state import EntityState
 
@@ -28,19 +26,11 @@ CHANGE_BYTES: Final = 200
 Key: TypeAlias = tuple[BranchName, EntityId]
 
 
-class Head(msgspec.Struct, frozen=True, gc=False):
-    """An entity on a branch, and what replaying it from its last whole value costs (SNAP-1)."""
-
-    state: EntityState
-    patches: int = 0
-    patch_bytes: int = 0
-
-
-def footprint(head: Head) -> int:
+def footprint(head: EntityState) -> int:
     """About how many bytes of memory a head takes; a head never changes, so neither does this."""
-    changes = head.state.changes
+    changes = head.changes
     count = 0 if changes is None else changes.count
-    return HEAD_BYTES + VALUE_FACTOR * head.state.size + CHANGE_BYTES * count
+    return HEAD_BYTES + VALUE_FACTOR * head.size + CHANGE_BYTES * count
 
 
 class HeadCache:
@@ -48,7 +38,7 @@ class HeadCache:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._heads: OrderedDict[tuple[int, Key], Head] = OrderedDict()
+        self._heads: OrderedDict[tuple[int, Key], EntityState] = OrderedDict()
         self._owners = itertools.count(1)
         self.bytes = 0
 
@@ -59,9 +49,9 @@ class HeadCache:
         """What one space has of it."""
         return Share(self, next(self._owners))
 
-    def find(self, owner: int, keys: Iterable[Key]) -> list[Head | None]:
+    def find(self, owner: int, keys: Iterable[Key]) -> list[EntityState | None]:
         """What there is of each, in order; one loop, because a batch asks for hundreds."""
-        found: list[Head | None] = []
+        found: list[EntityState | None] = []
         heads, use = self._heads, self._heads.move_to_end
         for key in keys:
             place = (owner, key)
@@ -71,7 +61,7 @@ class HeadCache:
             found.append(head)
         return found
 
-    def put(self, owner: int, new: Mapping[Key, Head]) -> None:
+    def put(self, owner: int, new: Mapping[Key, EntityState]) -> None:
         """Keeps the heads as the newest; a head too large for the whole cache is not kept at all."""
         heads, use, bytes_max = self._heads, self._heads.move_to_end, self._bytes_max
         for key, head in new.items():
@@ -105,10 +95,10 @@ class Share:
         self._cache = cache
         self._owner = owner
 
-    def find(self, keys: Iterable[Key]) -> list[Head | None]:
+    def find(self, keys: Iterable[Key]) -> list[EntityState | None]:
         return self._cache.find(self._owner, keys)
 
-    def put(self, new: Mapping[Key, Head]) -> None:
+    def put(self, new: Mapping[Key, EntityState]) -> None:
         self._cache.put(self._owner, new)
 
     def drop(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from stemmadb.protocol.model import admission
+from stemmadb.protocol.model import admission, plain
 from stemmadb.protocol.model.admission import Accepted, Outcome
 from stemmadb.protocol.model.ids import Did, Version
 from stemmadb.protocol.model.proposal import Proposal
@@ -57,6 +57,10 @@ class Decider:
 
     async def decide(self, batch: Sequence[Proposal], moved: Callable[[Version], None]) -> Decision:
         """Decides the first at least; `moved` is told the version of a log that was read anew."""
+        if self._log.is_ready and self._generation == self._log.generation:
+            decision = self._plainly(batch)
+            if decision is not None:
+                return decision
         needs = Needs(batch, self._space)
         while True:
             view = await self._gather(needs, moved)
@@ -70,6 +74,9 @@ class Decider:
         if not self._log.is_ready or self._generation != self._log.generation or self._flights.is_under_way:
             return None
         self._fold.all_durable()
+        plainly = self._plainly(batch)
+        if plainly is not None:
+            return plainly
         needs = Needs(batch, self._space)
         view, wanted = self._fold.view(needs)
         if wanted:
@@ -81,6 +88,20 @@ class Decider:
         self._counts.cache_hits += len(view.heads)
         return decision
 
+    def _plainly(self, batch: Sequence[Proposal]) -> Decision | None:
+        """If all of them are plain and memory has all that it takes; else None, and nothing has happened."""
+        inputs = self._inputs
+        ground = self._fold.ground(batch)
+        if ground is None or first_fitting(batch, ground.heads, inputs.settings.batch_bytes_max) is not batch:
+            return None
+        count, expected = len(ground.heads), ground.version
+        accepted = plain.decide(batch, ground, now=inputs.now(), salts=inputs.salts, limits=inputs.limits)
+        if accepted is None:
+            return None
+        self._counts.cache_hits += count
+        due = self._fold.take(accepted)
+        return Decision(_told(accepted), accepted, expected, due)
+
     def _decided(self, batch: Sequence[Proposal], view: BatchView) -> Decision:
         """`NotGathered` if the view lacks what not even the first can be decided without."""
         inputs = self._inputs
@@ -88,7 +109,7 @@ class Decider:
         outcomes = admission.decide(fitting, view, now=inputs.now(), salts=inputs.salts, limits=inputs.limits)
         assert outcomes, "a decision answers for one at least, or says what it lacks"
         accepted = [one for one in outcomes if isinstance(one, Accepted)]
-        due = self._fold.take(view, accepted)
+        due = self._fold.take(accepted)
         return Decision(_told(outcomes), accepted, view.version, due)
 
     async def _gather(self, needs: Needs, moved: Callable[[Version], None]) -> BatchView:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+import msgspec
+
 from stemmadb.protocol.model import replay
 from stemmadb.protocol.model.admission import Accepted
 from stemmadb.protocol.model.commit import (
@@ -24,9 +26,11 @@ from stemmadb.protocol.model.commit import (
     Merge,
     TagCreate,
 )
-from stemmadb.protocol.model.ids import EMPTY_SPACE, Did, Hash, Local, Version
-from stemmadb.protocol.model.state import BranchState, Known, Missing
-from stemmadb.server.engine.cache import Head, Key, Share
+from stemmadb.protocol.model.ids import EMPTY_SPACE, MAIN, Did, EntityId, Hash, Local, Version
+from stemmadb.protocol.model.plain import Ground
+from stemmadb.protocol.model.proposal import Proposal
+from stemmadb.protocol.model.state import BranchState, EntityState, Known, Missing
+from stemmadb.server.engine.cache import Key, Share
 from stemmadb.server.engine.gathering import Gathered, Session, Wanted
 from stemmadb.server.engine.needs import UNREAD, Needs
 from stemmadb.server.engine.recent import Recent
@@ -40,7 +44,7 @@ class Fresh:
     """What the batch decided last has written."""
 
     def __init__(self, records: Sequence[Commit] = ()) -> None:
-        self.heads: dict[Key, Head] = {}
+        self.heads: dict[Key, EntityState] = {}
         self.highest: dict[Session, Local] = {}
         self.is_structural = False
         self._records = records
@@ -88,6 +92,37 @@ class Fold:
 
     # ------------------------------------------------------------ before a decision
 
+    def ground(self, batch: Sequence[Proposal]) -> Ground | None:
+        """What a batch of plain commits stands on, if memory has it all."""
+        tip, space = self._tip, self._space
+        keys: dict[Key, None] = {(MAIN, EntityId(space)): None}
+        highest: dict[Session, Local] = {}
+        for proposal in batch:
+            for step in proposal.steps:
+                keys[MAIN, step.id] = None
+            for read in proposal.reads:
+                if read.id is None:
+                    return None
+                keys[MAIN, read.id] = None
+            if not self._knows_session(proposal.identity, highest):
+                return None
+        found = self._heads.find(keys)
+        if tip is None or None in found:
+            return None
+        heads: dict[Key, EntityState] = dict(zip(keys, found, strict=True))  # type: ignore[arg-type]  # as just seen
+        return Ground(space, tip.version, tip.hash, tip.time, heads, highest)
+
+    def _knows_session(self, identity: Identity, highest: dict[Session, Local]) -> bool:
+        if type(identity) is not LocalIdentity:
+            return False
+        session = (identity.principal, identity.session)
+        if session not in highest:
+            local = self._highest.get(session)
+            if local is None:
+                return False
+            highest[session] = local
+        return True
+
     def view(self, needs: Needs) -> tuple[BatchView, Wanted]:
         """A view with what memory has of the needs, and what is to be read for the rest."""
         view = BatchView(self._space, self._fresh.heads, self._scan_facts_max)
@@ -105,7 +140,7 @@ class Fold:
         fresh, heads = self._fresh.heads, view.heads
         for (key, since), cached in zip(needs.heads.items(), self._heads.find(needs.heads), strict=True):
             head = fresh.get(key) or cached
-            if head is not None and (head.state.seen_after <= since or head.state.version <= since):
+            if head is not None and (head.seen_after <= since or head.version <= since):
                 heads[key] = head
             else:
                 wanted.heads.setdefault(key[0], {})[key[1]] = since
@@ -194,19 +229,19 @@ class Fold:
                 view.heads[key] = fresh[key]
                 continue
             held = view.heads.get(key)
-            if held is None or held.state.seen_after > head.state.seen_after:
+            if held is None or held.seen_after > head.seen_after:
                 view.heads[key] = head
                 self._heads.put({key: head})
 
     # ------------------------------------------------------------ after a decision
 
-    def take(self, view: BatchView, accepted: Sequence[Accepted]) -> list[Due]:
+    def take(self, accepted: Sequence[Accepted]) -> list[Due]:
         """Goes on to the state after the batch, durable or not; says which snapshots are due once it is."""
         records = [one.commit for one in accepted]
         fresh = self._fresh = Fresh(records)
         due: list[Due] = []
         for one in accepted:
-            _take_heads(one, view, fresh.heads, due)
+            _take_heads(one, fresh.heads, due)
             self._take_record(one.commit, fresh)
         self._heads.put(fresh.heads)
         if records:
@@ -235,25 +270,18 @@ class Fold:
                 self._restructured = record.version
 
 
-def _take_heads(one: Accepted, view: BatchView, heads: dict[Key, Head], due: list[Due]) -> None:
-    """The heads after one commit, with the cost of replaying them counted on (SNAP-1)."""
-    written = one.written
-    patched: dict[Key, int] = {}
-    for fact in one.facts:
-        key = (fact.branch, fact.id)
-        state = written[key]
-        if fact.kind != "patch":
-            patched.pop(key, None)
-            heads[key] = Head(state)
-            continue
-        assert fact.body is not None, "a new fact has its body"
-        before = heads.get(key) or view.heads[key]
-        heads[key] = Head(state, before.patches + 1, before.patch_bytes + len(fact.body))
-        patched[key] = fact.index
-    for key, index in patched.items():
-        head = heads[key]
-        state = head.state
-        if replay.snapshot_due(patches=head.patches, patch_bytes=head.patch_bytes, value_bytes=state.size):
-            assert not isinstance(state.value, Missing), "a patch leaves a value"
-            due.append(Due(key, Place(one.commit.version, index), state.value, state.size))
-            heads[key] = Head(state)
+def _take_heads(one: Accepted, heads: dict[Key, EntityState], due: list[Due]) -> None:
+    """The heads after one commit; one that has become dear to replay is due for a snapshot (SNAP-1)."""
+    for key, state in one.written.items():
+        patches, value = state.patches, state.value
+        if patches and replay.snapshot_due(patches=patches, patch_bytes=state.patch_bytes, value_bytes=state.size):
+            assert not isinstance(value, Missing), "a patch leaves a value"
+            due.append(Due(key, _place(one, key), value, state.size))
+            state = msgspec.structs.replace(state, patches=0, patch_bytes=0)  # noqa: PLW2901  # as it is from now on
+        heads[key] = state
+
+
+def _place(one: Accepted, key: Key) -> Place:
+    """Of the last fact that wrote the head."""
+    index = max(fact.index for fact in one.facts if (fact.branch, fact.id) == key)
+    return Place(one.commit.version, index)

@@ -17,7 +17,7 @@ from stemmadb.protocol.model.commit import Identity
 from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Local, Version
 from stemmadb.protocol.model.state import BranchState, EntityState, Known, Missing, empty_state
 from stemmadb.server.engine import states
-from stemmadb.server.engine.cache import Head, Key
+from stemmadb.server.engine.cache import Key
 from stemmadb.server.engine.moments import Branches
 from stemmadb.server.engine.needs import UNREAD, Prefix
 from stemmadb.server.storage.port import LogReader, Place, Recorded, Replay, SpaceLog, Tip
@@ -58,7 +58,7 @@ class Gathered(msgspec.Struct):
     """What was read, all of it as of one version; what there is not is told as None."""
 
     tip: Tip
-    heads: dict[Key, Head]
+    heads: dict[Key, EntityState]
     listed: dict[Prefix, Listed]
     branches: dict[str, BranchState | None]
     tags: dict[str, Version | None]
@@ -120,10 +120,10 @@ class _Gathering:
             listed[prefix] = Listed(ids, is_whole=len(ids) < limit)
         return listed
 
-    def heads(self, wanted: Mapping[BranchName, Mapping[EntityId, Version]]) -> dict[Key, Head]:
+    def heads(self, wanted: Mapping[BranchName, Mapping[EntityId, Version]]) -> dict[Key, EntityState]:
         """The heads on each branch that there is; those of a branch there is not are never looked at."""
         found: dict[tuple[Key, Version], Replay] = {}
-        heads: dict[Key, Head] = {}
+        heads: dict[Key, EntityState] = {}
         for name, ids in wanted.items():
             if name in self._branches:
                 since = self._since(name, ids)
@@ -132,7 +132,7 @@ class _Gathering:
                     if id_ in replays:
                         found[(name, id_), since.get(id_, UNREAD)] = replays[id_]
                     else:
-                        heads[name, id_] = Head(empty_state(id_))
+                        heads[name, id_] = empty_state(id_)
         authors = self._reader.authors({fact.version for one in found.values() for fact in one.facts})
         for (key, after), replayed in found.items():
             heads[key] = head_of(replayed, after, authors, self._scan_facts_max)
@@ -170,15 +170,25 @@ class _Gathering:
         return last.version
 
 
-def head_of(replayed: Replay, after: Version, authors: Mapping[Version, Did], keep: int) -> Head:
+def head_of(replayed: Replay, after: Version, authors: Mapping[Version, Did], keep: int) -> EntityState:
     """The head that a replay leads to, with the changes after that version, or since its first fact."""
     loaded = states.fold(replayed)
     facts = replayed.facts
     recent, seen_after = _changes(facts, min(after, facts[0].version), authors, keep)
     value = loaded.value
     size = 0 if isinstance(value, Missing) else len(body.encode(value))
-    state = EntityState(loaded.id, loaded.version, loaded.hash, value, size, recent, seen_after, loaded.place.version)
-    return Head(state, loaded.patches, loaded.patch_bytes)
+    return EntityState(
+        loaded.id,
+        loaded.version,
+        loaded.hash,
+        value,
+        size,
+        recent,
+        seen_after,
+        loaded.place.version,
+        loaded.patches,
+        loaded.patch_bytes,
+    )
 
 
 def _changes(

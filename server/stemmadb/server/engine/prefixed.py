@@ -6,13 +6,14 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
 from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Version
-from stemmadb.server.engine.cache import Head, Key
+from stemmadb.protocol.model.state import EntityState
+from stemmadb.server.engine.cache import Key
 
 
 class Prefixed:
     """Of heads that do not change any more."""
 
-    def __init__(self, heads: Mapping[Key, Head]) -> None:
+    def __init__(self, heads: Mapping[Key, EntityState]) -> None:
         self._heads = heads
         self._ids: dict[BranchName, list[EntityId]] | None = None
         self._seen_after: dict[tuple[BranchName, str], Version] = {}
@@ -20,7 +21,7 @@ class Prefixed:
     def __contains__(self, key: Key) -> bool:
         return key in self._heads
 
-    def under(self, branch: BranchName, prefix: str) -> Iterator[Head]:
+    def under(self, branch: BranchName, prefix: str) -> Iterator[EntityState]:
         """The heads on the branch whose id begins with the prefix, in the order of their ids."""
         ids = self._sorted().get(branch, [])
         for index in range(bisect_left(ids, prefix), len(ids)):
@@ -33,7 +34,7 @@ class Prefixed:
         """The version after which the changes of all of them are known; many reads ask it of one prefix."""
         key = (branch, prefix)
         if key not in self._seen_after:
-            versions = (head.state.seen_after for head in self.under(branch, prefix))
+            versions = (head.seen_after for head in self.under(branch, prefix))
             self._seen_after[key] = max(versions, default=EMPTY_SPACE)
         return self._seen_after[key]
 

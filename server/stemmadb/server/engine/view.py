@@ -11,7 +11,7 @@ from stemmadb.protocol.model.access import Rights
 from stemmadb.protocol.model.commit import Identity, LocalIdentity
 from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
 from stemmadb.protocol.model.state import BranchState, EntityState, Known, NotGathered
-from stemmadb.server.engine.cache import Head, Key
+from stemmadb.server.engine.cache import Key
 from stemmadb.server.engine.gathering import Listed, Session
 from stemmadb.server.engine.needs import UNREAD, Prefix
 from stemmadb.server.engine.prefixed import Prefixed
@@ -23,14 +23,14 @@ _NEVER = Local(UNREAD)
 class BatchView:
     """Implements `state.View`. Holds what its batch needs by itself, so that no eviction can take it away."""
 
-    def __init__(self, space: Did, fresh: Mapping[Key, Head], scan_facts_max: int) -> None:
+    def __init__(self, space: Did, fresh: Mapping[Key, EntityState], scan_facts_max: int) -> None:
         self.space = space
         self.version = Version(0)
         self.hash = Hash(b"")
         self.time = TimeMs(0)
         self.destroyed = Version(0)
         self.restructured = Version(0)
-        self.heads: dict[Key, Head] = {}
+        self.heads: dict[Key, EntityState] = {}
         self.listed: dict[Prefix, Listed] = {}
         self.branches: dict[str, BranchState | None] = {}
         self.tags: dict[str, Version | None] = {}
@@ -72,11 +72,11 @@ class BatchView:
         head = self.heads.get((branch, id_))
         if head is None:
             raise NotGathered((branch, id_))
-        return head.state
+        return head
 
     def at_hand(self) -> dict[Key, EntityState]:
         """Of main alone: another branch may be made by the batch, which the view knows nothing of."""
-        return {key: head.state for key, head in self.heads.items() if key[0] == MAIN}
+        return {key: head for key, head in self.heads.items() if key[0] == MAIN}
 
     def changed_under(self, branch: BranchName, prefix: str, after: Version) -> Iterator[EntityState]:
         """What is not durable yet first, then what the log named; `NotGathered` if that was not all there is."""
@@ -85,16 +85,16 @@ class BatchView:
             raise NotGathered(wanted)
         listed = self.listed[wanted]
         for head in self.fresh.under(branch, prefix):
-            if head.state.version > after:
-                yield head.state
+            if head.version > after:
+                yield head
         for id_ in listed.ids:
-            state = self.heads[branch, id_].state
+            state = self.heads[branch, id_]
             if (branch, id_) not in self.fresh and state.version > after:
                 yield state
         if not listed.is_whole:
             if len(listed.ids) < self._scan_facts_max:
                 raise NotGathered(wanted)
-            yield _out_of_sight(self.heads[branch, listed.ids[-1]].state, after)
+            yield _out_of_sight(self.heads[branch, listed.ids[-1]], after)
 
     def accepted(self, identity: Identity) -> Known | None:
         """A local above the highest of its session is new; all others were looked up (COMMIT-5)."""

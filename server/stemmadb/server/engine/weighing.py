@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stemmadb.protocol.model.proposal import Proposal
-from stemmadb.server.engine.cache import Head, Key
+from stemmadb.protocol.model.state import EntityState
+from stemmadb.server.engine.cache import Key
 
 
-def first_fitting(batch: Sequence[Proposal], heads: Mapping[Key, Head], bytes_max: int) -> Sequence[Proposal]:
+def first_fitting(batch: Sequence[Proposal], heads: Mapping[Key, EntityState], bytes_max: int) -> Sequence[Proposal]:
     """The first of the batch whose patched values fit in the bound together; one at least."""
     if len(batch) == 1 or _at_most(batch, heads) <= bytes_max:
         return batch
@@ -25,10 +26,10 @@ def first_fitting(batch: Sequence[Proposal], heads: Mapping[Key, Head], bytes_ma
     return batch
 
 
-def _at_most(batch: Sequence[Proposal], heads: Mapping[Key, Head]) -> int:
+def _at_most(batch: Sequence[Proposal], heads: Mapping[Key, EntityState]) -> int:
     """More than all patched values can be together, found without looking each of them up."""
     count = grown = 0
-    largest = max([head.state.size for head in heads.values()], default=0)
+    largest = max([head.size for head in heads.values()], default=0)
     for proposal in batch:
         for step in proposal.steps:
             if step.kind == "patch":
@@ -39,7 +40,7 @@ def _at_most(batch: Sequence[Proposal], heads: Mapping[Key, Head]) -> int:
     return count * (largest + grown)
 
 
-def _patched_bytes(proposal: Proposal, heads: Mapping[Key, Head], sizes: dict[Key, int]) -> int:
+def _patched_bytes(proposal: Proposal, heads: Mapping[Key, EntityState], sizes: dict[Key, int]) -> int:
     """Whether a step is accepted is not known yet, so that a value is taken to be as large as it may have become."""
     patched = 0
     for step in proposal.steps:
@@ -47,7 +48,7 @@ def _patched_bytes(proposal: Proposal, heads: Mapping[Key, Head], sizes: dict[Ke
         size = sizes.get(key)
         if size is None:
             head = heads.get(key)  # none on a branch that there is not
-            size = 0 if head is None else head.state.size
+            size = 0 if head is None else head.size
         if step.kind == "patch":
             patched += size
             sizes[key] = size + len(step.body or b"")
