@@ -12,7 +12,7 @@ from stemmadb.protocol.model import body, ids, patch, pointer
 from stemmadb.protocol.model.commit import Arguments, Identity
 from stemmadb.protocol.model.delegation import Lent
 from stemmadb.protocol.model.facts import FactKind
-from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
+from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.request import Content, Operation, PendingName, Read
 from stemmadb.protocol.model.values import INT_MAX, Value
@@ -38,7 +38,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 Meant: TypeAlias = tuple[tuple[PendingName, Hash], ...]
 
 
-class Proposal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Proposal(msgspec.Struct, frozen=True, gc=False):
     """What admission decides on. `merged` is the target's last merge a merge was computed on (MERGE-1).
 
     `planned` is the version of the cut that a plan was made on, where the declared reads do not cover all it looked
@@ -68,7 +68,8 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 _WHOLE = (pointer.ROOT,)
-_Paths: TypeAlias = dict[str, set[str]]
+_Declared: TypeAlias = set[tuple[str, str]]
+"""Ids with a path each."""
 
 
 def prepare_or_refuse(
@@ -95,30 +96,24 @@ def prepare(
     meant: Meant = (),
 ) -> Proposal:
     """The proposal a client's commit makes; a typed error if it could never be accepted, whatever the state."""
+    reads, branch = content.reads, content.branch
     _check_counts(content, limits)
     if lent:
-        _check_narrowed(content.reads, lent, limits)
-    branch = ids.branch_name(content.branch)
-    steps = []
-    paths: _Paths = {}
+        _check_narrowed(reads, lent, limits)
+    if branch != MAIN:
+        ids.branch_name(branch)
+    steps, known, declared = [], set(), _Declared()
     for operation in content.operations:
         step = step_of(operation, branch, limits)
         steps.append(step)
-        paths[step.id] = set()
-    reads = tuple(content.reads)
-    prefixes = _declare(paths, reads, branch, limits)
-    _check_covered(steps, paths, prefixes)
+        known.add(step.id)
+    prefixes = _declare(declared, reads, known, branch, limits)
+    _check_covered(steps, declared, prefixes)
     if content.note is not None:
         _check_note(content.note, limits)
+    # In the order of the fields: passing names costs as much as a step.
     return Proposal(
-        identity=identity,
-        request=request,
-        branch=branch,
-        steps=tuple(steps),
-        reads=reads,
-        note=content.note,
-        lent=lent,
-        meant=meant,
+        identity, request, branch, tuple(steps), tuple(reads), None, content.note, None, None, lent, meant, None
     )
 
 
@@ -132,7 +127,8 @@ def step_of(operation: Operation, branch: BranchName, limits: Limits = DEFAULTS)
     if operation.body is None:
         raise Malformed(path="operations", why=f"the {operation.op} of {id_!r} brings no body")
     if operation.op == "set":
-        return set_step(branch, id_, operation.body, blind=operation.blind, limits=limits)
+        value, size = body.read_value(operation.body, limits)
+        return Step("set", branch, id_, operation.body, value, size, None, () if operation.blind else _WHOLE)
     return patch_step(branch, id_, operation.body, blind=operation.blind, limits=limits)
 
 
@@ -176,26 +172,30 @@ def _check_counts(content: Content, limits: Limits) -> None:
         raise LimitExceeded(bound="reads_max", maximum=limits.reads_max, actual=len(content.reads))
 
 
-def _declare(paths: _Paths, reads: Iterable[Read], branch: BranchName, limits: Limits) -> tuple[str, ...]:
-    """Checks the reads, and adds what those of the branch declare: paths to those of their id, and the prefixes.
+def _declare(
+    declared: _Declared, reads: Sequence[Read], known: set[EntityId], branch: BranchName, limits: Limits
+) -> tuple[str, ...]:
+    """Checks the reads, and takes what those of the branch declare; returns their prefixes.
 
-    The ids that have paths already are known to be good.
+    The ids that are known are good.
     """
     prefixes: list[str] = []
     for index, read in enumerate(reads):
-        _check_form(read, index, limits)
-        id_, path, here = read.id, read.path, read.branch is None or read.branch == branch
+        id_, path, here = read.id, read.path, read.branch is None
+        if not here or id_ is None or read.prefix is not None or read.locals or not 0 <= read.version <= INT_MAX:
+            _check_form(read, index, limits)
+            here = here or read.branch == branch
         if id_ is None:
             prefix = _check_prefix(read, index, limits)
             if here:
                 prefixes.append(prefix)
             continue
-        if id_ not in paths:
-            paths[ids.entity_id(id_, limits.id_bytes_max)] = set()
+        if id_ not in known:
+            known.add(ids.entity_id(id_, limits.id_bytes_max))
         if path:
             _check_path(path, limits)
         if here:
-            paths[id_].add(path)
+            declared.add((id_, path))
     return tuple(prefixes)
 
 
@@ -245,14 +245,14 @@ def _check_note(note: bytes, limits: Limits) -> None:
     body.read(note, depth_max=limits.depth_max)
 
 
-def _check_covered(steps: Iterable[Step], paths: _Paths, prefixes: tuple[str, ...]) -> None:
+def _check_covered(steps: Iterable[Step], declared: _Declared, prefixes: tuple[str, ...]) -> None:
     """Each path written lies in a declared read of the branch, or follows a whole write of its own (COMMIT-3)."""
     for index, step in enumerate(steps):
-        declared = paths[step.id]
+        id_ = step.id
         for claim in step.claims:
-            if claim in declared or step.id.startswith(prefixes):
+            if (id_, claim) in declared or (prefixes and id_.startswith(prefixes)):
                 continue
-            if declared.isdisjoint(pointer.ancestors(claim)):
-                raise Undeclared(index=index, id=step.id, path=claim)
+            if declared.isdisjoint((id_, above) for above in pointer.ancestors(claim)):
+                raise Undeclared(index=index, id=id_, path=claim)
         if step.writes is None:
-            declared.add(pointer.ROOT)
+            declared.add((id_, pointer.ROOT))

@@ -35,7 +35,7 @@ def write(
             value, size = _value_after(step, head, limits, work)
         fact = _fact(step, head.hash, version, index, salts)
         facts.append(fact)
-        written[place] = _head_after(step, head, fact, value, size, author, limits)
+        written[place] = _head_after(step, head, fact.hash, value, size, version, author, limits.scan_facts_max)
     return tuple(facts), written
 
 
@@ -67,14 +67,21 @@ def _fact(step: Step, parent: Hash, version: Version, index: int, salts: Iterato
 
 
 def _head_after(
-    step: Step, head: EntityState, fact: Fact, value: Value | Missing, size: int, author: Did, limits: Limits
+    step: Step,
+    head: EntityState,
+    hash_: Hash,
+    value: Value | Missing,
+    size: int,
+    version: Version,
+    author: Did,
+    keep: int,
 ) -> EntityState:
-    version, changes, seen_after = fact.version, head.changes, head.seen_after
-    if step.kind == "checkpoint":  # changes nothing and overlaps nothing: only the chain goes on (FACT-1)
-        return EntityState(head.id, head.version, fact.hash, value, size, changes, seen_after, version)
+    kind, id_ = step.kind, step.id
+    if kind == "checkpoint":  # changes nothing and overlaps nothing: only the chain goes on (FACT-1)
+        return EntityState(id_, head.version, hash_, value, size, head.changes, head.seen_after, version)
     change = of_paths(version, author, step.writes)
-    changes, seen_after = push(changes, seen_after, change, limits.scan_facts_max)
-    if step.kind != "patch":
-        return EntityState(head.id, version, fact.hash, value, size, changes, seen_after, version)
+    changes, seen_after = push(head.changes, head.seen_after, change, keep)
+    if kind != "patch":
+        return EntityState(id_, version, hash_, value, size, changes, seen_after, version)
     patches, patch_bytes = head.patches + 1, head.patch_bytes + len(step.body or b"")
-    return EntityState(head.id, version, fact.hash, value, size, changes, seen_after, version, patches, patch_bytes)
+    return EntityState(id_, version, hash_, value, size, changes, seen_after, version, patches, patch_bytes)

@@ -81,26 +81,23 @@ class Stream:
     def __init__(self) -> None:
         self.to = Version(0)
         self.hash: Hash | None = None
-        self._begun: tuple[object, ...] | None = None
-        self._reached = False
-
-    def start(self, to: Version, hash_: Hash | None) -> None:
-        """The stream goes on from what the client holds; who holds nothing has no hash to agree on."""
-        self.to, self.hash = to, hash_ if to else None
-
-    @property
-    def carries_commits(self) -> bool:
+        self.carries_commits = True
         """Whether both ends know to share one history: a client that holds something waits for its first frame.
 
         That frame may say that the history is another one; a commit sent before would be judged by versions of a
         history that the client never saw (RESUME-4).
         """
-        return self._reached or self.to == 0
+        self._begun: tuple[object, ...] | None = None
+
+    def start(self, to: Version, hash_: Hash | None) -> None:
+        """The stream goes on from what the client holds; who holds nothing has no hash to agree on."""
+        self.to, self.hash = to, hash_ if to else None
+        self.carries_commits = not to
 
     def advance(self, part: Sync) -> bool:
         """Whether this part completes its frame; `OutOfOrder` if it does not continue the stream."""
         if self._begun is None and part.from_ == self.to < part.to and not part.more and part.reset is None:
-            self._reached = True  # a whole frame that goes on from the last one, as nearly all do
+            self.carries_commits = True  # a whole frame that goes on from the last one, as nearly all do
             self.to, self.hash = part.to, part.hash
             return True
         if why := self._offence(part) if self._begun is None else self._stranger(part):
@@ -108,7 +105,7 @@ class Stream:
         if part.more:
             self._begun = _head(part)
             return False
-        self._begun, self._reached = None, True
+        self._begun, self.carries_commits = None, True
         self.to, self.hash = part.to, part.hash
         return True
 

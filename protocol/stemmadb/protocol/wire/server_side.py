@@ -28,7 +28,7 @@ from stemmadb.protocol.wire.messages.session import ErrorMessage, Goodbye, Hello
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.peeking import Peeked
 from stemmadb.protocol.wire.subprotocols import codec_for
-from stemmadb.protocol.wire.version import PROTOCOL, Subprotocol
+from stemmadb.protocol.wire.version import MSGPACK, PROTOCOL, Subprotocol
 
 CHALLENGE_MS: Final = 30_000
 """How long a challenge can be answered."""
@@ -71,6 +71,7 @@ class ServerConnection:
         self.principal: Did | None = None
         self.session: bytes | None = None
         self.subprotocol: Subprotocol = subprotocol
+        self._is_binary = subprotocol == MSGPACK
         self._codec = codec_for(subprotocol, limits)
         self._server = server
         self._space = space
@@ -101,16 +102,18 @@ class ServerConnection:
         assert self.state is not State.NEW, "the server speaks first"
         if self.state is State.CLOSED:
             return []
-        try:
-            check_kind(data, self.subprotocol)
-            if self.state is State.GREETED:
+        if self.state is State.GREETED or isinstance(data, bytes) is not self._is_binary:
+            try:
+                check_kind(data, self.subprotocol)
                 self._check_stranger(data)
-        except StemmaError as error:
-            return [self.close(error)]
+            except StemmaError as error:
+                return [self.close(error)]
         try:
             message = self._codec.read_client(data)
         except StemmaError as error:
             return [self._refuse_unread(error, self._codec.peek(data))]
+        if type(message) is CommitMessage and self.state is State.OPEN and self._stream.carries_commits:
+            return [message]  # as nearly all are
         return [self._take(message)]
 
     def _check_stranger(self, data: Data) -> None:

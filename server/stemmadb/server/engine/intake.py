@@ -86,9 +86,11 @@ class Intake:
     def has_room(self) -> bool:
         return len(self._queue) < self._queue_max and self._bytes < self._queue_bytes_max
 
-    def put(self, ticket: Ticket) -> None:
+    def put(self, ticket: Ticket) -> bool:
+        """Whether there is room for more."""
         self._queue.append(ticket)
         self._bytes += ticket.size
+        return len(self._queue) < self._queue_max and self._bytes < self._queue_bytes_max
 
     def take(self) -> list[Ticket]:
         """The next batch: within the bounds, or a single one that is beyond them or goes alone."""

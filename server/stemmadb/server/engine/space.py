@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from stemmadb.protocol import errors
 from stemmadb.protocol.model.admission import Accepted, Outcome
@@ -46,6 +46,8 @@ class Space:
         self._log = OpenLog(storage, did, lanes.writing, lambda version: self._durable(version, ()))
         self._readers = Readers(self._log, lanes.reading, inputs.settings)
         self._writer = Writer(did, self._log, lanes.writing, heads, inputs, self._durable)
+        self.propose: Final = self._writer.propose
+        """As `submit`, without a future: calls back once, in order, right after the subscribers were told."""
         self._subscribers: list[Subscriber] = []
         self._leases = 0
 
@@ -79,10 +81,6 @@ class Space:
     def submit(self, proposal: Proposal) -> asyncio.Future[Outcome]:
         """As `decide`, for callers with many at once: proposals are decided in the order of the calls."""
         return self._writer.submit(proposal)
-
-    def propose(self, proposal: Proposal, told: Callable[[Outcome | errors.StemmaError], None]) -> None:
-        """As `submit`, without a future: calls back once, in order, right after the subscribers were told."""
-        self._writer.propose(proposal, told)
 
     async def read(self, ask: Callable[[LogReader], T]) -> T:
         """See `SpaceApi.read`. `Unavailable` if the storage fails; what the question raises, it raises here."""

@@ -109,22 +109,26 @@ class Writer:
         self._put(Ticket(partial(settle, future), proposal, destroyed=destroyed))
         return future
 
-    def propose(self, proposal: Proposal, told: Callable[[Outcome | errors.StemmaError], None]) -> None:
-        """As `submit`; calls back at once, in the order of the log, instead of waking somebody."""
-        self._put(Ticket(told, proposal))
+    def propose(self, proposal: Proposal, told: Callable[[Outcome | errors.StemmaError], None]) -> bool:
+        """As `submit`; calls back at once, in the order of the log, instead of waking somebody.
+
+        Returns `has_room`, as it is then.
+        """
+        return self._put(Ticket(told, proposal))
 
     async def in_turn(self, work: Callable[[SpaceLog], T]) -> T:
         future: asyncio.Future[Answer[T]] = self._loop.create_future()
         self._put(Ticket(partial(settle, future), None, work=work))
         return (await future).given()
 
-    def _put(self, ticket: Ticket) -> None:
+    def _put(self, ticket: Ticket) -> bool:
         if self._refusal is not None:
             ticket.fail(self._refusal())
-        else:
-            self._intake.put(ticket)
-            self._counts.queued += 1
+            return self._intake.has_room
+        self._counts.queued += 1
+        if not self._is_called:
             self._call()
+        return self._intake.put(ticket)
 
     # ------------------------------------------------------------ without the task
 

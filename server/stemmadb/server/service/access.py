@@ -18,6 +18,7 @@ from stemmadb.protocol.model.ids import EMPTY_SPACE, MAIN, Did, EntityId, Hash, 
 from stemmadb.server.engine import moments, states
 from stemmadb.server.engine.api import SpaceApi
 from stemmadb.server.engine.moments import Moment
+from stemmadb.server.service.batches import Batch
 from stemmadb.server.storage.port import LogReader
 
 
@@ -59,6 +60,14 @@ class Access:
         found = await space.read(self._look)
         self.version, self._revoked = found.version, found.revoked
         self._roles, self._listed = found.roles, found.listed
+
+    def take_all(self, batch: Batch) -> bool:
+        """Follows a batch; tells whether rights may have changed."""
+        if batch.after == self.version and batch.is_plain and self._list_id not in batch.changes(MAIN):
+            self.version = batch.to
+            return False
+        changed = [self.take(told.commit, told.facts) for told in batch.commits]
+        return any(changed)
 
     def take(self, commit: Commit, facts: Sequence[Fact]) -> bool:
         """Follows the next durable commit, or ignores one it knows; tells whether rights may have changed."""

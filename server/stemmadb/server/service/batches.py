@@ -70,7 +70,7 @@ class Batch:
     All of it is shared by everybody who is told, and is not to be changed.
     """
 
-    __slots__ = ("_changes", "after", "commits", "deleted", "erases", "hash", "size", "to", "weight")
+    __slots__ = ("_changes", "after", "commits", "deleted", "erases", "hash", "is_plain", "size", "to", "weight")
 
     def __init__(self, commits: Sequence[Told], heads: Heads) -> None:
         last = commits[-1].commit
@@ -87,6 +87,8 @@ class Batch:
                 details.append(told.commit.details)
         self.size = size
         """The bytes of the bodies."""
+        self.is_plain = not details
+        """Whether it has nothing but commits of sessions."""
         for of_branch in heads.values():
             size += _weight(of_branch.values())
         self.weight = size

@@ -6,7 +6,7 @@ earlier would come too late. So once one is deferred, what comes after it is def
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol
 
@@ -33,10 +33,6 @@ _NOTHING: Final = (Local(1), Local(0))
 class Author(Protocol):
     """The session, as far as its commits need it."""
 
-    def wait_ms(self) -> int:
-        """0 if one more commit is within the rate of its principal, else how long to wait."""
-        ...
-
     def accepted(self, told: Told) -> None: ...
 
     def decided(self, identity: LocalIdentity, outcome: Repeated | Refused) -> None: ...
@@ -57,8 +53,11 @@ class Commits:
         lent: tuple[Lent, ...],
         held: tuple[Local, ...],
         limits: Limits,
+        wait_ms: Callable[[Did], int],
     ) -> None:
-        self._space = space
+        """`wait_ms` is 0 if one more commit is within the rate of a principal, else how long to wait."""
+        self._propose = space.propose
+        self._wait_ms = wait_ms
         self._principal = principal
         self._session = session
         self._lent = lent
@@ -87,28 +86,31 @@ class Commits:
             return True
         return identity.session == self._session and self._first <= identity.local <= self._highest
 
-    def take(self, message: CommitMessage) -> LocalIdentity | None:
-        """Submits it; None if it was deferred. What cannot be read raises (WIRE-4)."""
-        session, local = message.session or self._session, message.local
-        content = read_content(message.content, self._limits)
+    def take(self, message: CommitMessage) -> bool:
+        """Submits it, or defers it. What cannot be read raises (WIRE-4). False if the space has no room for more."""
+        session, local, limits = message.session or self._session, message.local, self._limits
+        content = read_content(message.content, limits)
         self._note(session, local)
         unready = self._waits(session, local)
         if unready is not None:
             self._put_off(session, local, unready)
-            return None
+            return True
         identity = LocalIdentity(self._principal, session, local)
         request = digest_request(message.nonce, message.content)
-        proposal = prepare_or_refuse(
-            identity, request, content, self._limits, self._lent, self._meant(session, content.reads)
-        )
+        meant = self._meant(session, content.reads)
+        proposal = prepare_or_refuse(identity, request, content, limits, self._lent, meant)
         self._remember(session, local, request)
         self._undecided += 1
-        self._space.propose(proposal, partial(self._done, identity))
-        return identity
+        return self._propose(proposal, partial(self._done, identity))
 
     def _meant(self, session: bytes, reads: Iterable[Read]) -> Meant:
         """Which commits its reads were made through, as sent here; plain locals are those of its own session."""
-        names = {name for read in reads if read.locals for name in read.locals}
+        for read in reads:
+            if read.locals:
+                break
+        else:
+            return ()
+        names = {name for read in reads for name in read.locals}
         asked = ((name, name if isinstance(name, tuple) else (session, name)) for name in names)
         return tuple([(name, self._requests[place]) for name, place in asked if place in self._requests])
 
@@ -132,13 +134,12 @@ class Commits:
 
     def _waits(self, session: bytes, local: Local) -> Unready | None:
         """Why it cannot be taken now, if it cannot."""
-        deferred = self._deferred.get(session)
-        if deferred:
+        if self._deferred and (deferred := self._deferred.get(session)):
             first = deferred.first
             if local > first:
                 return deferred.unready[first]
             deferred.remove(local)
-        wait_ms = self._author.wait_ms()
+        wait_ms = self._wait_ms(self._principal)
         return RateLimited(retry_after_ms=wait_ms) if wait_ms else None
 
     def _done(self, identity: LocalIdentity, outcome: Outcome | StemmaError) -> None:
@@ -158,8 +159,7 @@ class Commits:
         session, local = identity.session, identity.local
         if local > self._settled.get(session, 0):
             self._settled[session] = local
-        deferred = self._deferred.get(session)
-        if deferred is not None:
+        if self._deferred and (deferred := self._deferred.get(session)) is not None:
             deferred.remove_up_to(local)
             if not deferred:
                 del self._deferred[session]

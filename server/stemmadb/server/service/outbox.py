@@ -191,8 +191,6 @@ class Outbox:
         """Builds and sends as long as there is something to tell and the client takes it."""
         if self._chorus is not None:
             self.leave_chorus()
-        if self._parts is None and self._tell_author():
-            return
         while self._is_started and self._connection.state is State.OPEN and not self.is_slow:
             if self._parts is not None:
                 self._send_part(self._parts)
@@ -259,11 +257,23 @@ class Outbox:
             return False
         return self._verdicts.are_few(BARE_MAX)
 
-    def _tell_author(self) -> bool:
-        """Sends the verdicts of a session that only writes, if that is all there is: the way of most commits."""
-        if not self._verdicts or not self._is_bare or not self._is_started or self._answers:
+    def tell_author(self) -> bool:
+        """Sends the verdicts of a session that only writes, if that is all there is: the way of most commits.
+
+        It does as little as can be: what is anything else, or not now, is left to `flush`.
+        """
+        if self.watches or self._joining or self._refused or self._reset or self._answers or not self._is_started:
             return False
-        return self._connection.state is State.OPEN and not self.is_slow and self._send_bare()
+        feed, connection = self._feed, self._connection
+        to = feed.version
+        if to < self._to or self._parts is not None or connection.state is not State.OPEN or self.is_slow:
+            return False
+        verdicts = self._verdicts.take_few(to, BARE_MAX)
+        if verdicts is None:
+            return False
+        self._send_frame(Sync(from_=self._to, to=to, hash=feed.hash, verdicts=tuple(verdicts)))
+        self._to, self._is_due = to, False
+        return True
 
     def _send_bare(self) -> bool:
         to = self._feed.version

@@ -147,15 +147,17 @@ class Room:
         self.counts.commits += len(batch.commits)
         self.counts.batch_commits.observe(len(batch.commits))
         self.counts.groups = self.feed.groups.count
-        changed = False
+        authors = self.authors
         for told in batch.commits:
             identity = told.commit.identity
             if isinstance(identity, LocalIdentity):
-                guest = self.authors.get((identity.principal, identity.session))
+                guest = authors.get((identity.principal, identity.session))
                 if guest is not None:
-                    self._tell(guest, told)
-            changed |= self.access.take(told.commit, told.facts)
-        if changed:
+                    try:
+                        guest.accepted(told)
+                    except Exception as mistake:
+                        guest.failed(mistake)
+        if self.access.take_all(batch):
             for guest in tuple(self.guests):
                 self._safely(guest, guest.rights_changed)
         expecting, self._expecting = self._expecting, {}
@@ -165,12 +167,6 @@ class Room:
             self._wake_quiet(batch.to, self._quiet_versions)
         if self._quiet_timer is None:
             self._quiet_timer = asyncio.get_running_loop().call_later(self._quiet_seconds, self._end_silence)
-
-    def _tell(self, guest: Guest, told: Told) -> None:
-        try:
-            guest.accepted(told)
-        except Exception as mistake:
-            guest.failed(mistake)
 
     def _end_silence(self) -> None:
         """A while after the first commit that a session has not heard of: what it reads and writes next is fresh."""

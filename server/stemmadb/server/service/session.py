@@ -83,11 +83,15 @@ class Session:
     # ------------------------------------------------------------ what the listener brings
 
     def received(self, data: Data) -> None:
-        self._count_in(data)
+        if self._room is not None:
+            counts = self._room.counts
+            counts.messages_in += 1
+            counts.bytes_in += len(data)
         for event in self.connection.receive(data):
-            if self._is_open and isinstance(event, CommitMessage):
+            if self._is_open and type(event) is CommitMessage:
                 self._commit(event)
-            elif isinstance(event, Closed):
+                return  # what is sent to its author says by itself whether that one reads
+            if isinstance(event, Closed):
                 self._farewell(event)
             elif isinstance(event, SessionOpen):
                 self._valve.shut(Why.OPENING)
@@ -159,6 +163,7 @@ class Session:
             lent=self._lent,
             held=message.held,
             limits=limits,
+            wait_ms=house.commit_rates.take,
         )
         self.outbox = Outbox(
             self.connection,
@@ -210,15 +215,14 @@ class Session:
 
     def _commit(self, message: CommitMessage) -> None:
         assert self._room is not None
-        room = self._room
         try:
-            identity = self._commits.take(message)
+            has_room = self._commits.take(message)
         except StemmaError as error:
             self.send(self.connection.refuse(message, error))
             return
-        if identity is not None and not room.space.has_room:
+        if not has_room:
             self._valve.shut(Why.FULL)
-            room.wait(self)
+            self._room.wait(self)
 
     def _ask(self, request: Request, size: int) -> None:
         assert self.connection.principal is not None
@@ -242,32 +246,30 @@ class Session:
         return Asker(principal, session, self._rights, self._lent)
 
     def send(self, data: Data | None) -> None:
-        """At once; counted from when it is known in which space."""
-        if data is not None:
-            (self.socket if self._room is None else self.outbox).send(data)
-
-    def _count_in(self, data: Data) -> None:
-        if self._room is not None:
-            counts = self._room.counts
-            counts.messages_in += 1
-            counts.bytes_in += len(data)
+        """At once; counted from when it is known in which space. One who does not read is not read from (SYNC-6)."""
+        if data is None:
+            return
+        if self._room is None:
+            self.socket.send(data)
+            return
+        self.outbox.send(data)
+        if self._is_open and self.outbox.is_slow:
+            self._valve.shut(Why.SLOW)
 
     def mistaken(self, mistake: BaseException, what: str) -> Internal:
         return self._house.mistaken(mistake, what)
 
     # ------------------------------------------------------------ verdicts
 
-    def wait_ms(self) -> int:
-        assert self.connection.principal is not None
-        return self._house.commit_rates.take(self.connection.principal)
-
     def accepted(self, told: Told) -> None:
         session, commit = self.connection.session, told.commit
+        identity = commit.identity
         assert session is not None
+        assert isinstance(identity, LocalIdentity), "only plain commits have an author's verdict"
         self.outbox.decide(verdicts.accepted(commit, told.facts, session=session), commit.version)
-        assert isinstance(commit.identity, LocalIdentity), "only plain commits have an author's verdict"
-        self._commits.settled(commit.identity)
-        self.changed()
+        self._commits.settled(identity)
+        if self._room is not None:
+            self._room.touch(self)
 
     def decided(self, identity: LocalIdentity, outcome: Repeated | Refused) -> None:
         if self._room is not None:
@@ -322,7 +324,10 @@ class Session:
 
     def flush(self) -> None:
         """Tells what there is; a client that does not read is not read from either (SYNC-6)."""
-        if self._is_open and (self._valve.is_shut or not self.outbox.repeat()):
+        if not self._is_open:
+            return
+        outbox = self.outbox
+        if self._valve.is_shut or not (outbox.tell_author() or outbox.repeat()):
             self._flush()
 
     def take_no_more(self) -> None:

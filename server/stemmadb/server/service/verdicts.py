@@ -11,7 +11,7 @@ from stemmadb.protocol.errors import Compacted, StemmaError
 from stemmadb.protocol.model import body
 from stemmadb.protocol.model.commit import Commit, LocalIdentity
 from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
+from stemmadb.protocol.model.ids import BranchName, EntityId, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.stale import StaleRead
 from stemmadb.protocol.model.state import Missing
@@ -23,7 +23,6 @@ from stemmadb.server.engine.moments import Moment
 from stemmadb.server.engine.states import Loaded
 from stemmadb.server.storage.port import LogReader
 
-_hash_of: Final[Callable[[Fact], Hash]] = attrgetter("hash")
 _salt_of: Final[Callable[[Fact], bytes | None]] = attrgetter("salt")
 
 
@@ -38,7 +37,7 @@ def accepted(commit: Commit, facts: Sequence[Fact], *, session: bytes) -> Accept
         time=commit.time,
         hash=commit.hash,
         request=commit.request,
-        hashes=tuple(map(_hash_of, facts)),
+        hashes=commit.facts,
         salts=tuple(map(_salt_of, facts)),
     )
 

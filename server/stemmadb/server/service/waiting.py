@@ -53,6 +53,14 @@ class Verdicts:
         """Whether they are small without a look: few, and all of commits that were accepted."""
         return len(self.decided) <= count_max and not self._against
 
+    def take_few(self, to: Version, count_max: int) -> list[Verdict] | None:
+        """All that wait, if they are few and a frame that reaches this version can have them; else None."""
+        if self._furthest > to or self._against or not 0 < len(self.decided) <= count_max:
+            return None
+        decided, self.decided = self.decided, []
+        self._accepted.clear()
+        return [verdict for _, verdict in decided]
+
     @property
     def size(self) -> int:
         """What they take in memory, about."""
