@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -29,7 +29,7 @@ from stemmadb.server.engine import lanes
 from stemmadb.server.engine.store import Store
 from stemmadb.server.service.service import Service
 from stemmadb.server.service.settings import ServiceSettings
-from stemmadb.server.service.sockets import DRAIN_BYTES, Arrival, Framed
+from stemmadb.server.service.sockets import DRAIN_BYTES, Arrival, Loan, Write
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import Storage
 
@@ -65,6 +65,7 @@ class Wire:
         self.unsent = 0
         self.is_paused = False
         self.closed: int | None = None
+        self._loan = Loan()
         self.is_reading = True
         """Whether the peer takes what is sent."""
 
@@ -73,15 +74,25 @@ class Wire:
             self.sent.append(data)
             self.unsent += 0 if self.is_reading else len(data)
 
-    def framed(self, data: Data) -> Framed:
-        encoded = data.encode() if isinstance(data, str) else data
-        return encoded, len(encoded)
+    def framed(self, data: Data) -> bytes:
+        return data.encode() if isinstance(data, str) else data
 
-    def repeat(self, frame: Framed) -> bool:
+    def lend(self, end: Callable[[], None]) -> Write | None:
+        if self.unsent > DRAIN_BYTES or self.closed is not None:
+            return None
+        self._loan.begin(end)
+        return self._write
+
+    def _write(self, frame: bytes) -> None:
+        self.send(frame.decode() if self.is_text else frame)
         if self.unsent > DRAIN_BYTES:
-            return False
-        self.send(frame[0].decode() if self.is_text else frame[0])
-        return True
+            self._loan.end()
+
+    def give_back(self) -> None:
+        self._loan.give_back()
+
+    def repeated(self, count: int, size: int) -> None:
+        """Nothing is counted here."""
 
     def trust(self) -> None:
         """Nothing is bounded here."""
@@ -95,6 +106,7 @@ class Wire:
     def close(self, code: int) -> None:
         if self.closed is None:
             self.closed = code
+            self._loan.end()
 
 
 class Peer:

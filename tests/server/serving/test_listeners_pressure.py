@@ -46,23 +46,50 @@ async def test_unsent_grows_while_the_peer_does_not_read_and_drained_comes_once_
 
 
 @pytest.mark.rule("SYNC-6")
-async def test_what_many_get_is_repeated_until_one_does_not_read_and_again_once_it_does(make: Make) -> None:
-    """Framed once, by one socket, and sent by another; nothing is sent to one that has not taken what it was sent."""
+async def test_what_a_socket_lends_is_good_until_its_peer_does_not_read_and_again_once_it_does(make: Make) -> None:
+    """Framed once, by one socket, and written by another."""
     async with listening(make) as it:
         one, other = await it.peer(), await it.peer(receive_bytes=4096)
         first, slow = await it.host.visitor(), await it.host.visitor()
         framed = first.socket.framed(CHUNK)
         for _ in range(2):
+            ended: list[int] = []
+            write, write_first = slow.socket.lend(lambda: ended.append(1)), first.socket.lend(never)  # noqa: B023
+            assert write is not None
+            assert write_first is not None
             sent = 0
-            while slow.socket.repeat(framed):
+            while not ended:
+                write(framed)
                 sent += 1
                 assert slow.socket.unsent < 10 * DRAIN_BYTES, "it says when it is too much"
             assert slow.socket.unsent > DRAIN_BYTES
-            assert first.socket.repeat(framed)
+            assert slow.socket.lend(never) is None
+            write_first(framed)
+            first.socket.give_back()
             await take(one, 1)
             await take(other, sent)
             await patiently(slow.was_drained.wait())
             slow.was_drained.clear()
+            assert ended == [1]
+
+
+def never() -> None:
+    pytest.fail("this loan was not to end")
+
+
+async def test_a_loan_ends_when_the_connection_closes_unless_it_was_given_back(make: Make) -> None:
+    async with listening(make) as it:
+        await it.peer()
+        await it.peer()
+        first, second = await it.host.visitor(), await it.host.visitor()
+        ended: list[int] = []
+        assert first.socket.lend(lambda: ended.append(1)) is not None
+        assert second.socket.lend(never) is not None
+        second.socket.give_back()
+        for visitor in (first, second):
+            visitor.socket.close(1000)
+            assert visitor.socket.lend(never) is None
+        assert ended == [1]
 
 
 async def test_a_peer_that_reads_is_never_called_drained(make: Make) -> None:

@@ -11,7 +11,7 @@ from stemmadb.client.dialing.channel import ChannelClosed
 from stemmadb.client.testing.pipe import CUT, End, Held, Item, Pipe
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.version import Subprotocol
-from stemmadb.server.service.sockets import DRAIN_BYTES, Framed, Visitor
+from stemmadb.server.service.sockets import DRAIN_BYTES, Loan, Visitor, Write
 
 NORMAL: Final = 1000
 FAILED: Final = 1011
@@ -125,6 +125,7 @@ class ServerEnd:
         self.is_over = False
         self._is_closing = self._is_full = self._is_paused = self._is_reset = False
         self._timer: asyncio.TimerHandle | None = None
+        self._loan = Loan()
         client.on_taken = self._taken
 
     # ------------------------------------------------------------ for the service
@@ -139,17 +140,28 @@ class ServerEnd:
         elif not self._is_closing:
             self._link.server_sent(data)
             self._link.down.put(data)
-            self._is_full = self._is_full or self.unsent > DRAIN_BYTES
+            if not self._is_full and self.unsent > DRAIN_BYTES:
+                self._is_full = True
+                self._loan.end()
 
-    def framed(self, data: Data) -> Framed:
-        return (b"t" + data.encode() if isinstance(data, str) else b"b" + data), len(data)
+    def framed(self, data: Data) -> bytes:
+        return b"t" + data.encode() if isinstance(data, str) else b"b" + data
 
-    def repeat(self, frame: Framed) -> bool:
-        if self._is_full:
-            return False
-        kind, data = frame[0][:1], frame[0][1:]
+    def lend(self, end: Callable[[], None]) -> Write | None:
+        if self._is_full or self._is_closing:
+            return None
+        self._loan.begin(end)
+        return self._write
+
+    def _write(self, frame: bytes) -> None:
+        kind, data = frame[:1], frame[1:]
         self.send(data.decode() if kind == b"t" else data)
-        return True
+
+    def give_back(self) -> None:
+        self._loan.give_back()
+
+    def repeated(self, count: int, size: int) -> None:
+        """Nobody asks for it here."""
 
     def trust(self) -> None:
         self._early_left = None
@@ -220,6 +232,7 @@ class ServerEnd:
     def _begin_closing(self) -> None:
         self.resume()  # the peer's answer has to be read
         self._is_closing = True
+        self._loan.end()
 
     def reset(self, *, was_writing: bool) -> None:
         """The system knows that the peer is gone; who does not read learns it when it writes."""

@@ -8,6 +8,7 @@ chorus stands: what it keeps of that itself is brought up to date when it leaves
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from stemmadb.protocol.model.ids import Hash, Version
@@ -16,7 +17,7 @@ from stemmadb.server.counting import SpaceCounts
 from stemmadb.server.service.feed import Feed
 from stemmadb.server.service.groups import Group
 from stemmadb.server.service.shared_frames import Encoded, SharedFrames
-from stemmadb.server.service.sockets import Framed, Socket
+from stemmadb.server.service.sockets import Socket, Write
 
 SINGERS_MIN: Final = 3
 """So many that are told the same are worth a chorus."""
@@ -67,15 +68,29 @@ class Chorus:
         self.to = to
         self.hash = hash_
         self._choruses = choruses
-        self._members: dict[Singer, Callable[[Framed], bool]] = {}
-        """Each with how it is sent what others get too."""
+        self._members: dict[Singer, Write] = {}
+        """Each with what its socket has lent."""
+        self._is_writing = False
+        self._leaving: list[Singer] = []
+        """Those that could be written to for the last time."""
         part.group.join(self)
 
-    def add(self, singer: Singer) -> None:
-        self._members[singer] = singer.socket.repeat
+    def add(self, singer: Singer) -> bool:
+        """Whether it could be."""
+        write = singer.socket.lend(partial(self._cannot_go_on, singer))
+        if write is not None:
+            self._members[singer] = write
+        return write is not None
+
+    def _cannot_go_on(self, singer: Singer) -> None:
+        if self._is_writing:
+            self._leaving.append(singer)
+        else:
+            _tell_apart(singer)
 
     def remove(self, singer: Singer) -> None:
         del self._members[singer]
+        singer.socket.give_back()
         if not self._members:
             self._choruses.ended(self)
             self.part.group.leave(self)
@@ -117,30 +132,40 @@ class Chorus:
         self._repeat(leader, found)
 
     def _repeat(self, leader: Singer, found: Encoded) -> None:
-        clogged = self._write(leader.socket.framed(found.data))
-        counts, told = self._choruses.counts, len(self._members) - len(clogged)
+        untold = self._write(leader.socket.framed(found.data))
+        counts, told, size = self._choruses.counts, len(self._members) - len(untold), len(found.data)
         counts.messages_out += told
-        counts.bytes_out += told * len(found.data)
-        for singer in clogged:  # which were not told, and still stand where the chorus stood
-            singer.leave_chorus()
-            singer.touch()
+        counts.bytes_out += told * size
+        leader.socket.repeated(told, size)
+        for singer in untold:  # they still stand where the chorus stood
+            _tell_apart(singer)
         self.to, self.hash = found.frame.to, found.frame.hash
+        leaving, self._leaving = self._leaving, []
+        for singer in leaving:
+            if singer in self._members:
+                _tell_apart(singer)
 
-    def _write(self, frame: Framed) -> list[Singer]:
+    def _write(self, frame: bytes) -> list[Singer]:
         """To all of them; gives those that were not told. A mistake with one is met again when it is flushed."""
         untold: list[Singer] = []
-        for singer, repeat in self._members.items():
+        self._is_writing = True
+        for singer, write in self._members.items():
             try:
-                if not repeat(frame):
-                    untold.append(singer)
+                write(frame)
             except Exception:
                 untold.append(singer)
+        self._is_writing = False
         return untold
 
     def _disband(self) -> None:
         for singer in tuple(self._members):
-            singer.leave_chorus()
-            singer.touch()
+            _tell_apart(singer)
+
+
+def _tell_apart(singer: Singer) -> None:
+    """From now on it is told by itself."""
+    singer.leave_chorus()
+    singer.touch()
 
 
 class Choruses:

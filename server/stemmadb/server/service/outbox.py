@@ -437,7 +437,8 @@ class Outbox:
 
     def join(self, chorus: Chorus) -> None:
         """Which is a member of the group from now on in the place of the watch."""
-        chorus.add(self)
+        if not chorus.add(self):
+            return
         self._chorus = chorus
         (watch,) = self.watches.values()
         watch.group.leave(watch)

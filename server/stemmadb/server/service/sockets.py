@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -10,8 +11,7 @@ from stemmadb.protocol.model.ids import Did
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.version import Subprotocol
 
-Framed: TypeAlias = tuple[bytes, int]
-"""A message as it goes over the wire, and its size without what the wire adds."""
+Write: TypeAlias = Callable[[bytes], object]
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,12 +35,22 @@ class Socket(Protocol):
         """One message: text or binary, as the subprotocol says. Ignored once the connection is closing."""
         ...
 
-    def framed(self, data: Data) -> Framed:
-        """A message as `repeat` takes it, of this socket and of all others of its listener and subprotocol."""
+    def framed(self, data: Data) -> bytes:
+        """A message as `lend` writes it, for this socket and all others of its listener and subprotocol."""
         ...
 
-    def repeat(self, frame: Framed) -> bool:
-        """As `send`, of a message that was framed once for many; False, and nothing is sent, above `DRAIN_BYTES`."""
+    def lend(self, end: Callable[[], None]) -> Write | None:
+        """What writes messages that were framed once for many, with nothing in between; None if that cannot be now.
+
+        It holds until it is given back, or until `end` is called, once: more than `DRAIN_BYTES` are unsent, or the
+        connection is closing. That may be while it writes, and what it was given is then taken all the same.
+        """
+        ...
+
+    def give_back(self) -> None: ...
+
+    def repeated(self, count: int, size: int) -> None:
+        """So many messages of this size were written by what this socket and others have lent."""
         ...
 
     def trust(self) -> None:
@@ -56,6 +66,27 @@ class Socket(Protocol):
     def close(self, code: int) -> None:
         """Sends what was given, then the close frame; a peer that does not take it is cut off in bounded time."""
         ...
+
+
+class Loan:
+    """What a socket has lent, as it keeps it: who is told when it ends."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        self._told: Callable[[], None] | None = None
+
+    def begin(self, told: Callable[[], None]) -> None:
+        self._told = told
+
+    def give_back(self) -> None:
+        self._told = None
+
+    def end(self) -> None:
+        """It was not given back, and is good no more."""
+        told, self._told = self._told, None
+        if told is not None:
+            told()
 
 
 class Visitor(Protocol):

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import struct
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from stemmadb.protocol.wire.codec import Data
-from stemmadb.server.service.sockets import DRAIN_BYTES, Arrival, Framed, Host, Visitor
+from stemmadb.server.service.sockets import DRAIN_BYTES, Arrival, Host, Loan, Visitor, Write
 from stemmadb.server.serving.front import half_close
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Connection(ABC):
         self._paused = False
         self._receiving = False
         self._clogged = False
+        self._loan = Loan()
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._early_left: int | None = gate.settings.opening_bytes_max
@@ -83,21 +85,9 @@ class Connection(ABC):
         return True
 
     def send(self, data: Data) -> None:
-        if not self._closing:
-            self._write(framed(data))
-
-    def framed(self, data: Data) -> Framed:
-        return framed(data)
-
-    def repeat(self, frame: Framed) -> bool:
-        if self._clogged:
-            return False
-        if not self._closing:
-            self._write(frame)
-        return True
-
-    def _write(self, framed: Framed) -> None:
-        frame, size = framed
+        if self._closing:
+            return
+        frame, size = framed(data)
         gate = self._gate
         gate.messages_out += 1
         gate.bytes_out += size
@@ -106,9 +96,26 @@ class Connection(ABC):
         else:
             self._transport.write(frame)
 
+    def framed(self, data: Data) -> bytes:
+        return framed(data)[0]
+
+    def lend(self, end: Callable[[], None]) -> Write | None:
+        if self._clogged or self._closing:
+            return None
+        self._loan.begin(end)
+        return self._transport.write
+
+    def give_back(self) -> None:
+        self._loan.give_back()
+
+    def repeated(self, count: int, size: int) -> None:
+        self._gate.messages_out += count
+        self._gate.bytes_out += count * size
+
     def pause_writing(self) -> None:
         """Of the transport: more than `DRAIN_BYTES` wait."""
         self._clogged = True
+        self._loan.end()
 
     def _hold(self, frame: bytes) -> None:
         self._held.append(frame)
@@ -182,6 +189,7 @@ class Connection(ABC):
         if not self._closing:
             self.resume()  # the peer's answer has to be read
             self._closing = True
+            self._loan.end()
             self._gate.hurry(self)
 
     def _hang_up(self) -> None:
@@ -196,6 +204,7 @@ class Connection(ABC):
     def connection_lost(self, _: Exception | None) -> None:
         """Of the transport: called once, whatever happened."""
         self._closing = True
+        self._loan.end()
         self._gate.ended(self)
         visitor, self._visitor = self._visitor, None
         if visitor is not None:
@@ -224,8 +233,8 @@ class Connection(ABC):
             self.cut()
 
 
-def framed(data: Data) -> Framed:
-    """A message as it goes over the wire."""
+def framed(data: Data) -> tuple[bytes, int]:
+    """A message as it goes over the wire, and its size without what the wire adds."""
     first = FIN_BINARY
     if isinstance(data, str):
         data = data.encode()
