@@ -32,14 +32,14 @@ def write(
         if step.kind == "set":
             value, size = step.payload, step.size
         else:
-            value, size = _value_after(step, head, limits, work)
+            value, size = value_after(step, head, limits, work)
         fact = _fact(step, head.hash, version, index, salts)
         facts.append(fact)
         written[place] = _head_after(step, head, fact.hash, value, size, version, author, limits.scan_facts_max)
     return tuple(facts), written
 
 
-def _value_after(step: Step, head: EntityState, limits: Limits, work: patch.Work) -> tuple[Value | Missing, int]:
+def value_after(step: Step, head: EntityState, limits: Limits, work: patch.Work) -> tuple[Value | Missing, int]:
     """The value that a patch, a checkpoint or a delete leaves, and its size; each needs one that is there."""
     value = head.value
     if value is Missing.ABSENT:

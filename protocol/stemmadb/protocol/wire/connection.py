@@ -94,11 +94,17 @@ class Stream:
         self.to, self.hash = to, hash_ if to else None
         self.carries_commits = not to
 
+    def goes_on(self, from_: Version, to: Version, hash_: Hash) -> bool:
+        """Whether a whole frame goes on from the last one, as nearly all do: then the stream has advanced."""
+        if self._begun is not None or not from_ == self.to < to:
+            return False
+        self.carries_commits = True
+        self.to, self.hash = to, hash_
+        return True
+
     def advance(self, part: Sync) -> bool:
         """Whether this part completes its frame; `OutOfOrder` if it does not continue the stream."""
-        if self._begun is None and part.from_ == self.to < part.to and not part.more and part.reset is None:
-            self.carries_commits = True  # a whole frame that goes on from the last one, as nearly all do
-            self.to, self.hash = part.to, part.hash
+        if not part.more and part.reset is None and self.goes_on(part.from_, part.to, part.hash):
             return True
         if why := self._offence(part) if self._begun is None else self._stranger(part):
             raise OutOfOrder(type="sync", why=why)

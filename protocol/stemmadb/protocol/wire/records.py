@@ -13,6 +13,7 @@ from stemmadb.protocol.model import facts
 from stemmadb.protocol.model.commit import Commit, Identity, LocalIdentity, OperationIdentity
 from stemmadb.protocol.model.facts import NO_BODY, Fact
 from stemmadb.protocol.model.ids import BranchName, Hash, Version
+from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.protocol.wire.messages.reading import LogEntry
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem
 
@@ -61,6 +62,22 @@ def _digest(item: FactItem) -> Hash:
     if item.digest is None:
         raise Malformed(path="digest", why="a fact without a body brings its digest")
     return item.digest
+
+
+def accepted(commit: Commit, its_facts: Sequence[Fact], *, session: bytes) -> Accepted:
+    """The verdict on a commit of a principal; its session is named if it is not the one that is told."""
+    identity = commit.identity
+    assert isinstance(identity, LocalIdentity), "only plain commits have verdicts"
+    return Accepted(
+        local=identity.local,
+        session=None if identity.session == session else identity.session,
+        version=commit.version,
+        time=commit.time,
+        hash=commit.hash,
+        request=commit.request,
+        hashes=commit.facts,
+        salts=tuple([fact.salt for fact in its_facts]),
+    )
 
 
 def commit_item(commit: Commit, its_facts: Sequence[Fact]) -> CommitItem:

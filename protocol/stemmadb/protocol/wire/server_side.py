@@ -18,6 +18,7 @@ from stemmadb.protocol.errors import (
 )
 from stemmadb.protocol.model.ids import Did, Hash, Local, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.proposal import Proposal
 from stemmadb.protocol.wire import announcing, bounds, failures, problems
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.connection import UNANSWERED_MAX, Closed, State, Stream, check_kind, close_code
@@ -27,6 +28,7 @@ from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
 from stemmadb.protocol.wire.messages.session import ErrorMessage, Goodbye, Hello, SessionOpen
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.peeking import Peeked
+from stemmadb.protocol.wire.plain_commits import Own, PlainCommits, plain_commits, verdict_on
 from stemmadb.protocol.wire.subprotocols import codec_for
 from stemmadb.protocol.wire.version import MSGPACK, PROTOCOL, Subprotocol
 
@@ -81,6 +83,7 @@ class ServerConnection:
         self._features = features
         self._unanswered: dict[int, type[Part]] = {}
         self._stream = Stream()
+        self._plain: PlainCommits | None = None
 
     def hello(self) -> Data:
         """The first message of the connection."""
@@ -96,6 +99,12 @@ class ServerConnection:
                 features=self._features,
             )
         )
+
+    def read_plainly(self, data: Data) -> Proposal | None:
+        """What a plain commit of the session proposes, read in one go; None for all else, which `receive` takes."""
+        if self._plain is None or self.state is not State.OPEN or not self._stream.carries_commits:
+            return None
+        return self._plain.read(data)
 
     def receive(self, data: Data) -> list[ServerEvent]:
         """What one message of the client means; after `Closed` nothing is read any more."""
@@ -158,6 +167,8 @@ class ServerConnection:
         self.state = State.OPEN
         self.principal, self.session = message.principal, message.session
         self._stream.start(message.to, message.hash)
+        if self._is_binary:
+            self._plain = plain_commits(message.principal, message.session, self._codec.limits)
         return message
 
     def _register(self, request: Request) -> ServerEvent:
@@ -231,6 +242,15 @@ class ServerConnection:
         data = self._codec.encode(message)
         if isinstance(message, Sync):
             self.sent(message)
+        return data
+
+    def tell_accepted(self, from_: Version, to: Version, hash_: Hash, own: list[Own]) -> Data | None:
+        """As `send`, of a frame that has nothing but the verdicts on commits of this session that were accepted."""
+        if self._plain is None or self.state is not State.OPEN or not self._stream.goes_on(from_, to, hash_):
+            verdicts = tuple([verdict_on(one) for one in own])
+            return self.send(Sync(from_=from_, to=to, hash=hash_, verdicts=verdicts))
+        data = self._plain.frame(from_, to, hash_, own)
+        bounds.check_size(len(data), self._codec.limits)
         return data
 
     def sent(self, frame: Sync) -> None:

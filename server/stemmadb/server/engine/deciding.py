@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from stemmadb.protocol.model import admission, plain
+from stemmadb.protocol.model import admission, lane
 from stemmadb.protocol.model.admission import Accepted, Outcome
 from stemmadb.protocol.model.ids import Did, Version
 from stemmadb.protocol.model.proposal import Proposal
@@ -95,7 +95,7 @@ class Decider:
         if ground is None or first_fitting(batch, ground.heads, inputs.settings.batch_bytes_max) is not batch:
             return None
         count, expected = len(ground.heads), ground.version
-        accepted = plain.decide(batch, ground, now=inputs.now(), salts=inputs.salts, limits=inputs.limits)
+        accepted = lane.decide(batch, ground, now=inputs.now(), salts=inputs.salts, limits=inputs.limits)
         if accepted is None:
             return None
         self._counts.cache_hits += count

@@ -16,7 +16,7 @@ from stemmadb.protocol.model.commit import LocalIdentity
 from stemmadb.protocol.model.delegation import Lent
 from stemmadb.protocol.model.ids import Did, Hash, Local
 from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.proposal import Meant, prepare_or_refuse
+from stemmadb.protocol.model.proposal import Meant, Proposal, prepare_or_refuse
 from stemmadb.protocol.model.request import Read, digest_request
 from stemmadb.protocol.wire.codec import read_content
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
@@ -90,16 +90,30 @@ class Commits:
         """Submits it, or defers it. What cannot be read raises (WIRE-4). False if the space has no room for more."""
         session, local, limits = message.session or self._session, message.local, self._limits
         content = read_content(message.content, limits)
-        self._note(session, local)
-        unready = self._waits(session, local)
-        if unready is not None:
-            self._put_off(session, local, unready)
+        if not self._comes_now(session, local):
             return True
         identity = LocalIdentity(self._principal, session, local)
         request = digest_request(message.nonce, message.content)
         meant = self._meant(session, content.reads)
         proposal = prepare_or_refuse(identity, request, content, limits, self._lent, meant)
-        self._remember(session, local, request)
+        return self._submit(proposal, identity)
+
+    def take_plain(self, proposal: Proposal) -> bool:
+        """As `take`, of one of its own session that was read through no other commit."""
+        identity = proposal.identity
+        assert isinstance(identity, LocalIdentity), "a session sends no other commits"
+        return not self._comes_now(identity.session, identity.local) or self._submit(proposal, identity)
+
+    def _comes_now(self, session: bytes, local: Local) -> bool:
+        """False if it was deferred."""
+        self._note(session, local)
+        unready = self._waits(session, local)
+        if unready is not None:
+            self._put_off(session, local, unready)
+        return unready is None
+
+    def _submit(self, proposal: Proposal, identity: LocalIdentity) -> bool:
+        self._remember(identity.session, identity.local, proposal.request)
         self._undecided += 1
         return self._propose(proposal, partial(self._done, identity))
 

@@ -11,11 +11,11 @@ from stemmadb.protocol.errors import LimitExceeded
 from stemmadb.protocol.model.commit import Commit, LocalIdentity
 from stemmadb.protocol.model.ids import EMPTY_SPACE, Did, Hash, Local, Version
 from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.protocol.wire.messages.session import SessionOpen
 from stemmadb.protocol.wire.messages.sync import Kept, Reset
 from stemmadb.server.engine.api import SpaceApi
-from stemmadb.server.service import verdicts
 from stemmadb.server.storage.port import LogFilter, LogReader
 
 PAGE: Final = 256
@@ -98,7 +98,7 @@ def _verdicts(reader: LogReader, commits: Sequence[Commit], session: bytes) -> l
     found = []
     for commit in commits:
         facts = reader.facts([commit.version]).get(commit.version, ())
-        found.append(verdicts.accepted(commit, facts, session=session))
+        found.append(records.accepted(commit, facts, session=session))
     return found
 
 

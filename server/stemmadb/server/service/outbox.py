@@ -18,6 +18,7 @@ from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.connection import State
 from stemmadb.protocol.wire.messages.commit import Verdict
 from stemmadb.protocol.wire.messages.sync import Ended, Kept, Reset, Sync
+from stemmadb.protocol.wire.plain_commits import Own
 from stemmadb.protocol.wire.server_side import ServerConnection
 from stemmadb.server.counting import SpaceCounts
 from stemmadb.server.service import changes
@@ -104,6 +105,12 @@ class Outbox:
         if self._chorus is not None:
             self.leave_chorus()
         self._verdicts.add(verdict, at)
+
+    def accept(self, own: Own) -> None:
+        """As `decide`, on a commit of this session that was accepted."""
+        if self._chorus is not None:
+            self.leave_chorus()
+        self._verdicts.add_own(own)
 
     def answer(self, version: Version, send: Callable[[], None]) -> None:
         """Sends a result with state once the stream has reached its version (SYNC-7)."""
@@ -268,10 +275,12 @@ class Outbox:
         to = feed.version
         if to < self._to or self._parts is not None or connection.state is not State.OPEN or self.is_slow:
             return False
-        verdicts = self._verdicts.take_few(to, BARE_MAX)
-        if verdicts is None:
+        own = self._verdicts.take_own(to, BARE_MAX)
+        if own is None:
             return False
-        self._send_frame(Sync(from_=self._to, to=to, hash=feed.hash, verdicts=tuple(verdicts)))
+        data = connection.tell_accepted(self._to, to, feed.hash, own)
+        assert data is not None, "the session is open"
+        self.send(data)
         self._to, self._is_due = to, False
         return True
 

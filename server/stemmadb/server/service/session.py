@@ -23,6 +23,7 @@ from stemmadb.protocol.model.admission import Refused, Repeated
 from stemmadb.protocol.model.commit import LocalIdentity
 from stemmadb.protocol.model.delegation import Lent
 from stemmadb.protocol.model.ids import Did, Version
+from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.connection import Closed, State
 from stemmadb.protocol.wire.messages.base import Request
@@ -87,10 +88,13 @@ class Session:
             counts = self._room.counts
             counts.messages_in += 1
             counts.bytes_in += len(data)
+            if self._is_open and not self._lent and (proposal := self.connection.read_plainly(data)) is not None:
+                self._taken(self._commits.take_plain(proposal))
+                return  # what is sent to its author says by itself whether that one reads
         for event in self.connection.receive(data):
             if self._is_open and type(event) is CommitMessage:
                 self._commit(event)
-                return  # what is sent to its author says by itself whether that one reads
+                return
             if isinstance(event, Closed):
                 self._farewell(event)
             elif isinstance(event, SessionOpen):
@@ -214,13 +218,15 @@ class Session:
             self._ask(event, size)
 
     def _commit(self, message: CommitMessage) -> None:
-        assert self._room is not None
         try:
-            has_room = self._commits.take(message)
+            self._taken(self._commits.take(message))
         except StemmaError as error:
             self.send(self.connection.refuse(message, error))
-            return
+
+    def _taken(self, has_room: bool) -> None:
+        """A commit, after which the writer of the space has room for more, or not."""
         if not has_room:
+            assert self._room is not None
             self._valve.shut(Why.FULL)
             self._room.wait(self)
 
@@ -266,7 +272,10 @@ class Session:
         identity = commit.identity
         assert session is not None
         assert isinstance(identity, LocalIdentity), "only plain commits have an author's verdict"
-        self.outbox.decide(verdicts.accepted(commit, told.facts, session=session), commit.version)
+        if identity.session == session:
+            self.outbox.accept((commit, told.facts))
+        else:
+            self.outbox.decide(records.accepted(commit, told.facts, session=session), commit.version)
         self._commits.settled(identity)
         if self._room is not None:
             self._room.touch(self)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from operator import attrgetter
-from typing import Final
 
 from stemmadb.protocol.errors import Compacted, StemmaError
 from stemmadb.protocol.model import body
-from stemmadb.protocol.model.commit import Commit, LocalIdentity
-from stemmadb.protocol.model.facts import Fact
+from stemmadb.protocol.model.commit import LocalIdentity
 from stemmadb.protocol.model.ids import BranchName, EntityId, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.stale import StaleRead
 from stemmadb.protocol.model.state import Missing
-from stemmadb.protocol.wire import problems
+from stemmadb.protocol.wire import problems, records
 from stemmadb.protocol.wire.messages.commit import Accepted, Current, Rejected
 from stemmadb.server.engine import moments, states
 from stemmadb.server.engine.api import SpaceApi
@@ -23,31 +20,13 @@ from stemmadb.server.engine.moments import Moment
 from stemmadb.server.engine.states import Loaded
 from stemmadb.server.storage.port import LogReader
 
-_salt_of: Final[Callable[[Fact], bytes | None]] = attrgetter("salt")
-
-
-def accepted(commit: Commit, facts: Sequence[Fact], *, session: bytes) -> Accepted:
-    """The verdict on a commit of this principal; its session is named if it is not the one that is told."""
-    identity = commit.identity
-    assert isinstance(identity, LocalIdentity), "only plain commits have verdicts"
-    return Accepted(
-        local=identity.local,
-        session=None if identity.session == session else identity.session,
-        version=commit.version,
-        time=commit.time,
-        hash=commit.hash,
-        request=commit.request,
-        hashes=commit.facts,
-        salts=tuple(map(_salt_of, facts)),
-    )
-
 
 async def recalled(space: SpaceApi, version: Version, *, session: bytes) -> Accepted:
     """The verdict on a commit that was accepted before, from the log (COMMIT-5)."""
 
     def ask(reader: LogReader) -> Accepted:
         commit = reader.commits([version])[version]
-        return accepted(commit, reader.facts([version]).get(version, ()), session=session)
+        return records.accepted(commit, reader.facts([version]).get(version, ()), session=session)
 
     return await space.read(ask)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stemmadb.protocol.model.ids import EMPTY_SPACE, Version
-from stemmadb.protocol.wire.messages.commit import Accepted, Verdict
+from stemmadb.protocol.wire.messages.commit import Accepted, Rejected, Verdict
+from stemmadb.protocol.wire.plain_commits import Own, verdict_on
 from stemmadb.server.service.frames import verdict_size
 
 
@@ -13,8 +14,8 @@ class Verdicts:
     """In the order they came."""
 
     def __init__(self) -> None:
-        self.decided: list[tuple[Version, Verdict]] = []
-        """Each with the version that the frame with it reaches at least."""
+        self.decided: list[tuple[Version, Verdict | Own]] = []
+        """Each with the version that the frame with it reaches at least; of own commits, what it is made of."""
         self._furthest = EMPTY_SPACE
         """The highest of those versions."""
         self._against = 0
@@ -36,16 +37,24 @@ class Verdicts:
         self._furthest = max(self._furthest, at)
         self.decided.append((at, verdict))
 
+    def add_own(self, own: Own) -> None:
+        """As `add`, on an accepted commit of the session that is told."""
+        at = own[0].version
+        if at not in self._accepted:
+            self._accepted.add(at)
+            self._furthest = max(self._furthest, at)
+            self.decided.append((at, own))
+
     def take(self, to: Version) -> list[Verdict]:
         """Those of a frame that reaches this version."""
         decided = self.decided
         if self._furthest <= to:  # nearly always all of them
             self.decided, self._against = [], 0
             self._accepted.clear()
-            return [verdict for _, verdict in decided]
-        told = [verdict for at, verdict in decided if at <= to]
+            return [_made(verdict) for _, verdict in decided]
+        told = [_made(verdict) for at, verdict in decided if at <= to]
         self.decided = [one for one in decided if one[0] > to]
-        self._against = sum(not isinstance(verdict, Accepted) for _, verdict in self.decided)
+        self._against = sum(isinstance(verdict, Rejected) for _, verdict in self.decided)
         self._accepted = {at for at in self._accepted if at > to}
         return told
 
@@ -53,18 +62,27 @@ class Verdicts:
         """Whether they are small without a look: few, and all of commits that were accepted."""
         return len(self.decided) <= count_max and not self._against
 
-    def take_few(self, to: Version, count_max: int) -> list[Verdict] | None:
-        """All that wait, if they are few and a frame that reaches this version can have them; else None."""
-        if self._furthest > to or self._against or not 0 < len(self.decided) <= count_max:
+    def take_own(self, to: Version, count_max: int) -> list[Own] | None:
+        """All that wait, if they are few, on own commits, and a frame that reaches this version can have them."""
+        if self._furthest > to or not 0 < len(self.decided) <= count_max:
             return None
-        decided, self.decided = self.decided, []
+        own: list[Own] = []
+        for _, verdict in self.decided:
+            if not isinstance(verdict, tuple):
+                return None
+            own.append(verdict)
+        self.decided = []
         self._accepted.clear()
-        return [verdict for _, verdict in decided]
+        return own
 
     @property
     def size(self) -> int:
         """What they take in memory, about."""
-        return sum(verdict_size(verdict) for _, verdict in self.decided)
+        return sum(verdict_size(_made(verdict)) for _, verdict in self.decided)
+
+
+def _made(verdict: Verdict | Own) -> Verdict:
+    return verdict_on(verdict) if isinstance(verdict, tuple) else verdict
 
 
 class Answers:

@@ -1,0 +1,90 @@
+"""The compiled lane, where there is one: the same answers for plain commits as the modules in Python, sooner.
+
+It is built where a C compiler is at hand (`native/`, docs/decisions/0011); everything works without it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from blake3 import blake3
+
+from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.model import changes, commit, facts, patch, pointer, proposal, request, state, writing
+from stemmadb.protocol.model.admission import Accepted
+from stemmadb.protocol.model.commit import Commit
+from stemmadb.protocol.model.facts import Fact
+from stemmadb.protocol.model.ids import MAIN, Did, Hash, TimeMs, Version
+from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.proposal import Proposal
+
+if TYPE_CHECKING:
+    from stemmadb.protocol.model.plain import Ground
+
+OFF: Final = "no-native"
+"""`python -X no-native` goes without it."""
+
+
+class Lane(Protocol):
+    """What is compiled. All arguments are given by position."""
+
+    def bind(self, names: dict[str, object]) -> None:
+        """Gives it the classes and constants that it works with, before anything else."""
+        ...
+
+    def read(
+        self, data: bytes, principal: Did, session: bytes, bounds: tuple[int, int, int, int, int], limits: Limits
+    ) -> Proposal | None:
+        """What the message of a plain commit proposes; None if it is anything else, or not quite right."""
+        ...
+
+    def decide(
+        self, batch: Sequence[Proposal], ground: Ground, now: TimeMs, salts: Iterator[bytes], limits: Limits
+    ) -> list[Accepted] | None:
+        """As `plain.decide`."""
+        ...
+
+    def frame(self, from_: Version, to: Version, hash_: Hash, own: list[tuple[Commit, tuple[Fact, ...]]]) -> bytes:
+        """A `sync` that has nothing but the verdicts on these own commits, encoded."""
+        ...
+
+
+@cache
+def native() -> Lane | None:
+    """None if it was not built, or is switched off."""
+    if OFF in sys._xoptions:
+        return None
+    try:
+        lane = cast(Lane, import_module("stemmadb.protocol._native"))
+    except ImportError:
+        return None
+    lane.bind(_names())
+    return lane
+
+
+def _names() -> dict[str, object]:
+    records = (
+        *(Accepted, changes.Change, changes.Changes, commit.Commit, commit.LocalIdentity, facts.Fact),
+        *(proposal.Proposal, proposal.Step, request.Read, state.EntityState, state.Missing),
+    )
+    calls = (StemmaError, patch.Work, blake3, changes.push, proposal.patch_step, writing.value_after)
+    return {
+        **{one.__name__: one for one in (*records, *calls)},
+        **{kind: kind for kind in ("set", "patch", "delete")},
+        "ABSENT": state.Missing.ABSENT,
+        "MAIN": MAIN,
+        "NO_ARGUMENTS": commit.NO_ARGUMENTS,
+        "NO_BODY": facts.NO_BODY,
+        "TAG_COMMIT": commit.TAG_COMMIT,
+        "TAG_FACT": facts.TAG_FACT,
+        "TAG_REQUEST": request.TAG_REQUEST,
+        "WHOLE": (pointer.ROOT,),
+        "PATHS_MAX": changes.PATHS_MAX,
+        "OF_ID": ("version", "id"),
+        "OF_PATH": ("version", "id", "path"),
+        "BLIND_AND_LIMITS": ("blind", "limits"),
+    }

@@ -1,0 +1,142 @@
+"""Plain commits: the quick lanes, in Python and compiled, accept what admission accepts, byte for byte."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+
+import pytest
+
+from commit_lanes import NOW, Lanes, ground_of
+from space import BOB, MemorySpace, delete_, patch_, read_, set_
+from stemmadb.protocol.model import plain
+from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.compiled import Lane, native
+from stemmadb.protocol.model.limits import Limits
+
+COMPILED = native()
+needs_compiled = pytest.mark.skipif(COMPILED is None, reason="the compiled lane was not built here")
+
+
+@pytest.fixture
+def lane() -> Lane:
+    assert COMPILED is not None
+    return COMPILED
+
+
+@pytest.mark.rule("COMMIT-2", "COMMIT-3", "COMMIT-5", "COMMIT-6", "FACT-2", "FACT-3")
+@pytest.mark.parametrize("block", range(4))
+def test_every_lane_accepts_what_admission_accepts(block: int) -> None:
+    plain_count = other = 0
+    for seed in range(block * 150, (block + 1) * 150):
+        lanes = Lanes(seed, COMPILED)
+        lanes.run(steps=10)
+        plain_count, other = plain_count + lanes.plain, other + lanes.other
+    assert plain_count > 200, "a differential test proves little if it only ever sees refusal"
+    assert other > 200
+
+
+@pytest.mark.rule("COMMIT-7", "FACT-3")
+@needs_compiled
+def test_a_commit_with_a_note_and_many_facts_is_sealed_alike(lane: Lane) -> None:
+    space = MemorySpace()
+    many = [set_("urn:a:1", {"number": number}, blind=True) for number in range(40)]
+    batch = [
+        space.propose(*many, note=encode({"message": "many"}), session="s1"),
+        space.propose(delete_("urn:a:1", blind=True), set_("urn:b:1", "x" * 5_000, blind=True), session="s2"),
+    ]
+    salts = [number.to_bytes(16, "big") for number in range(60)]
+    in_python = plain.decide(batch, ground_of(space), now=NOW, salts=iter(salts))
+    assert in_python is not None
+    assert lane.decide(batch, ground_of(space), NOW, iter(salts), space.limits) == in_python
+
+
+@pytest.mark.rule("COMMIT-2")
+@needs_compiled
+def test_changes_beyond_the_bound_are_forgotten_alike(lane: Lane) -> None:
+    space = MemorySpace(Limits(scan_facts_max=3))
+    for number in range(12):
+        added = patch_("urn:a:1", {"op": "add", "path": f"/{number}", "value": 0}, blind=True)
+        batch = [space.propose(added if number else set_("urn:a:1", {}, blind=True), session="s1")]
+        salts = [next(space.salts)]
+        in_python = plain.decide(batch, ground_of(space), now=NOW, salts=iter(salts), limits=space.limits)
+        assert in_python is not None
+        assert lane.decide(batch, ground_of(space), NOW, iter(salts), space.limits) == in_python
+        space.salts = itertools.chain(salts, space.salts)
+        space.decide(batch)
+
+
+@pytest.mark.rule("ACL-1", "COMMIT-5")
+@needs_compiled
+def test_what_is_not_plain_is_left_to_admission(lane: Lane) -> None:
+    space = MemorySpace()
+    space.must(set_("urn:a:1", {"p": 1}, blind=True), session="s1", local=5)
+    stale = [read_("urn:a:1", 0)]
+    for proposal in (
+        space.propose(set_("urn:a:1", 1), reads=stale, session="s1", local=6),
+        space.propose(set_("urn:a:1", 1, blind=True), session="s1", local=5),
+        space.propose(set_(space.space, {}, blind=True), session="s1", local=6),
+        space.propose(patch_("urn:a:2", {"op": "add", "path": "/x", "value": 1}, blind=True), session="s1", local=6),
+        space.propose(delete_("urn:a:2", blind=True), session="s1", local=6),
+        space.propose(set_("urn:a:1", 1), reads=[read_("urn:a:1", 9)], session="s1", local=6),
+        space.propose(set_("urn:a:1", 1, blind=True), branch="other", session="s1", local=6),
+    ):
+        assert plain.decide([proposal], ground_of(space), now=NOW, salts=space.salts) is None, proposal
+        assert lane.decide([proposal], ground_of(space), NOW, space.salts, space.limits) is None, proposal
+    reader = ground_of(space)
+    assert isinstance(reader.roles, dict)
+    reader.roles[BOB] = "read"
+    written = [space.propose(set_("urn:a:1", 1, blind=True), author=BOB, session="s1", local=1)]
+    assert lane.decide(written, reader, NOW, space.salts, space.limits) is None
+
+
+@needs_compiled
+def test_a_mistake_of_ours_is_raised(lane: Lane) -> None:
+    space = MemorySpace()
+    batch = [space.propose(set_("urn:c:9", 1, blind=True), session="s1")]
+    with pytest.raises(KeyError, match="urn:c:9"):
+        lane.decide(batch, ground_of(space), NOW, space.salts, space.limits)
+    batch = [space.propose(set_("urn:a:1", 1, blind=True), session="s1")]
+    with pytest.raises(RuntimeError, match="salts"):
+        lane.decide(batch, ground_of(space), NOW, iter([]), space.limits)
+    with pytest.raises(TypeError, match="decide"):
+        lane.decide(batch)  # type: ignore[call-arg]
+    with pytest.raises(KeyError, match="Accepted"):
+        lane.bind({})
+
+
+@needs_compiled
+def test_deciding_keeps_no_memory(lane: Lane) -> None:
+    """References are counted by hand there: one too many would stay for ever."""
+    space = MemorySpace()
+    space.must(set_("urn:a:1", {"p": [1, 2]}, blind=True), session="s1", local=1)
+
+    def once(round_: int) -> None:
+        batch = [
+            space.propose(
+                set_("urn:a:2", {"n": round_}, blind=True), delete_("urn:a:1"), reads=[read_("urn:a:1", 1)],
+                session="s1", local=2, note=encode({"round": round_}),
+            ),
+            space.propose(patch_("urn:a:1", {"op": "add", "path": "/p/0", "value": 1}, blind=True), session="s2"),
+            space.propose(set_("urn:b:1", 1, blind=True), session="s1", local=2),
+        ]  # fmt: skip
+        for count in (1, 2, 3):
+            lane.decide(batch[:count], ground_of(space), NOW, space.salts, space.limits)
+
+    assert _grown(once) < 4_000
+
+
+def _grown(once: object) -> int:
+    assert callable(once)
+    for round_ in range(50):
+        once(round_)
+    tracemalloc.start()
+    try:
+        for round_ in range(20):
+            once(round_)
+        before = tracemalloc.get_traced_memory()[0]
+        for round_ in range(300):
+            once(round_)
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
