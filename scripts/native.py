@@ -1,7 +1,7 @@
 """Builds the compiled lane of plain commits, `stemmadb.protocol._native`, where a C compiler is at hand.
 
-Run by `make env` for the tree itself, and by the build of a wheel. Without a compiler or the headers of Python nothing
-is built, and nothing is missing but speed (docs/decisions/0011).
+Run by `make env` for the tree itself, and by the build of a wheel. Without a compiler or the headers of Python
+nothing is built, and nothing is missing but speed (docs/decisions/0011).
 """
 
 from __future__ import annotations

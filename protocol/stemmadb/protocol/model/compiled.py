@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from blake3 import blake3
 
@@ -17,7 +17,7 @@ from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model import changes, commit, facts, patch, pointer, proposal, request, state, writing
 from stemmadb.protocol.model.admission import Accepted
 from stemmadb.protocol.model.commit import Commit
-from stemmadb.protocol.model.facts import Fact
+from stemmadb.protocol.model.facts import Fact, FactKind
 from stemmadb.protocol.model.ids import MAIN, Did, Hash, TimeMs, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.proposal import Proposal
@@ -50,6 +50,22 @@ class Lane(Protocol):
 
     def frame(self, from_: Version, to: Version, hash_: Hash, own: list[tuple[Commit, tuple[Fact, ...]]]) -> bytes:
         """A `sync` that has nothing but the verdicts on these own commits, encoded."""
+        ...
+
+    def rows(
+        self,
+        commits: list[tuple[Commit, tuple[Fact, ...]]],
+        sessions: dict[tuple[str, bytes], int],
+        branches: dict[str, int],
+        entities: dict[str, int],
+        heads: dict[int, tuple[int, bytes]],
+        kinds: dict[FactKind, int],
+    ) -> tuple[list[Any], dict[int, tuple[int, bytes]], int] | None:
+        """The rows of plain commits, the last facts after them, and the bytes of their bodies.
+
+        As the server's `storage.sqlite.appending` makes them. None if one is not plain, or a map lacks what it
+        refers to.
+        """
         ...
 
 

@@ -64,6 +64,7 @@ static PyMethodDef METHODS[] = {
     {"decide", (PyCFunction)(void (*)(void))native_decide, METH_FASTCALL, native_decide_doc},
     {"read", (PyCFunction)(void (*)(void))native_read, METH_FASTCALL, native_read_doc},
     {"frame", (PyCFunction)(void (*)(void))native_frame, METH_FASTCALL, native_frame_doc},
+    {"rows", (PyCFunction)(void (*)(void))native_rows, METH_FASTCALL, native_rows_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -22,10 +22,12 @@
 
 #define FIELDS(X) \
     X(Changes, shared) X(Changes, count) X(Commit, version) X(Commit, identity) X(Commit, time) X(Commit, request) \
-    X(Commit, facts) X(Commit, hash) \
+    X(Commit, facts) X(Commit, hash) X(Commit, branch) X(Commit, arguments) X(Commit, note) X(Commit, note_salt) \
+    X(Commit, note_digest) \
     X(EntityState, version) X(EntityState, hash) X(EntityState, value) X(EntityState, changes) \
     X(EntityState, seen_after) X(EntityState, patches) X(EntityState, patch_bytes) \
-    X(Fact, hash) X(Fact, salt) X(LocalIdentity, principal) X(LocalIdentity, session) X(LocalIdentity, local) \
+    X(Fact, version) X(Fact, index) X(Fact, id) X(Fact, kind) X(Fact, parent) X(Fact, digest) X(Fact, hash) \
+    X(Fact, salt) X(Fact, body) X(LocalIdentity, principal) X(LocalIdentity, session) X(LocalIdentity, local) \
     X(Proposal, identity) X(Proposal, request) X(Proposal, branch) X(Proposal, steps) X(Proposal, reads) \
     X(Proposal, details) X(Proposal, note) X(Proposal, merged) X(Proposal, planned) X(Proposal, lent) \
     X(Proposal, refusal) \
@@ -71,5 +73,7 @@ PyObject *native_read(PyObject *module, PyObject *const *args, Py_ssize_t count)
 extern const char native_read_doc[];
 PyObject *native_frame(PyObject *module, PyObject *const *args, Py_ssize_t count);
 extern const char native_frame_doc[];
+PyObject *native_rows(PyObject *module, PyObject *const *args, Py_ssize_t count);
+extern const char native_rows_doc[];
 
 #endif

@@ -9,6 +9,7 @@ import apsw
 
 from stemmadb.protocol.model import facts as model_facts
 from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit
+from stemmadb.protocol.model.compiled import Lane, native
 from stemmadb.protocol.model.facts import NO_BODY, Fact
 from stemmadb.protocol.model.ids import Version
 from stemmadb.server.storage.port import Entry, Snapshot, StorageFailed
@@ -43,6 +44,11 @@ def tip_version(connection: apsw.Connection) -> Version:
 _Cells: TypeAlias = tuple[Cell, ...]
 
 
+_Made: TypeAlias = tuple[list[Cell], dict[int, tuple[int, bytes]], int]
+"""The cells of rows, the last facts after them, and the bytes of bodies and notes in them."""
+_NATIVE: Final = native()
+
+
 class _Rows(NamedTuple):
     """Those of a run of entries: one for each commit, and one for each fact of all of them."""
 
@@ -67,9 +73,28 @@ class Appender:
         """The rows of plain commits where all they refer to is in memory, without a look at the file; else None.
 
         To be appended in one step, and next: what comes after them is made on them. `forget` if they are not. Each
-        row is a fact beside its commit, or beside nothing if that was named before. One loop, since it is run on an
-        event loop for every commit.
+        row is a fact beside its commit, or beside nothing if that was named before.
         """
+        found = self._plain_rows(batch) if _NATIVE is None else self._compiled_rows(batch, _NATIVE)
+        if found is None:
+            return None
+        cells, written, size = found
+        if size > one_step.BYTES_MAX or len(cells) > one_step.CELLS_MAX:
+            return None
+        self._take_heads(written)
+        return cells
+
+    def _compiled_rows(self, batch: Sequence[Entry], lane: Lane) -> _Made | None:
+        commits = []
+        for entry in batch:
+            if entry.destroyed is not None:
+                return None
+            commits.append((entry.commit, entry.facts))
+        sessions, branches, entities = self._sessions.memo, self._branches.memo, self._entities.memo
+        return lane.rows(commits, sessions, branches, entities, self._heads, KIND_NUMBERS)
+
+    def _plain_rows(self, batch: Sequence[Entry]) -> _Made | None:
+        """One loop, since it is run on an event loop for every commit."""
         sessions, branches, entities, heads = (
             self._sessions.memo,
             self._branches.memo,
@@ -99,10 +124,7 @@ class Appender:
                 written[key] = (fact.version << places.INDEX_BITS | fact.index, fact.hash)
                 size += 0 if fact.body is None else len(fact.body)
                 beside = one_step.NO_COMMIT
-        if size > one_step.BYTES_MAX or len(cells) > one_step.CELLS_MAX:
-            return None
-        self._take_heads(written)
-        return cells
+        return cells, written, size
 
     def _take_heads(self, written: Mapping[int, tuple[int, bytes]]) -> None:
         """Taken out and put in again at the end: what was written last is kept longest."""
