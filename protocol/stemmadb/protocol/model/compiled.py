@@ -82,6 +82,11 @@ def native() -> Lane | None:
     return lane
 
 
+def lane_name() -> str:
+    """For people who operate a server."""
+    return "python" if native() is None else "compiled"
+
+
 def _names() -> dict[str, object]:
     records = (
         *(Accepted, changes.Change, changes.Changes, commit.Commit, commit.LocalIdentity, facts.Fact),

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from stemmadb.protocol.errors import Unavailable
+from stemmadb.protocol.model.compiled import lane_name
 from stemmadb.protocol.model.ids import Did
 from stemmadb.server.counting import Counts
 from stemmadb.server.engine.store import Store
@@ -147,7 +148,14 @@ def _metrics(config: Config, counts: Counts, listener: Listener) -> Metrics | No
 def _tell(serving: Serving, ready: Callable[[Serving], None] | None) -> None:
     for warning in serving.warnings:
         LOG.warning("open_to_strangers", why=warning)
-    LOG.info("listening", url=serving.url, data_directory=str(serving.data), did=serving.did, sqlite=serving.sqlite)
+    LOG.info(
+        "listening",
+        url=serving.url,
+        data_directory=str(serving.data),
+        did=serving.did,
+        sqlite=serving.sqlite,
+        lane=lane_name(),
+    )
     if ready is not None:
         ready(serving)
 
