@@ -39,7 +39,11 @@ def built() -> Path | None:
     if compiler is None:
         print(f"The compiled lane is not built: {why}. All works without it, commits take longer.", file=sys.stderr)
         return None
-    _compile(compiler)
+    try:
+        _compile(compiler)
+    except (OSError, subprocess.CalledProcessError) as failure:
+        print(f"The compiled lane could not be built: {failure}. All works without it.", file=sys.stderr)
+        return None
     STAMP.write_text(wanted)
     return target()
 

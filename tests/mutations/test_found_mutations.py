@@ -20,6 +20,7 @@ from stemmadb.protocol.model.limits import DEFAULTS
 from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.protocol.wire.messages.structure import CompactRequest
 from stemmadb.server.engine.blob_files import sync_directory
+from stemmadb.server.engine.intake import Intake, Ticket
 from stemmadb.server.engine.lanes import Inline, Lanes
 from stemmadb.server.engine.space import Space
 from stemmadb.server.keeping import incoming
@@ -83,6 +84,13 @@ async def test_a_session_is_not_read_from_while_the_queue_of_its_space_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     room = {"is_left": False}
+    put_in = Intake.put
+
+    def put_without_room(intake: Intake, ticket: Ticket) -> bool:
+        put_in(intake, ticket)
+        return room["is_left"]
+
+    monkeypatch.setattr(Intake, "put", put_without_room)
     monkeypatch.setattr(Space, "has_room", property(lambda _: room["is_left"]))
     async with house() as home:
         bob = await home.peer(BOB).open()

@@ -91,6 +91,7 @@ def test_what_is_not_plain_is_left_to_admission(lane: Lane) -> None:
     assert lane.decide(written, reader, NOW, space.salts, space.limits) is None
 
 
+@pytest.mark.rule("COMMIT-6")
 @needs_compiled
 def test_a_mistake_of_ours_is_raised(lane: Lane) -> None:
     space = MemorySpace()
@@ -102,10 +103,13 @@ def test_a_mistake_of_ours_is_raised(lane: Lane) -> None:
         lane.decide(batch, ground_of(space), NOW, iter([]), space.limits)
     with pytest.raises(TypeError, match="decide"):
         lane.decide(batch)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="decide"):
+        lane.decide(batch, ground_of(space), NOW, [b"s" * 16], space.limits)  # type: ignore[arg-type]
     with pytest.raises(KeyError, match="Accepted"):
         lane.bind({})
 
 
+@pytest.mark.rule("COMMIT-6")
 @needs_compiled
 def test_deciding_keeps_no_memory(lane: Lane) -> None:
     """References are counted by hand there: one too many would stay for ever."""

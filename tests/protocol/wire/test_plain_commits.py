@@ -15,16 +15,18 @@ from schedules import Schedule
 from space import ALICE, MemorySpace, delete_, patch_, read_, session_of, set_
 from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import LocalIdentity
+from stemmadb.protocol.model.commit import Commit, LocalIdentity
 from stemmadb.protocol.model.compiled import native
+from stemmadb.protocol.model.facts import Fact
 from stemmadb.protocol.model.ids import EntityId, Hash, Local, Version
 from stemmadb.protocol.model.limits import DEFAULTS, Limits
 from stemmadb.protocol.model.proposal import Proposal, prepare
 from stemmadb.protocol.model.request import Content, Operation, Read, digest_request
+from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.codec import MsgpackCodec, encode_content, read_content
 from stemmadb.protocol.wire.messages.commit import CommitMessage
 from stemmadb.protocol.wire.messages.sync import Sync
-from stemmadb.protocol.wire.plain_commits import PlainCommits, plain_commits, verdict_on
+from stemmadb.protocol.wire.plain_commits import Own, PlainCommits, plain_commits, verdict_on
 
 pytestmark = pytest.mark.skipif(native() is None, reason="the compiled lane was not built here")
 SESSION = session_of("s1")
@@ -55,6 +57,11 @@ def message(*operations: Operation, local: int = 7, session: bytes | None = None
     data = MsgpackCodec().encode(commit)
     assert isinstance(data, bytes)
     return data
+
+
+def own_of(told: tuple[Commit, tuple[Fact, ...]]) -> Own:
+    commit, facts = told
+    return commit, records.salts_of(facts)
 
 
 def around(body: bytes) -> bytes:
@@ -229,7 +236,7 @@ def test_a_frame_of_verdicts_is_encoded_as_the_codec_encodes_it() -> None:
     for seed in range(40):
         schedule = Schedule(seed)
         schedule.run(steps=6)
-        own = [one for one in schedule.space.history if isinstance(one[0].identity, LocalIdentity)]
+        own = [own_of(one) for one in schedule.space.history if isinstance(one[0].identity, LocalIdentity)]
         for count in (1, 2, 17):
             some = own[-count:]
             if some:
@@ -244,7 +251,7 @@ def test_a_frame_of_verdicts_is_encoded_as_the_codec_encodes_it() -> None:
 def test_a_frame_of_a_commit_of_a_thousand_facts_is_encoded_alike() -> None:
     space = MemorySpace()
     space.must(*[set_("urn:a:1", 1, blind=True)] * 1_000)
-    (own,) = space.history
+    own = own_of(space.history[0])
     frame = Sync(from_=Version(0), to=Version(70_000), hash=Hash(bytes(32)), verdicts=(verdict_on(own),))
     assert lane().frame(Version(0), Version(70_000), Hash(bytes(32)), [own]) == MsgpackCodec().encode(frame)
 
@@ -260,12 +267,12 @@ def test_reading_and_telling_keep_no_memory() -> None:
     """References are counted by hand there: one too many would stay for ever."""
     space = MemorySpace()
     space.must(set_("urn:a:1", 1, blind=True))
-    commits = lane()
+    commits, own = lane(), own_of(space.history[0])
 
     def once() -> None:
         for data in PLAIN + NOT_PLAIN:
             commits.read(data)
-        commits.frame(Version(0), Version(300), space.hash, space.history * 20)
+        commits.frame(Version(0), Version(300), space.hash, [own] * 20)
 
     for _ in range(30):
         once()

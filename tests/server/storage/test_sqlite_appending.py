@@ -271,6 +271,7 @@ def test_a_mistake_while_rows_are_prepared_is_met_again_by_the_append(
 
     second = [maker.commit(set_(X, 2, blind=True))]
     with monkeypatch.context() as patched:
+        patched.setattr(appending, "_NATIVE", None)
         patched.setattr(appending, "_fact_row", fail)
         log.prepare(second)
         with pytest.raises(MemoryError):

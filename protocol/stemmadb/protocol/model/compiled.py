@@ -48,8 +48,10 @@ class Lane(Protocol):
         """As `plain.decide`."""
         ...
 
-    def frame(self, from_: Version, to: Version, hash_: Hash, own: list[tuple[Commit, tuple[Fact, ...]]]) -> bytes:
-        """A `sync` that has nothing but the verdicts on these own commits, encoded."""
+    def frame(
+        self, from_: Version, to: Version, hash_: Hash, own: list[tuple[Commit, tuple[bytes | None, ...]]]
+    ) -> bytes:
+        """A `sync` that has nothing but the verdicts on these own commits, each with its salts, encoded."""
         ...
 
     def rows(
@@ -76,9 +78,9 @@ def native() -> Lane | None:
         return None
     try:
         lane = cast(Lane, import_module("stemmadb.protocol._native"))
-    except ImportError:
+        lane.bind(_names())
+    except (ImportError, KeyError, TypeError):  # of other sources, or for records that are laid out otherwise
         return None
-    lane.bind(_names())
     return lane
 
 

@@ -37,10 +37,12 @@ static int is_plain(PyObject *proposal, const Ground *ground)
     if (!IS(proposal, Proposal) || !same_text(GET(proposal, f_Proposal_branch), o_MAIN)) return 0;
     if (GET(proposal, f_Proposal_details) != Py_None || GET(proposal, f_Proposal_refusal) != Py_None) return 0;
     if (GET(proposal, f_Proposal_planned) != Py_None || GET(proposal, f_Proposal_merged) != Py_None) return 0;
-    if (PyTuple_GET_SIZE(GET(proposal, f_Proposal_lent))) return 0;
-    PyObject *steps = GET(proposal, f_Proposal_steps);
-    for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(steps); index++)
-        if (same_text(GET(PyTuple_GET_ITEM(steps, index), f_Step_id), ground->space)) return 0;
+    PyObject *lent = GET(proposal, f_Proposal_lent), *steps = GET(proposal, f_Proposal_steps);
+    if (!PyTuple_Check(lent) || PyTuple_GET_SIZE(lent) || !PyTuple_Check(steps)) return 0;
+    for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(steps); index++) {
+        PyObject *step = PyTuple_GET_ITEM(steps, index);
+        if (!IS(step, Step) || same_text(GET(step, f_Step_id), ground->space)) return 0;
+    }
     return IS(GET(proposal, f_Proposal_identity), LocalIdentity);
 }
 
@@ -59,14 +61,19 @@ static PyObject *head_of(PyObject *heads, PyObject *key)
 {
     PyObject *head = PyDict_GetItemWithError(heads, key);
     if (head == NULL && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, key);
-    return head;
+    if (head == NULL || IS(head, EntityState)) return head;
+    PyErr_Format(PyExc_TypeError, "%R is no head", head);
+    return NULL;
 }
 
 /* Whether nothing that was read has changed since, as the heads alone show (COMMIT-2). */
 static int holds(PyObject *reads, const Ground *ground)
 {
+    if (!PyTuple_Check(reads)) return NOT_PLAIN;
     for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(reads); index++) {
-        PyObject *read = PyTuple_GET_ITEM(reads, index), *id = GET(read, f_Read_id);
+        PyObject *read = PyTuple_GET_ITEM(reads, index);
+        if (!IS(read, Read)) return NOT_PLAIN;
+        PyObject *id = GET(read, f_Read_id);
         long long version = number(GET(read, f_Read_version));
         if (id == Py_None || GET(read, f_Read_branch) != Py_None || version > ground->version) return NOT_PLAIN;
         if (PyTuple_GET_SIZE(GET(read, f_Read_locals))) return NOT_PLAIN;
@@ -156,8 +163,8 @@ static int seal_fact(PyObject *step, PyObject *head, const Ground *ground, Made 
 static int pushed(PyObject *head, PyObject *change, const Ground *ground, PyObject **changes, PyObject **seen_after)
 {
     PyObject *before = GET(head, f_EntityState_changes), *seen = GET(head, f_EntityState_seen_after);
-    PyObject *shared = before == Py_None ? NULL : GET(before, f_Changes_shared);
-    long long count = before == Py_None ? 0 : number(GET(before, f_Changes_count));
+    PyObject *shared = IS(before, Changes) ? GET(before, f_Changes_shared) : NULL;
+    long long count = shared == NULL ? 0 : number(GET(before, f_Changes_count));
     if (shared == NULL || count >= 2 * ground->keep_count || count != PyList_GET_SIZE(shared)) {
         PyObject *both = PyObject_CallFunctionObjArgs(o_push, before, seen, change, ground->keep, NULL);
         if (both == NULL) return FAILED;
@@ -391,7 +398,7 @@ static void end_ground(Ground *ground)
 
 PyObject *native_decide(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 5) {
+    if (count != 5 || !PyIter_Check(args[3])) {
         PyErr_SetString(PyExc_TypeError, native_decide_doc);
         return NULL;
     }

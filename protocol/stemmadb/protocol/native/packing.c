@@ -139,8 +139,11 @@ PyObject *joined(PyObject *salt, PyObject *body)
 PyObject *hashed(PyObject *data)
 {
     static PyObject *digest;
-    if (data == NULL) return NULL;
-    if (digest == NULL && (digest = PyUnicode_InternFromString("digest")) == NULL) return NULL;
+    if (digest == NULL) digest = PyUnicode_InternFromString("digest");
+    if (data == NULL || digest == NULL) {
+        Py_XDECREF(data);
+        return NULL;
+    }
     PyObject *values[] = {NULL, data};
     PyObject *hasher = PyObject_Vectorcall(o_blake3, values + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     Py_DECREF(data);

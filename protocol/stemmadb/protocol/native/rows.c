@@ -68,6 +68,7 @@ static PyObject *last_of(Rows *rows, PyObject *key)
 /* 0, with or without an error, if it cannot be made. */
 static int put_fact(Rows *rows, PyObject *fact, PyObject *branch)
 {
+    if (!IS(fact, Fact)) return 0;
     PyObject *entity = PyDict_GetItemWithError(rows->entities, GET(fact, f_Fact_id));
     PyObject *kind = PyDict_GetItemWithError(rows->kinds, GET(fact, f_Fact_kind)), *body = GET(fact, f_Fact_body);
     if (entity == NULL || kind == NULL) return 0;

@@ -3,7 +3,7 @@
 
 const char native_frame_doc[] =
     "frame(from, to, hash, own): the bytes of a `sync` with the verdicts on own commits, each a pair of the commit and "
-    "its facts.";
+    "the salts of its facts.";
 
 static void pack_name(Pack *pack, const char *name) { pack_raw_text(pack, name, (Py_ssize_t)strlen(name)); }
 
@@ -14,11 +14,11 @@ static void pack_hashes(Pack *pack, PyObject *hashes)
 }
 
 /* A delete has none. */
-static void pack_salts(Pack *pack, PyObject *facts)
+static void pack_salts(Pack *pack, PyObject *salts)
 {
-    pack_array(pack, PyTuple_GET_SIZE(facts));
-    for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(facts); index++) {
-        PyObject *salt = GET(PyTuple_GET_ITEM(facts, index), f_Fact_salt);
+    pack_array(pack, PyTuple_GET_SIZE(salts));
+    for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(salts); index++) {
+        PyObject *salt = PyTuple_GET_ITEM(salts, index);
         if (salt == Py_None)
             pack_nothing(pack);
         else
@@ -26,7 +26,7 @@ static void pack_salts(Pack *pack, PyObject *facts)
     }
 }
 
-static void pack_verdict(Pack *pack, PyObject *commit, PyObject *facts)
+static void pack_verdict(Pack *pack, PyObject *commit, PyObject *salts)
 {
     pack_map(pack, 8);
     pack_name(pack, "verdict");
@@ -44,13 +44,13 @@ static void pack_verdict(Pack *pack, PyObject *commit, PyObject *facts)
     pack_name(pack, "hashes");
     pack_hashes(pack, GET(commit, f_Commit_facts));
     pack_name(pack, "salts");
-    pack_salts(pack, facts);
+    pack_salts(pack, salts);
 }
 
 static int is_own(PyObject *pair)
 {
     return PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2 && IS(PyTuple_GET_ITEM(pair, 0), Commit) &&
-           PyTuple_Check(PyTuple_GET_ITEM(pair, 1)) && IS(GET(PyTuple_GET_ITEM(pair, 0), f_Commit_identity), LocalIdentity);
+           PyTuple_Check(PyTuple_GET_ITEM(pair, 1)) && PyTuple_Check(GET(PyTuple_GET_ITEM(pair, 0), f_Commit_facts)) && IS(GET(PyTuple_GET_ITEM(pair, 0), f_Commit_identity), LocalIdentity);
 }
 
 PyObject *native_frame(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)

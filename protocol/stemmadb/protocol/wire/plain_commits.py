@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 
 from stemmadb.protocol.model.commit import Commit, LocalIdentity
 from stemmadb.protocol.model.compiled import Lane, native
-from stemmadb.protocol.model.facts import Fact
 from stemmadb.protocol.model.ids import Did, Hash, Version
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.protocol.model.proposal import Proposal
@@ -19,16 +18,16 @@ from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.codec import Data
 from stemmadb.protocol.wire.messages.commit import Accepted
 
-Own: TypeAlias = tuple[Commit, tuple[Fact, ...]]
-"""A commit of the session that is told, with its facts."""
+Own: TypeAlias = tuple[Commit, tuple[bytes | None, ...]]
+"""A commit of the session that is told, with the salts of its facts: bodies are not kept for a verdict that waits."""
 _NATIVE: Final = native()
 
 
 def verdict_on(own: Own) -> Accepted:
-    commit, facts = own
+    commit, salts = own
     identity = commit.identity
     assert isinstance(identity, LocalIdentity), "only plain commits have verdicts"
-    return records.accepted(commit, facts, session=identity.session)
+    return records.accepted(commit, salts, session=identity.session)
 
 
 class PlainCommits:

@@ -64,7 +64,12 @@ def _digest(item: FactItem) -> Hash:
     return item.digest
 
 
-def accepted(commit: Commit, its_facts: Sequence[Fact], *, session: bytes) -> Accepted:
+def salts_of(its_facts: Sequence[Fact]) -> tuple[bytes | None, ...]:
+    """What a verdict brings of each fact."""
+    return tuple([fact.salt for fact in its_facts])
+
+
+def accepted(commit: Commit, salts: tuple[bytes | None, ...], *, session: bytes) -> Accepted:
     """The verdict on a commit of a principal; its session is named if it is not the one that is told."""
     identity = commit.identity
     assert isinstance(identity, LocalIdentity), "only plain commits have verdicts"
@@ -76,7 +81,7 @@ def accepted(commit: Commit, its_facts: Sequence[Fact], *, session: bytes) -> Ac
         hash=commit.hash,
         request=commit.request,
         hashes=commit.facts,
-        salts=tuple([fact.salt for fact in its_facts]),
+        salts=salts,
     )
 
 

@@ -98,7 +98,7 @@ def _verdicts(reader: LogReader, commits: Sequence[Commit], session: bytes) -> l
     found = []
     for commit in commits:
         facts = reader.facts([commit.version]).get(commit.version, ())
-        found.append(records.accepted(commit, facts, session=session))
+        found.append(records.accepted(commit, records.salts_of(facts), session=session))
     return found
 
 

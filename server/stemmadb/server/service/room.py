@@ -81,8 +81,6 @@ class Room:
         self._quiet_seconds = settings.quiet_ms / 1_000
         self._quiet_timer: asyncio.TimerHandle | None = None
         self._dirty: dict[Teller, None] = {}
-        self._is_telling = False
-        """Whether a batch is being noted, after which all are flushed."""
         self._waiting: dict[Guest, None] = {}
         self._expecting: dict[Guest, None] = {}
         self._early: list[Batch] | None = []
@@ -141,19 +139,10 @@ class Room:
     # ------------------------------------------------------------ following the log
 
     def _take(self, batch: Batch) -> None:
-        """What is to be told is told at once: whoever wrote waits for it."""
+        """Each author is told at once, so that the next frame has the verdicts of all it covers (SYNC-2)."""
         if self._early is not None:
             self._early.append(batch)
             return
-        self._is_telling = True
-        try:
-            self._note(batch)
-        finally:
-            self._is_telling = False
-            self._flush()
-
-    def _note(self, batch: Batch) -> None:
-        """Each author gets its verdicts, so that the next frame has those of all it covers (SYNC-2)."""
         self.shared.clear()
         self.counts.commits += len(batch.commits)
         self.counts.batch_commits.observe(len(batch.commits))
@@ -195,10 +184,10 @@ class Room:
     def touch(self, teller: Teller) -> None:
         """It has something to tell: all that are touched in one turn of the loop are flushed in the next.
 
-        Those that a batch touches are flushed when all of it is noted.
+        Not before: verdicts on commits that were sent again under an older session come after the feed (SYNC-2).
         """
         dirty = self._dirty
-        if not dirty and not self._is_telling:
+        if not dirty:
             asyncio.get_running_loop().call_soon(self._flush)
         dirty[teller] = None
 

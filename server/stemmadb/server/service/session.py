@@ -272,10 +272,11 @@ class Session:
         identity = commit.identity
         assert session is not None
         assert isinstance(identity, LocalIdentity), "only plain commits have an author's verdict"
-        if identity.session == session:
-            self.outbox.accept((commit, told.facts))
+        salts = records.salts_of(told.facts)
+        if identity.session == session and commit.note is None:
+            self.outbox.accept((commit, salts))
         else:
-            self.outbox.decide(records.accepted(commit, told.facts, session=session), commit.version)
+            self.outbox.decide(records.accepted(commit, salts, session=session), commit.version)
         self._commits.settled(identity)
         if self._room is not None:
             self._room.touch(self)

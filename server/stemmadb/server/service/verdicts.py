@@ -26,7 +26,8 @@ async def recalled(space: SpaceApi, version: Version, *, session: bytes) -> Acce
 
     def ask(reader: LogReader) -> Accepted:
         commit = reader.commits([version])[version]
-        return records.accepted(commit, reader.facts([version]).get(version, ()), session=session)
+        facts = reader.facts([version]).get(version, ())
+        return records.accepted(commit, records.salts_of(facts), session=session)
 
     return await space.read(ask)
 
