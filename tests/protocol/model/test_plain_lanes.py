@@ -13,7 +13,9 @@ from space import BOB, MemorySpace, delete_, patch_, read_, set_
 from stemmadb.protocol.model import plain
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.compiled import Lane, native
+from stemmadb.protocol.model.ids import MAIN, EntityId
 from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.state import empty_state
 
 COMPILED = native()
 needs_compiled = pytest.mark.skipif(COMPILED is None, reason="the compiled lane was not built here")
@@ -50,6 +52,20 @@ def test_a_commit_with_a_note_and_many_facts_is_sealed_alike(lane: Lane) -> None
     in_python = plain.decide(batch, ground_of(space), now=NOW, salts=iter(salts))
     assert in_python is not None
     assert lane.decide(batch, ground_of(space), NOW, iter(salts), space.limits) == in_python
+
+
+@pytest.mark.rule("FACT-2")
+@pytest.mark.parametrize("size", [31, 32, 127, 128, 255, 256, 512])
+@needs_compiled
+def test_the_hash_of_a_fact_covers_an_id_of_any_length_alike(lane: Lane, size: int) -> None:
+    space, id_ = MemorySpace(), EntityId("urn:".ljust(size, "x"))
+    batch = [space.propose(set_(id_, 1, blind=True), session="s1")]
+    grounds = ground_of(space), ground_of(space)
+    for ground in grounds:
+        ground.heads[MAIN, id_] = empty_state(id_)
+    in_python = plain.decide(batch, grounds[0], now=NOW, salts=iter([b"s" * 16]))
+    assert in_python is not None
+    assert lane.decide(batch, grounds[1], NOW, iter([b"s" * 16]), space.limits) == in_python
 
 
 @pytest.mark.rule("COMMIT-2")

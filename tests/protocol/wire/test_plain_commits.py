@@ -98,6 +98,8 @@ NOT_PLAIN = [
     message(set_("urn:a:1", 1, blind=True), reads=(read_("urn:a:1", 3, "/~2"),)),
     message(set_("urn:a:1", 1, blind=True), reads=(read_("urn:a:1", 3, "a"),)),
     message(),
+    message(set_("urn:a:1", 1, blind=True), local=5).replace(b"\xa5local\x05", b"\xa5local\x00"),
+    message(set_("urn:a:1", 1, blind=True), local=5).replace(b"\xa5local\x05", b"\xa5local\xff"),
 ]
 
 
