@@ -148,14 +148,8 @@ def _metrics(config: Config, counts: Counts, listener: Listener) -> Metrics | No
 def _tell(serving: Serving, ready: Callable[[Serving], None] | None) -> None:
     for warning in serving.warnings:
         LOG.warning("open_to_strangers", why=warning)
-    LOG.info(
-        "listening",
-        url=serving.url,
-        data_directory=str(serving.data),
-        did=serving.did,
-        sqlite=serving.sqlite,
-        lane=lane_name(),
-    )
+    made_of = {"sqlite": serving.sqlite, "lane": lane_name()}
+    LOG.info("listening", url=serving.url, data_directory=str(serving.data), did=serving.did, **made_of)
     if ready is not None:
         ready(serving)
 
