@@ -65,19 +65,25 @@ void pack_text(Pack *pack, PyObject *text)
     pack_raw_text(pack, data, size);
 }
 
-void pack_raw_text(Pack *pack, const char *data, Py_ssize_t size)
+/* So many bytes behind their size; what comes first says whether that has one, two or four bytes. */
+static void pack_run(Pack *pack, const unsigned char heads[3], const char *data, Py_ssize_t size)
 {
+    int wide = size < 256 ? 0 : size < 65536 ? 1 : 2;
     if (!make_room(pack, (size_t)size + 5)) return;
-    if (size < 32)
-        *pack->at++ = (unsigned char)(0xa0 | size);
-    else if (size < 256)
-        put(pack, 0xd9, (unsigned long long)size, 1);
-    else if (size < 65536)
-        put(pack, 0xda, (unsigned long long)size, 2);
-    else
-        put(pack, 0xdb, (unsigned long long)size, 4);
+    put(pack, heads[wide], (unsigned long long)size, 1 << wide);
     memcpy(pack->at, data, (size_t)size);
     pack->at += size;
+}
+
+void pack_raw_text(Pack *pack, const char *data, Py_ssize_t size)
+{
+    if (size >= 32) {
+        pack_run(pack, (const unsigned char[]){0xd9, 0xda, 0xdb}, data, size);
+    } else if (make_room(pack, (size_t)size + 1)) {
+        *pack->at++ = (unsigned char)(0xa0 | size);
+        memcpy(pack->at, data, (size_t)size);
+        pack->at += size;
+    }
 }
 
 void pack_bytes(Pack *pack, PyObject *bytes)
@@ -85,15 +91,7 @@ void pack_bytes(Pack *pack, PyObject *bytes)
     char *data = NULL;
     Py_ssize_t size = 0;
     if (PyBytes_AsStringAndSize(bytes, &data, &size) < 0) pack->failed = 1;
-    if (!make_room(pack, (size_t)size + 5)) return;
-    if (size < 256)
-        put(pack, 0xc4, (unsigned long long)size, 1);
-    else if (size < 65536)
-        put(pack, 0xc5, (unsigned long long)size, 2);
-    else
-        put(pack, 0xc6, (unsigned long long)size, 4);
-    memcpy(pack->at, data, (size_t)size);
-    pack->at += size;
+    pack_run(pack, (const unsigned char[]){0xc4, 0xc5, 0xc6}, data, size);
 }
 
 /* Versions, locals and times: none of them is below zero. */
