@@ -13,6 +13,7 @@ from stemmadb.protocol.model import limits as bounds
 from stemmadb.protocol.model.facts import SALT_BYTES
 from stemmadb.protocol.model.ids import TimeMs
 from stemmadb.protocol.model.limits import Limits
+from stemmadb.server.carrying import carrier
 from stemmadb.server.counting import Counts
 from stemmadb.server.engine import settings as sizes
 from stemmadb.server.engine.settings import Settings
@@ -33,7 +34,7 @@ async def open_store(
 ) -> AsyncIterator[Store]:
     """The spaces of a directory, which nobody else may write meanwhile (STORE-4); closed at the end of the block."""
     with hold(directory):
-        storage = SqliteStorage(directory)
+        storage = SqliteStorage(directory, carrier=carrier())
         store = Store(storage, now=now, salts=salts(), limits=limits, settings=settings, counts=counts)
         try:
             yield store

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+from stemmadb.protocol.model.ids import Version
 from stemmadb.server.engine.intake import Ticket
 from stemmadb.server.engine.lanes import Workers
 from stemmadb.server.engine.opened import OpenLog
-from stemmadb.server.storage.port import SpaceLog
+from stemmadb.server.storage.port import Entry, SpaceLog, StorageFailed
 
 T = TypeVar("T")
 
@@ -31,6 +33,7 @@ class Flights:
         self._workers = workers
         self._wake = wake
         self._flight: Flight | None = None
+        self._loop = asyncio.get_running_loop()
 
     @property
     def is_under_way(self) -> bool:
@@ -47,6 +50,24 @@ class Flights:
         task = self._log.begin(self._workers, work)
         flight = self._flight = Flight(tickets, task, tell)
         task.add_done_callback(lambda _: self._end(flight))
+
+    def hand_over(
+        self, tickets: Sequence[Ticket], expected: Version, batch: Sequence[Entry], tell: Callable[[None], None]
+    ) -> bool:
+        """Whether the log takes the batch without a worker; its end is told in the turn that learns of it."""
+        assert self._flight is None, "one write at a time"
+        flight = self._flight = Flight(tickets, self._loop.create_future(), tell)
+        if not self._log.hand_over(expected, batch, partial(self._told, flight)):
+            self._flight = None
+            return False
+        return True
+
+    def _told(self, flight: Flight, failure: StorageFailed | None) -> None:
+        if failure is None:
+            flight.task.set_result(None)
+        else:
+            flight.task.set_exception(failure)
+        self._end(flight)
 
     async def landed(self) -> None:
         """Returns once nothing is in flight; raises what the flight failed with."""

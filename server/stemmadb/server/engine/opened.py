@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from stemmadb.protocol.model.ids import Did, Version
 from stemmadb.server.engine.lanes import Workers
-from stemmadb.server.storage.port import Entry, LogReader, SpaceLog, Storage, StorageFailed
+from stemmadb.server.storage.port import Entry, LogReader, SpaceLog, Storage, StorageFailed, Told
 
 T = TypeVar("T")
 
@@ -92,13 +92,37 @@ class OpenLog:
         if self._log is not None and not self._is_broken:
             self._log.prepare(batch)
 
+    def hand_over(self, expected: Version, batch: Sequence[Entry], told: Told) -> bool:
+        """As the log does it; whoever is told meets a log that is known to be in use, or to be broken."""
+        log = self._log
+        if log is None or self._is_broken:
+            return False
+        self._begin_use()
+        is_taken = log.hand_over(expected, batch, partial(self._told, told))
+        if not is_taken:
+            self._end_use()
+        return is_taken
+
+    def _told(self, told: Told, failure: StorageFailed | None) -> None:
+        self._is_broken = self._is_broken or failure is not None
+        self._end_use()
+        told(failure)
+
+    def _begin_use(self) -> None:
+        self._users += 1
+        self._unused.clear()
+
+    def _end_use(self) -> None:
+        self._users -= 1
+        if not self._users:
+            self._unused.set()
+
     def begin(self, workers: Workers, work: Callable[[SpaceLog], T]) -> asyncio.Future[T]:
         """As `run`, begun before this returns if the log is ready."""
         log = self._log
         if log is None or self._is_broken:
             return asyncio.get_running_loop().create_task(self.run(workers, work))
-        self._users += 1
-        self._unused.clear()
+        self._begin_use()
         future: asyncio.Future[T]
         try:
             future = asyncio.ensure_future(workers.run(partial(work, log)))
@@ -111,9 +135,7 @@ class OpenLog:
     def _ended(self, future: asyncio.Future[Any]) -> None:
         if not future.cancelled() and isinstance(future.exception(), StorageFailed):
             self._is_broken = True
-        self._users -= 1
-        if not self._users:
-            self._unused.set()
+        self._end_use()
 
     async def run(self, workers: Workers, work: Callable[[SpaceLog], T]) -> T:
         """Runs work on the log; a `StorageFailed` that it raises breaks the log."""

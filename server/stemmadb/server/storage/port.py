@@ -18,10 +18,10 @@ What every backend promises, and the conformance suite holds it to:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -44,6 +44,10 @@ class StorageFailed(Exception):
 
 class StorageFull(StorageFailed):
     """There is no room; nothing was written. Reads go on."""
+
+
+Told: TypeAlias = Callable[[StorageFailed | None], None]
+"""Called with what a write failed with, or with None once it is durable."""
 
 
 class Place(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -293,6 +297,14 @@ class SpaceLog(Protocol):
 
         The only one of the methods that write that may be called on an event loop; nothing else writes meanwhile. It
         has no effect that can be seen.
+        """
+        ...
+
+    def hand_over(self, expected: Version, batch: Sequence[Entry], told: Told, /) -> bool:
+        """Whether the batch, which was prepared, is on its way to be appended as `append` would, without a thread.
+
+        Called on the event loop that `prepare` is called on, and `told` is too: once the batch is durable and any
+        reader that is opened sees it, or with what it failed with. False if it is to be appended like any other.
         """
         ...
 

@@ -13,7 +13,7 @@ from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage.memory.contents import Contents
 from stemmadb.server.storage.memory.reader import MemoryReader
-from stemmadb.server.storage.port import Entry, LogMoved, Snapshot, StorageFailed, StoredBlob
+from stemmadb.server.storage.port import Entry, LogMoved, Snapshot, StorageFailed, StoredBlob, Told
 
 Fail: TypeAlias = Callable[[str], None]
 
@@ -51,6 +51,10 @@ class MemoryLog:
 
     def prepare(self, batch: Sequence[Entry]) -> None:
         """There is nothing to prepare."""
+
+    def hand_over(self, _expected: Version, _batch: Sequence[Entry], _told: Told) -> bool:
+        """There is nothing that would take it."""
+        return False
 
     def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
         with self._changing("append") as contents:

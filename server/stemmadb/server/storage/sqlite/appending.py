@@ -8,10 +8,10 @@ from typing import Final, NamedTuple, TypeAlias
 import apsw
 
 from stemmadb.protocol.model import facts as model_facts
-from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit
+from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit, genesis
 from stemmadb.protocol.model.compiled import Lane, native
 from stemmadb.protocol.model.facts import NO_BODY, Fact
-from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.ids import EMPTY_SPACE, Did, Hash, Version
 from stemmadb.server.storage.port import Entry, Snapshot, StorageFailed
 from stemmadb.server.storage.sqlite import destroying, one_step, places, structure
 from stemmadb.server.storage.sqlite.connection import Cell, as_json, query
@@ -36,9 +36,10 @@ _NEWEST: Final = (
 )
 
 
-def tip_version(connection: apsw.Connection) -> Version:
-    rows = query(connection, 'SELECT version FROM "commit" ORDER BY version DESC LIMIT 1')
-    return Version(rows[0][0] if rows else 0)
+def tip(connection: apsw.Connection, space: Did) -> tuple[Version, Hash]:
+    """The last commit; before the first there is the genesis of the space."""
+    rows = query(connection, 'SELECT version, hash FROM "commit" ORDER BY version DESC LIMIT 1')
+    return (Version(rows[0][0]), Hash(rows[0][1])) if rows else (EMPTY_SPACE, genesis(space))
 
 
 _Cells: TypeAlias = tuple[Cell, ...]

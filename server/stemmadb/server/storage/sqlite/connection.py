@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ STATEMENTS_MAX: Final = 128
 REWRITTEN_BYTES: Final = 1024 * 1024
 
 _SYNCS: Final = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
+_LOG_FLAGS: Final = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -97,7 +99,7 @@ def _write_again(connection: apsw.Connection) -> None:
     name = connection.filename_wal
     if not Path(name).exists():
         return
-    log = apsw.VFSFile(connection.open_vfs, name, [apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE, 0])
+    log = apsw.VFSFile(connection.open_vfs, name, [_LOG_FLAGS, 0])
     try:
         size = log.xFileSize()
         with suppress(apsw.FullError):  # where there is a hole at its end, which is no part of a commit
@@ -106,6 +108,30 @@ def _write_again(connection: apsw.Connection) -> None:
         log.xSync(apsw.SQLITE_SYNC_NORMAL)
     finally:
         log.xClose()
+
+
+def sync_log(connection: apsw.Connection) -> None:
+    """Makes all of the write-ahead log durable: what was committed without a sync, too."""
+    if connection.open_vfs == apsw.vfs_names()[0]:
+        _sync_file(connection.filename_wal)
+        return
+    log = apsw.VFSFile(connection.open_vfs, connection.filename_wal, [_LOG_FLAGS, 0])
+    try:
+        log.xSync(apsw.SQLITE_SYNC_NORMAL)
+    finally:
+        log.xClose()
+
+
+def _sync_file(name: str) -> None:
+    """By the operating system's own call, since SQLite's holds the interpreter while it waits for the disk."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StorageFailed(str(error)) from error
 
 
 def open_reader(file: Path, vfs: str | None) -> apsw.Connection:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import apsw
 
 from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model.ids import Did, Hash, TimeMs, Version
-from stemmadb.server.storage.port import Entry, LogMoved, Snapshot, StorageFailed, StoredBlob
+from stemmadb.server.storage.port import Entry, LogMoved, Snapshot, StorageFailed, StoredBlob, Told
 from stemmadb.server.storage.sqlite import appending, blobs, destroying, schema
+from stemmadb.server.storage.sqlite import daybook_pages as pages
 from stemmadb.server.storage.sqlite.appending import Appender
 from stemmadb.server.storage.sqlite.connection import (
     BUSY_MS,
@@ -25,7 +27,10 @@ from stemmadb.server.storage.sqlite.connection import (
     transaction,
 )
 from stemmadb.server.storage.sqlite.cut import Cut
+from stemmadb.server.storage.sqlite.daybook import Daybook
+from stemmadb.server.storage.sqlite.daybook_pages import Record
 from stemmadb.server.storage.sqlite.pool import Pool
+from stemmadb.server.storage.sqlite.posting import Noted, Posting
 from stemmadb.server.storage.sqlite.reader import SqliteReader
 from stemmadb.server.storage.sqlite.shortening import LONG_BYTES, SHORTEN_WAIT_MS, Shortening
 
@@ -39,6 +44,20 @@ _TOUCHED_WRONGLY = (
     "SELECT version FROM (SELECT * FROM (SELECT branch, version FROM touched EXCEPT SELECT * FROM right) "
     "UNION ALL SELECT * FROM (SELECT * FROM right EXCEPT SELECT branch, version FROM touched)) ORDER BY 1 LIMIT ?"
 )
+
+
+class Owner(Protocol):
+    """What a log asks of the storage that it belongs to."""
+
+    def room(self) -> int:
+        """How many entities may be known without asking; the bound holds from the next write on."""
+        ...
+
+    def daybook(self) -> Daybook | None: ...
+
+    def keep_unsettled(self, space: Did, posting: Posting) -> None:
+        """What could not be posted when the log was closed: the next opening has to `bring_in` it."""
+        ...
 
 
 class SqliteLog:
@@ -55,18 +74,19 @@ class SqliteLog:
         read_only: bool,
         create: bool,
         scrub_wait_ms: int,
-        room: Callable[[], int],
+        owner: Owner,
     ) -> None:
-        """`room` says how many entities may be known without asking; the bound holds from the next write on."""
         self.space: Final = space
         self.directory: Final = file.parent
         self._scrub_wait_ms = scrub_wait_ms
+        self._owner = owner
         self._is_broken = False
         self._is_closed = False
         self._made: tuple[Sequence[Entry], list[Cell] | None] | None = None
         """The batch that is appended next, and its rows."""
         self._pool = Pool(file, vfs)
         self._writer: apsw.Connection | None = None
+        self._posting: Posting | None = None
         try:
             if read_only:
                 self._owes_scrub = self._check_readable(file)
@@ -74,11 +94,30 @@ class SqliteLog:
                 self._writer = writer = _open(file, vfs, space, create=create)
                 self._owes_scrub = destroying.owes_scrub(writer)
                 with failures(writer):
-                    self._appender = Appender(writer, room)
+                    self._appender = Appender(writer, owner.room)
                 self._shortening = Shortening(writer, long_bytes=LONG_BYTES, wait_ms=SHORTEN_WAIT_MS)
+                self._posting = Posting(writer, self._shorten)
+                with failures(writer):
+                    self._tip = appending.tip(writer, space)[0]
         except BaseException:
             self.close()
             raise
+
+    def bring_in(self, left: Sequence[Record]) -> None:
+        """Posts, durably, those records of a daybook that follow the log; others are in it, or of another log."""
+        with self._writing() as writer:
+            for record in left:
+                tip, hash_ = appending.tip(writer, self.space)
+                if record.first == tip + 1 and record.previous == hash_:
+                    self._postings.add(Noted(record, len(pages.encode(record))))
+                    self._postings.post()
+            self._postings.settle()
+            self._tip = appending.tip(writer, self.space)[0]
+
+    @property
+    def _postings(self) -> Posting:
+        assert self._posting is not None, "the log was opened to be read only"
+        return self._posting
 
     # -- writing
 
@@ -101,11 +140,40 @@ class SqliteLog:
             return None
         return made[1]
 
+    def hand_over(self, expected: Version, batch: Sequence[Entry], told: Told) -> bool:
+        """To the daybook: rows that were prepared, and no more than are worth it."""
+        book, made = self._owner.daybook(), self._made
+        if book is None or made is None or made[0] is not batch or made[1] is None or self._must_be_opened_again:
+            return False
+        first, last = batch[0].commit, batch[-1].commit
+        if expected != self._tip or first.version != expected + 1:
+            return False
+        record = Record(self.space, first.previous, first.version, last.version, made[1])
+        encoded = pages.encode(record)
+        told = partial(self._handed_over, Noted(record, len(encoded)), told)
+        if not book.take(self._postings, encoded, told):
+            return False
+        self._made = None
+        return True
+
+    def _handed_over(self, noted: Noted, told: Told, failure: StorageFailed | None) -> None:
+        if failure is None:
+            self._postings.add(noted)
+            self._tip = noted.record.last
+        else:
+            self._is_broken = True
+        told(failure)
+
+    @property
+    def _must_be_opened_again(self) -> bool:
+        """After an error (COMMIT-10)."""
+        return self._is_broken or self._postings.is_broken
+
     def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
         """Right after the expected version, all or nothing; returns once it is durable (COMMIT-1)."""
         made = self._take_made(batch)
         if made is not None and not snapshots and batch[0].commit.version == expected + 1:
-            self._append_made(expected, made)
+            self._append_made(expected, expected + len(batch), made)
             return
         with self._writing() as connection:
             if not batch and not snapshots:
@@ -117,16 +185,22 @@ class SqliteLog:
                 assert versions == list(range(expected + 1, expected + 1 + len(batch))), "a batch follows the log"
                 self._write(batch, made)
                 appending.keep_snapshots(connection, snapshots)
-            self._shorten()
+            self._wrote(expected + len(batch))
             self._owes_scrub = self._owes_scrub or any(entry.destroyed is not None for entry in batch)
 
-    def _append_made(self, expected: Version, made: list[Cell]) -> None:
+    def _append_made(self, expected: Version, batch_end: int, made: list[Cell]) -> None:
         """Rows of plain commits, in one step."""
         with self._writing() as connection:
             if not self._appender.append_made(made):
                 self._check_tip(connection, expected)
                 raise StorageFailed("rows were refused that follow the log")
-            self._shorten()
+            self._wrote(batch_end)
+
+    def _wrote(self, tip: int) -> None:
+        """With a sync, which was one for what was posted without."""
+        self._tip = Version(tip)
+        self._postings.synced()
+        self._shorten()
 
     def _write(self, batch: Sequence[Entry], made: list[Cell] | None) -> None:
         """In a transaction that is open."""
@@ -157,6 +231,9 @@ class SqliteLog:
 
     def scrub(self) -> None:
         """Leaves no trace of destroyed bytes in any file of the log (ERASE-1)."""
+        book = self._owner.daybook()
+        if book is not None:
+            book.start_over()
         with self._writing() as connection:
             destroying.scrub(connection, self._scrub_wait_ms, BUSY_MS)
             self._owes_scrub = False
@@ -170,22 +247,26 @@ class SqliteLog:
         """The writing connection. After an error nothing is written before the log is opened again (COMMIT-10)."""
         assert self._writer is not None, "the log was opened to be read only"
         assert not self._is_closed, "the log is closed"
-        if self._is_broken:
-            raise StorageFailed("the log had an error and must be opened again")
-        try:
-            with failures(self._writer):
-                yield self._writer
-        except LogMoved:
-            raise
-        except BaseException:
-            self._is_broken = True
-            raise
+        posting = self._postings
+        with posting.lock:
+            if self._must_be_opened_again:
+                raise StorageFailed("the log had an error and must be opened again")
+            posting.post()
+            try:
+                with failures(self._writer):
+                    yield self._writer
+            except LogMoved:
+                raise
+            except BaseException:
+                self._is_broken = True
+                raise
 
     @contextmanager
     def _changing(self) -> Iterator[apsw.Connection]:
         with self._writing() as connection:
             with transaction(connection):
                 yield connection
+            self._postings.synced()
             self._shorten()
 
     def _shorten(self) -> None:
@@ -196,7 +277,7 @@ class SqliteLog:
             self._is_broken = True
 
     def _check_tip(self, connection: apsw.Connection, expected: Version) -> None:
-        tip = appending.tip_version(connection)
+        tip, _ = appending.tip(connection, self.space)
         if tip != expected:
             self._appender.forget()
             raise LogMoved(f"the log is at version {tip} and not at {expected}")
@@ -210,6 +291,8 @@ class SqliteLog:
 
     @contextmanager
     def _cut(self) -> Iterator[Cut]:
+        if self._posting is not None:
+            self._posting.post()
         connection = self._pool.take()
         is_sound = True
         try:
@@ -262,6 +345,11 @@ class SqliteLog:
             return
         self._is_closed = True
         self._pool.close()
+        if self._posting is not None:
+            with suppress(StorageFailed):  # the daybook has it
+                self._posting.settle()
+            if not self._posting.is_settled:
+                self._owner.keep_unsettled(self.space, self._posting)
         if self._writer is not None:
             close(self._writer)
 

@@ -11,9 +11,13 @@ from stemmadb.protocol import identity
 from stemmadb.protocol.errors import InvalidDid, StemmaError, UnknownSpace
 from stemmadb.protocol.model.ids import Did
 from stemmadb.server.storage.port import StorageFailed, StorageFull
-from stemmadb.server.storage.sqlite import schema
+from stemmadb.server.storage.sqlite import daybook_files, schema
+from stemmadb.server.storage.sqlite.clerk import Clerk
 from stemmadb.server.storage.sqlite.connection import close, is_no_room, open_reader
+from stemmadb.server.storage.sqlite.daybook import Carrier, Daybook
+from stemmadb.server.storage.sqlite.daybook_pages import Record
 from stemmadb.server.storage.sqlite.log import SCRUB_WAIT_MS, SqliteLog
+from stemmadb.server.storage.sqlite.posting import Posting
 
 SPACES: Final = "spaces"
 FILE: Final = "space.db"
@@ -39,7 +43,9 @@ class SqliteStorage:
         vfs: str | None = None,
         read_only: bool = False,
         scrub_wait_ms: int = SCRUB_WAIT_MS,
+        carrier: Carrier | None = None,
     ) -> None:
+        """With a carrier there is a daybook, which is used from the event loop that the carrier tells."""
         self._directory = directory
         self._vfs = vfs
         self._read_only = read_only
@@ -47,6 +53,13 @@ class SqliteStorage:
         self._lock = Lock()
         self._logs: list[SqliteLog] = []
         self._opening: set[Did] = set()
+        self._left: dict[Did, list[Record]] = {}
+        """What the daybook of an earlier process has of a space, and its file may not have."""
+        self._unsettled: dict[Did, Posting] = {}
+        """What could not be posted when the log of a space was closed."""
+        self._clerk = None if carrier is None else Clerk(directory, vfs, carrier)
+        if not read_only:
+            self._bring_in()
 
     def spaces(self) -> list[Did]:
         """The spaces there are files of, by name; a file that nobody came to make tables in is none."""
@@ -68,6 +81,15 @@ class SqliteStorage:
 
     def open(self, space: Did, *, create: bool = False) -> SqliteLog:
         """The log of a space; `UnknownSpace` if there is none and it is not to be made."""
+        log = self._open(space, create=create)
+        try:
+            self._take_up(log)
+        except BaseException:
+            log.close()
+            raise
+        return log
+
+    def _open(self, space: Did, *, create: bool) -> SqliteLog:
         identity.public_key(space)  # a DID is safe as a name of a directory, and anything else is refused
         file = self._directory / SPACES / space / FILE
         with self._lock:
@@ -97,13 +119,13 @@ class SqliteStorage:
             read_only=self._read_only,
             create=create,
             scrub_wait_ms=self._scrub_wait_ms,
-            room=self._room,
+            owner=self,
         )
         if is_new:
             _make_private(file)
         return log
 
-    def _room(self) -> int:
+    def room(self) -> int:
         """A fair part for each log: one that was opened before others shrinks to it when it is next written."""
         return max(ENTITIES_MIN, ENTITIES_MAX // max(1, len(self._logs)))
 
@@ -112,6 +134,50 @@ class SqliteStorage:
             logs, self._logs = self._logs, []
         for log in logs:
             log.close()
+        if self._clerk is not None:
+            self._clerk.close(is_settled=not self._unsettled)
+
+    # -- the daybook
+
+    @property
+    def clerk(self) -> Clerk | None:
+        return self._clerk
+
+    def daybook(self) -> Daybook | None:
+        """None while that of an earlier process is still needed."""
+        return None if self._clerk is None or self._left else self._clerk.ask()
+
+    def keep_unsettled(self, space: Did, posting: Posting) -> None:
+        self._unsettled[space] = posting
+
+    def _bring_in(self) -> None:
+        """Posts what a process that was killed has left. A space that cannot take it now does when it is opened."""
+        self._left = daybook_files.read(self._directory)
+        for space in list(self._left):
+            try:
+                self.open(space).close()
+            except UnknownSpace:
+                del self._left[space]  # it was removed since
+            except (StorageFailed, StemmaError):
+                continue
+        if not self._left:
+            daybook_files.remove(self._directory)
+
+    def _take_up(self, log: SqliteLog) -> None:
+        """The log has just been opened: first of all it gets what a daybook has of it."""
+        if self._read_only:
+            return
+        space, unsettled = log.space, self._unsettled.get(log.space)
+        if space in self._left:
+            log.bring_in(self._left[space])
+            del self._left[space]
+        if unsettled is not None:
+            log.bring_in([noted.record for noted in unsettled.unposted])
+            unsettled.forget()
+            del self._unsettled[space]
+        book = None if self._clerk is None else self._clerk.book
+        if book is not None and book.is_broken:
+            book.start_over()
 
 
 def _is_did(name: str) -> bool:

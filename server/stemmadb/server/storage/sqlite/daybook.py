@@ -1,0 +1,198 @@
+"""The daybook of a data directory: batches of all spaces in the order they come, many made durable by one sync.
+
+In bookkeeping, what comes is noted in a daybook and posted to its account later. Here an account is the file of a
+space. A batch of plain commits is acknowledged once the daybook has it durably; it is posted with many others when
+somebody reads the file, when nothing comes for a moment, or when a volume is full (docs/decisions/0012).
+
+There are two volumes. One is written page by page; when it is full the other goes on, and the clerk settles what is
+in the first. A batch that finds no room is appended to its file like any other.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from stemmadb.server.storage.port import StorageFailed, Told
+from stemmadb.server.storage.sqlite import daybook_files as files
+from stemmadb.server.storage.sqlite import daybook_pages as pages
+from stemmadb.server.storage.sqlite.daybook_files import VOLUME_BYTES, VolumeFile
+from stemmadb.server.storage.sqlite.posting import Posting
+
+RECORD_BYTES_MAX: Final = 256 * 1024
+"""A larger batch is worth a sync of its own, and would be written twice."""
+DRAIN_SECONDS_MAX: Final = 10.0
+
+
+class Carrier(Protocol):
+    """Carries a page to the disk, one at a time."""
+
+    def carry(self, file: VolumeFile, page: bytes, at: int, told: Told) -> None:
+        """Returns at once; `told` is called later, on the event loop, once the page is durable or has failed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Waiting(NamedTuple):
+    posting: Posting
+    record: bytes
+    told: Told
+
+
+class Volume:
+    """A file, how far it is written, and the logs with records in it that are not settled."""
+
+    def __init__(self, file: VolumeFile) -> None:
+        self.file: Final = file
+        self.at = 0
+        self.high = 0
+        """How far it was ever written since it was cleared."""
+        self.postings: set[Posting] = set()
+        self.is_full = False
+        """Whether it waits to be settled before it begins anew."""
+
+    def settle(self) -> None:
+        """All that is in it is in the files of its spaces, durably."""
+        for posting in list(self.postings):
+            posting.settle()
+        self.postings.clear()
+
+    def begin(self) -> None:
+        self.at, self.is_full = 0, False
+
+
+class Daybook:
+    """Used from one event loop, but for what is marked."""
+
+    def __init__(self, carrier: Carrier, volumes: list[VolumeFile], wake: Callable[[], None]) -> None:
+        """`wake` is called when a volume waits for the clerk, and when something comes after all was posted."""
+        self._carrier = carrier
+        self._volumes = [Volume(file) for file in volumes]
+        self._wake = wake
+        self._number = 1
+        self._waiting: list[Waiting] = []
+        self._waiting_bytes = 0
+        self._is_under_way = False
+        self._is_open = True
+        self._turn = threading.Lock()
+        """Of those who start over."""
+        self.taken = 0
+        """How many batches there were: the clerk sees by it whether any come."""
+        self.has_room = True
+        """Whether the disk has room to post what is taken; the clerk looks."""
+        self._is_quiet = True
+        """Whether all is posted, and the clerk sleeps."""
+        self.is_broken = False
+
+    def take(self, posting: Posting, record: bytes, told: Told) -> bool:
+        """Whether the batch is on its way; `told` is called once it is durable, or has failed."""
+        size = self._waiting_bytes + len(record)
+        if not self._is_open or not self.has_room or len(record) > RECORD_BYTES_MAX or not self._fits(size):
+            return False
+        self.taken += 1
+        if self._is_quiet:
+            self._is_quiet = False
+            self._wake()
+        self._waiting.append(Waiting(posting, record, told))
+        self._waiting_bytes = size
+        if not self._is_under_way:
+            self._write()
+        return True
+
+    def _fits(self, records_bytes: int) -> bool:
+        size = pages.size_of(records_bytes)
+        now, after = self._volumes
+        return now.at + size <= VOLUME_BYTES or (not after.is_full and size <= VOLUME_BYTES)
+
+    def _write(self) -> None:
+        """All that waits, as one page."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        page = pages.page(self._number, [one.record for one in waiting])
+        if self._volumes[0].at + len(page) > VOLUME_BYTES:
+            self._turn_over()
+        volume = self._volumes[0]
+        volume.postings.update(one.posting for one in waiting)
+        self._number += 1
+        self._is_under_way = True
+        at = volume.at
+        volume.at += len(page)
+        volume.high = max(volume.high, volume.at)
+        self._carrier.carry(volume.file, page, at, partial(self._carried, waiting))
+
+    def _turn_over(self) -> None:
+        full, after = self._volumes
+        assert not after.is_full, "what does not fit is not taken"
+        self._volumes = [after, full]
+        full.is_full = True
+        self._wake()
+
+    def _carried(self, carried: list[Waiting], failure: StorageFailed | None) -> None:
+        """The next page takes off before anybody is told of this one."""
+        self._is_under_way = False
+        if failure is not None:
+            self._is_open, self.is_broken = False, True
+            carried, self._waiting, self._waiting_bytes = carried + self._waiting, [], 0
+        elif self._waiting:
+            self._write()
+        for one in carried:
+            one.told(failure)
+
+    # ------------------------------------------------------------ by other threads
+
+    def post(self, taken: int) -> bool:
+        """By the clerk: posts all that is durable; True if no more has come than the batches it knows of."""
+        is_full = False
+        for volume in self._volumes:
+            is_full = is_full or volume.is_full
+            for posting in list(volume.postings):
+                with suppress(StorageFailed):  # those who use the space meet it
+                    posting.post()
+        self._is_quiet = not (self._is_under_way or is_full)
+        if self.taken != taken:  # one may have come before the clerk was quiet, and not have woken it
+            self._is_quiet = False
+        return self._is_quiet
+
+    def settle_full(self) -> None:
+        """By the clerk: settles the volume that is full, which can then be written again."""
+        for volume in self._volumes:
+            if volume.is_full:
+                volume.settle()
+                volume.begin()
+
+    def start_over(self) -> None:
+        """Settles all there is and leaves no trace of it in the volumes, which begin anew.
+
+        After a page has failed, of which nobody knows whether it is there: it is not, from then on, and nobody was
+        told of it. And after an erasure (ERASE-1). Batches go straight to their files meanwhile.
+        """
+        with self._turn:
+            self._is_open = False
+            self._drain()
+            for volume in self._volumes:
+                volume.settle()
+                with files.disk_failures():
+                    files.clear(volume.file, volume.high)
+                volume.high = 0
+                volume.begin()
+            self.is_broken, self._is_open = False, True
+
+    def _drain(self) -> None:
+        """Waits for what is under way."""
+        end = time.monotonic() + DRAIN_SECONDS_MAX
+        while self._is_under_way:
+            if time.monotonic() > end:
+                raise StorageFailed("the daybook does not come to its end")
+            time.sleep(0.001)
+
+    def close(self) -> None:
+        """Nothing is taken any more."""
+        self._is_open = False
+        self._drain()
+        self._carrier.close()
+        for volume in self._volumes:
+            volume.file.close()

@@ -1,0 +1,126 @@
+"""Posting: what the daybook has of a log and its file has not, and how it gets there.
+
+It is durable where it is. A transaction that puts it into the file needs no sync of its own until the daybook forgets
+it, and many batches are one transaction. Whoever reads the file, or writes it in another way, posts first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import apsw
+
+from stemmadb.server.storage.port import StorageFailed
+from stemmadb.server.storage.sqlite import one_step
+from stemmadb.server.storage.sqlite.connection import Cell, failures, sync_log, transaction
+from stemmadb.server.storage.sqlite.daybook_pages import Record
+
+
+class Noted(NamedTuple):
+    """A batch in the daybook, and how many bytes it takes there."""
+
+    record: Record
+    size: int
+
+
+class Posting:
+    """Belongs to one opening of a log. Any thread may post; `lock` is that of the connection that writes."""
+
+    def __init__(self, connection: apsw.Connection, written: Callable[[], None]) -> None:
+        """`written` is called after each transaction, with the connection still ours."""
+        self.lock: Final = threading.RLock()
+        self._connection = connection
+        self._written = written
+        self._unposted: list[Noted] = []
+        self._is_synced = True
+        self.is_broken = False
+        """After an error nothing is posted before the log is opened again (COMMIT-10)."""
+
+    def add(self, noted: Noted) -> None:
+        """What is durable in the daybook, in the order of the log."""
+        self._unposted.append(noted)
+
+    @property
+    def unposted(self) -> Sequence[Noted]:
+        return self._unposted
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the file has, durably, all that was added: the daybook may forget it."""
+        return self._is_synced and not self._unposted
+
+    def post(self) -> None:
+        """All that was added is in the file when this returns, to be read by anybody."""
+        if self._unposted:
+            with self.lock:
+                self._post()
+
+    def settle(self) -> None:
+        """All that was added is in the file, durably."""
+        if not self.is_settled:
+            with self.lock:
+                self._post(is_durable=True)
+                self._sync()
+
+    def synced(self) -> None:
+        """A transaction with a sync of its own has ended, which is one for all before it as well."""
+        self._is_synced = True
+
+    def forget(self) -> None:
+        """Another opening of the log has posted it."""
+        self._unposted.clear()
+        self._is_synced = True
+
+    def _post(self, *, is_durable: bool = False) -> None:
+        noted = self._unposted[:]  # others may add meanwhile
+        if not noted:
+            return
+        if self.is_broken:
+            raise StorageFailed("the log had an error and must be opened again")
+        try:
+            with failures(self._connection):
+                self._write(noted, "FULL" if is_durable else "NORMAL")
+        except BaseException:
+            self.is_broken = True
+            raise
+        self._is_synced = is_durable
+        del self._unposted[: len(noted)]
+        self._written()
+
+    def _write(self, noted: Sequence[Noted], synchronous: str) -> None:
+        self._is_synced = False
+        self._connection.execute(f"PRAGMA synchronous={synchronous}")
+        try:
+            with transaction(self._connection):
+                for cells in _statements(noted):
+                    if not one_step.append(self._connection, cells):
+                        raise StorageFailed("rows of the daybook were refused that follow the log")
+        finally:
+            self._connection.execute("PRAGMA synchronous=FULL")
+
+    def _sync(self) -> None:
+        if self._is_synced:
+            return
+        try:
+            with failures(self._connection):
+                sync_log(self._connection)
+        except BaseException:
+            self.is_broken = True
+            raise
+        self._is_synced = True
+
+
+def _statements(noted: Iterable[Noted]) -> Iterator[list[Cell]]:
+    """Rows of several batches together, as many as one statement takes."""
+    cells: list[Cell] = []
+    bytes_ = 0
+    for record, size in noted:
+        if cells and (len(cells) + len(record.cells) > one_step.CELLS_MAX or bytes_ + size > one_step.BYTES_MAX):
+            yield cells
+            cells, bytes_ = [], 0
+        cells += record.cells
+        bytes_ += size
+    if cells:
+        yield cells
