@@ -1,7 +1,10 @@
-"""Builds the compiled lane of plain commits, `stemmadb.protocol._native`, where a C compiler is at hand.
+"""Builds what is compiled where a C compiler is at hand.
+
+That is the lane of plain commits, `stemmadb.protocol._native` (docs/decisions/0011), and the thread that carries
+pages of the daybook to the disk, `stemmadb.server._native` (0012).
 
 Run by `make env` for the tree itself, and by the build of a wheel. Without a compiler or the headers of Python
-nothing is built, and nothing is missing but speed (docs/decisions/0011).
+nothing is built, and nothing is missing but speed.
 """
 
 from __future__ import annotations
@@ -19,44 +22,60 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "protocol/stemmadb/protocol"
-SOURCES = PACKAGE / "native"
-STAMP = SOURCES / ".built-from"
-FLAGS = ("-O2", "-fPIC", "-fno-strict-aliasing", "-fvisibility=hidden", "-Wall", "-Wextra", "-shared")
+PACKAGES = (ROOT / "protocol/stemmadb/protocol", ROOT / "server/stemmadb/server")
+FLAGS = ("-O2", "-fPIC", "-fno-strict-aliasing", "-fvisibility=hidden", "-Wall", "-Wextra", "-shared", "-pthread")
 
 
-def target() -> Path:
-    return PACKAGE / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+def built() -> list[Path]:
+    """The modules as they are made of the sources now; those that cannot be made are missing, and it is said why."""
+    return [module for package in PACKAGES if (module := _built(package)) is not None]
 
 
-def built() -> Path | None:
-    """The module as it is made of the sources now; None, with the reason on standard error, if it cannot be made."""
-    wanted = _fingerprint()
-    if target().exists() and STAMP.exists() and STAMP.read_text() == wanted:
-        return target()
-    _remove()
+def _built(package: Path) -> Path | None:
+    wanted, target = _fingerprint(package), _target(package)
+    if target.exists() and _stamp(package).exists() and _stamp(package).read_text() == wanted:
+        return target
+    _remove(package)
     compiler, why = _compiler()
     if compiler is None:
-        print(f"The compiled lane is not built: {why}. All works without it, commits take longer.", file=sys.stderr)
+        _say(package, f"is not built: {why}")
         return None
     try:
-        _compile(compiler)
+        _compile(compiler, package)
     except (OSError, subprocess.CalledProcessError) as failure:
-        print(f"The compiled lane could not be built: {failure}. All works without it.", file=sys.stderr)
+        _say(package, f"could not be built: {failure}")
         return None
-    STAMP.write_text(wanted)
-    return target()
+    _stamp(package).write_text(wanted)
+    return target
 
 
-def _remove() -> None:
+def _say(package: Path, what: str) -> None:
+    print(
+        f"The compiled part of {_dotted(package)} {what}. All works without it, commits take longer.", file=sys.stderr
+    )
+
+
+def _dotted(package: Path) -> str:
+    return ".".join(package.parts[-2:])
+
+
+def _target(package: Path) -> Path:
+    return package / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+def _stamp(package: Path) -> Path:
+    return package / "native/.built-from"
+
+
+def _remove(package: Path) -> None:
     """What was made of other sources would hide that they have changed."""
-    for old in (*PACKAGE.glob("_native.*.so"), *PACKAGE.glob("_native.*.pyd"), STAMP):
+    for old in (*package.glob("_native.*.so"), *package.glob("_native.*.pyd"), _stamp(package)):
         old.unlink(missing_ok=True)
 
 
-def _fingerprint() -> str:
+def _fingerprint(package: Path) -> str:
     digest = hashlib.sha256(f"{sys.version} {FLAGS}".encode())
-    for source in sorted((*SOURCES.glob("*.c"), *SOURCES.glob("*.h"))):
+    for source in sorted((*package.glob("native/*.c"), *package.glob("native/*.h"))):
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
@@ -72,26 +91,27 @@ def _compiler() -> tuple[list[str] | None, str]:
     return None, "there is no C compiler (Debian: apt-get install gcc)"
 
 
-def _compile(compiler: list[str]) -> None:
+def _compile(compiler: list[str], package: Path) -> None:
     """Moved to its place when it is whole: a process that runs may have the old one open."""
-    made = target().with_suffix(".new")
+    made = _target(package).with_suffix(".new")
     linking = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []
-    sources = sorted(map(str, SOURCES.glob("*.c")))
+    sources = sorted(map(str, package.glob("native/*.c")))
     include = sysconfig.get_paths()["include"]
     subprocess.run(  # noqa: S603  # our own sources
         [*compiler, *FLAGS, *linking, f"-I{include}", "-o", str(made), *sources], check=True
     )
-    made.replace(target())
+    made.replace(_target(package))
 
 
 class NativeLane(BuildHookInterface[Any]):
     """A wheel that has it is for one version of Python and one kind of machine."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if (lane := built()) is not None and version != "editable":
-            build_data["pure_python"] = False
-            build_data["infer_tag"] = True
-            build_data["force_include"][str(lane)] = f"stemmadb/protocol/{lane.name}"
+        for module in built():
+            if version != "editable":
+                build_data["pure_python"] = False
+                build_data["infer_tag"] = True
+                build_data["force_include"][str(module)] = str(Path(*module.parts[-3:]))
 
 
 if __name__ == "__main__":

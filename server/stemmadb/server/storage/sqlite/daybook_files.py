@@ -34,6 +34,8 @@ class OsFile:
 
     def __init__(self, path: Path) -> None:
         self.descriptor: Final = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.direct: Final = _direct(path)
+        """Writes whole blocks past the system's memory, each durable when it ends; None where that cannot be done."""
 
     def write(self, data: bytes, at: int) -> None:
         view = memoryview(data)
@@ -46,6 +48,15 @@ class OsFile:
 
     def close(self) -> None:
         os.close(self.descriptor)
+        if self.direct is not None:
+            os.close(self.direct)
+
+
+def _direct(path: Path) -> int | None:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_DIRECT | os.O_DSYNC | os.O_CLOEXEC)
+    except (OSError, AttributeError):  # a file system, or a system, that knows no such thing
+        return None
 
 
 class VfsFile:
@@ -79,7 +90,11 @@ def disk_failures() -> Iterator[None]:
     except apsw.Error as error:
         raise translated(error, None) from error
     except OSError as error:
-        raise (StorageFull if is_no_room(error.errno) else StorageFailed)(str(error)) from error
+        raise failed(error) from error
+
+
+def failed(error: OSError) -> StorageFailed:
+    return (StorageFull if is_no_room(error.errno) else StorageFailed)(str(error))
 
 
 def make(directory: Path, vfs: str | None) -> list[VolumeFile]:

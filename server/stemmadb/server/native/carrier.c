@@ -1,0 +1,241 @@
+/* Carries pages of the daybook to the disk in a thread that needs no interpreter.
+
+   A thread of Python waits for the interpreter before and after its write, as long as a busy event loop keeps it. This
+   one is given a page, writes it, makes it durable, and says so through a pipe that the event loop listens to. */
+#define PY_SSIZE_T_CLEAN
+#define _GNU_SOURCE
+#include <Python.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ALIGNED 4096
+
+enum state { IDLE, GIVEN, DONE };
+
+typedef struct {
+    PyObject_HEAD
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    int has_thread;
+    int is_closing;
+    enum state state;
+    int hear, tell; /* the two ends of the pipe */
+    int file;
+    int is_direct;
+    off_t at;
+    PyObject *page; /* ours from `carry` to `end` */
+    const char *data;
+    size_t size;
+    char *aligned; /* where a page is copied to that goes past the system's memory */
+    size_t aligned_size;
+    int error; /* an errno, 0 if it is durable */
+} Carrier;
+
+/* ---- in the thread */
+
+static int write_all(int file, const char *data, size_t size, off_t at) {
+    while (size > 0) {
+        ssize_t done = pwrite(file, data, size, at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return done < 0 ? errno : EIO;
+        data += done;
+        size -= (size_t)done;
+        at += done;
+    }
+    return 0;
+}
+
+/* A file that was opened for it makes each write durable by itself, straight from our own memory. */
+static int write_directly(Carrier *self) {
+    if (self->aligned_size < self->size) {
+        free(self->aligned);
+        self->aligned = NULL;
+        self->aligned_size = 0;
+        if (posix_memalign((void **)&self->aligned, ALIGNED, self->size) != 0)
+            return ENOMEM;
+        self->aligned_size = self->size;
+    }
+    memcpy(self->aligned, self->data, self->size);
+    return write_all(self->file, self->aligned, self->size, self->at);
+}
+
+static int make_durable(Carrier *self) {
+    if (self->is_direct)
+        return write_directly(self);
+    int error = write_all(self->file, self->data, self->size, self->at);
+    if (error == 0 && fdatasync(self->file) != 0)
+        error = errno;
+    return error;
+}
+
+static void say_so(Carrier *self) {
+    while (write(self->tell, "", 1) < 0 && errno == EINTR)
+        ;
+}
+
+static void *serve(void *argument) {
+    Carrier *self = argument;
+    pthread_mutex_lock(&self->lock);
+    for (;;) {
+        while (self->state != GIVEN && !self->is_closing)
+            pthread_cond_wait(&self->wake, &self->lock);
+        if (self->state != GIVEN)
+            break; /* a page that was given is written first */
+        pthread_mutex_unlock(&self->lock);
+        int error = make_durable(self);
+        pthread_mutex_lock(&self->lock);
+        self->error = error;
+        self->state = DONE;
+        say_so(self);
+    }
+    pthread_mutex_unlock(&self->lock);
+    return NULL;
+}
+
+/* ---- called by Python */
+
+static PyObject *carrier_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    (void)args;
+    (void)kwargs;
+    Carrier *self = (Carrier *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    int ends[2];
+    self->hear = self->tell = -1;
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_cond_init(&self->wake, NULL);
+    if (pipe(ends) != 0) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        Py_DECREF(self);
+        return NULL;
+    }
+    self->hear = ends[0];
+    self->tell = ends[1];
+    fcntl(self->hear, F_SETFD, FD_CLOEXEC);
+    fcntl(self->tell, F_SETFD, FD_CLOEXEC);
+    fcntl(self->hear, F_SETFL, O_NONBLOCK);
+    int failed = pthread_create(&self->thread, NULL, serve, self);
+    if (failed) {
+        errno = failed;
+        PyErr_SetFromErrno(PyExc_OSError);
+        Py_DECREF(self);
+        return NULL;
+    }
+    self->has_thread = 1;
+    return (PyObject *)self;
+}
+
+static void stop(Carrier *self) {
+    if (self->has_thread) {
+        pthread_mutex_lock(&self->lock);
+        self->is_closing = 1;
+        pthread_cond_signal(&self->wake);
+        pthread_mutex_unlock(&self->lock);
+        Py_BEGIN_ALLOW_THREADS
+        pthread_join(self->thread, NULL);
+        Py_END_ALLOW_THREADS
+        self->has_thread = 0;
+    }
+    if (self->hear >= 0) {
+        close(self->hear);
+        close(self->tell);
+        self->hear = self->tell = -1;
+    }
+    Py_CLEAR(self->page);
+}
+
+static void carrier_dealloc(Carrier *self) {
+    stop(self);
+    free(self->aligned);
+    pthread_mutex_destroy(&self->lock);
+    pthread_cond_destroy(&self->wake);
+    Py_TYPE(self)->tp_free((PyObject *)self);
+}
+
+static PyObject *carrier_fileno(Carrier *self, PyObject *none) {
+    (void)none;
+    return PyLong_FromLong(self->hear);
+}
+
+static PyObject *carrier_carry(Carrier *self, PyObject *args) {
+    int file, is_direct;
+    PyObject *page;
+    long long at;
+    if (!PyArg_ParseTuple(args, "ipSL", &file, &is_direct, &page, &at))
+        return NULL;
+    if (!self->has_thread || self->page != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "one page at a time, and none after the end");
+        return NULL;
+    }
+    self->file = file;
+    self->is_direct = is_direct;
+    self->at = (off_t)at;
+    self->page = Py_NewRef(page);
+    self->data = PyBytes_AS_STRING(page);
+    self->size = (size_t)PyBytes_GET_SIZE(page);
+    pthread_mutex_lock(&self->lock);
+    self->state = GIVEN;
+    pthread_cond_signal(&self->wake);
+    pthread_mutex_unlock(&self->lock);
+    Py_RETURN_NONE;
+}
+
+static PyObject *carrier_end(Carrier *self, PyObject *none) {
+    (void)none;
+    char said[16];
+    while (self->hear >= 0 && read(self->hear, said, sizeof said) > 0)
+        ;
+    pthread_mutex_lock(&self->lock);
+    int is_done = self->state == DONE, error = self->error;
+    if (is_done)
+        self->state = IDLE;
+    pthread_mutex_unlock(&self->lock);
+    if (!is_done)
+        Py_RETURN_NONE;
+    Py_CLEAR(self->page);
+    return PyLong_FromLong(error);
+}
+
+static PyObject *carrier_close(Carrier *self, PyObject *none) {
+    (void)none;
+    stop(self);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef carrier_methods[] = {
+    {"fileno", (PyCFunction)carrier_fileno, METH_NOARGS, "Can be read once the page that was given has ended."},
+    {"carry", (PyCFunction)carrier_carry, METH_VARARGS, "carry(file, is_direct, page, at): begins to write a page."},
+    {"end", (PyCFunction)carrier_end, METH_NOARGS, "0 if the page is durable, else an errno; None if it is under way."},
+    {"close", (PyCFunction)carrier_close, METH_NOARGS, "Ends the thread, after the page that it was given."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject carrier_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "stemmadb.server._native.Carrier",
+    .tp_basicsize = sizeof(Carrier),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = carrier_new,
+    .tp_dealloc = (destructor)carrier_dealloc,
+    .tp_methods = carrier_methods,
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "_native", .m_doc = "What the server does without the interpreter.", .m_size = -1};
+
+PyMODINIT_FUNC PyInit__native(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL)
+        return NULL;
+    if (PyModule_AddType(module, &carrier_type) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}
