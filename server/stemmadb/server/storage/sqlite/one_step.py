@@ -24,8 +24,9 @@ BYTES_MAX: Final = 512 * 1024
 NO_COMMIT: Final[tuple[Cell, ...]] = (None,) * len(COMMIT_COLUMNS)
 """In the row of every fact but the first of its commit."""
 
-_WIDTH: Final = len(COMMIT_COLUMNS) + len(FACT_COLUMNS)
-CELLS_MAX: Final = ROWS_MAX * _WIDTH
+WIDTH: Final = len(COMMIT_COLUMNS) + len(FACT_COLUMNS)
+"""Cells of a row: those of a commit, or nothing in their place, and those of a fact."""
+CELLS_MAX: Final = ROWS_MAX * WIDTH
 _SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 96, 128, 192, ROWS_MAX)
 _OF_COMMIT: Final = tuple(f"commit_{name}" for name in COMMIT_COLUMNS)
 _OF_FACT: Final = tuple(f"fact_{name}" for name in FACT_COLUMNS)
@@ -55,11 +56,11 @@ def append(connection: apsw.Connection, cells: list[Cell]) -> bool:
 
     No more than `ROWS_MAX`. Rows that fill a statement up are empty, and the trigger lets them pass.
     """
-    count = len(cells) // _WIDTH
-    assert count * _WIDTH == len(cells), "a row is not complete"
+    count = len(cells) // WIDTH
+    assert count * WIDTH == len(cells), "a row is not complete"
     size = _SIZES[bisect_left(_SIZES, count)]
     try:
-        connection.execute(_statement(size), cells + [None] * ((size - count) * _WIDTH))
+        connection.execute(_statement(size), cells + [None] * ((size - count) * WIDTH))
     except apsw.ConstraintError as refusal:
         if getattr(refusal, "extendedresult", 0) != apsw.SQLITE_CONSTRAINT_TRIGGER:
             raise
@@ -69,5 +70,5 @@ def append(connection: apsw.Connection, cells: list[Cell]) -> bool:
 
 @lru_cache(maxsize=len(_SIZES))
 def _statement(rows: int) -> str:
-    row = "(" + ",".join("?" * _WIDTH) + ")"
+    row = "(" + ",".join("?" * WIDTH) + ")"
     return "INSERT INTO appended VALUES " + ",".join([row] * rows)  # noqa: S608  # our own text

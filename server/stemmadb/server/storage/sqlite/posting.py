@@ -7,15 +7,20 @@ it, and many batches are one transaction. Whoever reads the file, or writes it i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import apsw
 
 from stemmadb.server.storage.port import StorageFailed
-from stemmadb.server.storage.sqlite import one_step
+from stemmadb.server.storage.sqlite import appending, one_step
 from stemmadb.server.storage.sqlite.connection import Cell, failures, sync_log, transaction
 from stemmadb.server.storage.sqlite.daybook_pages import Record
+from stemmadb.server.storage.sqlite.inserting import insert
+from stemmadb.server.storage.sqlite.schema import COMMIT_COLUMNS, FACT_COLUMNS
+
+_TABLES: Final = ("commit", "fact")
+_COLUMNS: Final = (",".join(COMMIT_COLUMNS), ",".join(FACT_COLUMNS))
 
 
 class Noted(NamedTuple):
@@ -94,9 +99,11 @@ class Posting:
         self._connection.execute(f"PRAGMA synchronous={synchronous}")
         try:
             with transaction(self._connection):
-                for cells in _statements(noted):
-                    if not one_step.append(self._connection, cells):
-                        raise StorageFailed("rows of the daybook were refused that follow the log")
+                expected = appending.tip(self._connection, noted[0].record.space)[0] + 1
+                if noted[0].record.first != expected:
+                    raise StorageFailed(f"the daybook goes on at version {noted[0].record.first}, not {expected}")
+                for table, columns, cells in zip(_TABLES, _COLUMNS, _rows(noted), strict=True):
+                    insert(self._connection, table, columns, cells)
         finally:
             self._connection.execute("PRAGMA synchronous=FULL")
 
@@ -112,15 +119,15 @@ class Posting:
         self._is_synced = True
 
 
-def _statements(noted: Iterable[Noted]) -> Iterator[list[Cell]]:
-    """Rows of several batches together, as many as one statement takes."""
-    cells: list[Cell] = []
-    bytes_ = 0
-    for record, size in noted:
-        if cells and (len(cells) + len(record.cells) > one_step.CELLS_MAX or bytes_ + size > one_step.BYTES_MAX):
-            yield cells
-            cells, bytes_ = [], 0
-        cells += record.cells
-        bytes_ += size
-    if cells:
-        yield cells
+def _rows(noted: Iterable[Noted]) -> tuple[list[Cell], list[Cell]]:
+    """The cells of commits and those of facts, each kind in one flat list."""
+    commits: list[Cell] = []
+    facts: list[Cell] = []
+    for record, _ in noted:
+        cells = record.cells
+        for at in range(0, len(cells), one_step.WIDTH):
+            fact_at = at + len(COMMIT_COLUMNS)
+            if cells[at] is not None:  # a fact that is not the first of its commit stands beside nothing
+                commits += cells[at:fact_at]
+            facts += cells[fact_at : at + one_step.WIDTH]
+    return commits, facts
