@@ -14,7 +14,7 @@ import apsw
 
 from stemmadb.server.storage.sqlite.connection import Cell
 
-_SIZES: Final = (64, 8, 1)
+_SIZES: Final = (512, 256, 128, 64, 32, 16, 8, 4, 2, 1)
 
 
 def insert(connection: apsw.Connection, table: str, columns: str, values: Sequence[Cell]) -> None:
