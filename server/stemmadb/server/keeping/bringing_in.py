@@ -31,6 +31,7 @@ def import_spaces(
     """
     lines = LineReader(source, line_bytes_max=line_bytes_max)
     with hold(directory), incoming(directory) as place:
+        SqliteStorage(directory).close()  # what a daybook has of spaces that are there is theirs, all else goes
         brought = [_bring_in(lines, header, directory, place, tell) for header in _streams(lines, space)]
         if not brought and space is not None:
             raise UnknownSpace(space=space)

@@ -36,6 +36,7 @@ def restore(
     with hold(directory):
         if any(directory.glob(f"{SPACES}/*")):
             raise NotEmpty(directory=str(directory))
+        SqliteStorage(directory).close()  # a daybook that was left goes: it is not of what comes now
         with incoming(directory) as place:
             (place / SPACES).mkdir()
             restored = [_restore_one(backup, place, kept, tell) for kept in wanted]

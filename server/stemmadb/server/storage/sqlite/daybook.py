@@ -17,14 +17,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
-from stemmadb.server.storage.port import StorageFailed, Told
+from stemmadb.server.storage.port import StorageFailed, StorageFull, Told
 from stemmadb.server.storage.sqlite import daybook_files as files
 from stemmadb.server.storage.sqlite import daybook_pages as pages
-from stemmadb.server.storage.sqlite.daybook_files import VOLUME_BYTES, VolumeFile
+from stemmadb.server.storage.sqlite.daybook_files import VOLUME_BYTES, VOLUME_BYTES_MAX, VolumeFile
 from stemmadb.server.storage.sqlite.posting import Posting
 
 RECORD_BYTES_MAX: Final = 256 * 1024
 """A larger batch is worth a sync of its own, and would be written twice."""
+MANY_LOGS: Final = 16
 DRAIN_SECONDS_MAX: Final = 10.0
 
 
@@ -49,6 +50,7 @@ class Volume:
 
     def __init__(self, file: VolumeFile) -> None:
         self.file: Final = file
+        self.size = VOLUME_BYTES
         self.at = 0
         self.high = 0
         """How far it was ever written since it was cleared."""
@@ -64,6 +66,11 @@ class Volume:
 
     def begin(self) -> None:
         self.at, self.is_full = 0, False
+
+    def lengthen(self) -> None:
+        with files.disk_failures():
+            files.clear(self.file, self.size, at=self.size)
+        self.size *= 2
 
 
 class Daybook:
@@ -107,13 +114,13 @@ class Daybook:
     def _fits(self, records_bytes: int) -> bool:
         size = pages.size_of(records_bytes)
         now, after = self._volumes
-        return now.at + size <= VOLUME_BYTES or (not after.is_full and size <= VOLUME_BYTES)
+        return now.at + size <= now.size or (not after.is_full and size <= after.size)
 
     def _write(self) -> None:
         """All that waits, as one page."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         page = pages.page(self._number, [one.record for one in waiting])
-        if self._volumes[0].at + len(page) > VOLUME_BYTES:
+        if self._volumes[0].at + len(page) > self._volumes[0].size:
             self._turn_over()
         volume = self._volumes[0]
         volume.postings.update(one.posting for one in waiting)
@@ -158,10 +165,17 @@ class Daybook:
         return self._is_quiet
 
     def settle_full(self) -> None:
-        """By the clerk: settles the volume that is full, which can then be written again."""
+        """By the clerk: settles the volume that is full, which can then be written again.
+
+        With many logs in it there was little of each, and a transaction for each of them: a longer one is better.
+        """
         for volume in self._volumes:
             if volume.is_full:
+                count = len(volume.postings)
                 volume.settle()
+                if count >= MANY_LOGS and volume.size < VOLUME_BYTES_MAX:
+                    with suppress(StorageFull):
+                        volume.lengthen()
                 volume.begin()
 
     def start_over(self) -> None:

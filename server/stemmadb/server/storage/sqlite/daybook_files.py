@@ -18,7 +18,8 @@ from stemmadb.server.storage.sqlite.daybook_pages import Record
 
 NAMES: Final = ("daybook.0", "daybook.1")
 VOLUME_BYTES: Final = 2 * 1024 * 1024
-"""Of each volume: what is in one is posted while the other fills."""
+"""Of each volume at first: what is in one is posted while the other fills."""
+VOLUME_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 class VolumeFile(Protocol):
@@ -116,9 +117,9 @@ def make(directory: Path, vfs: str | None) -> list[VolumeFile]:
     return files
 
 
-def clear(file: VolumeFile, size: int) -> None:
-    """Nothing is left of what was written in so many bytes from the beginning on."""
-    file.write(bytes(size), 0)
+def clear(file: VolumeFile, size: int, at: int = 0) -> None:
+    """Nothing is left of what was written in so many bytes, which are room that is taken from then on."""
+    file.write(bytes(size), at)
     file.sync()
 
 

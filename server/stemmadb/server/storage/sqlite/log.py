@@ -13,7 +13,7 @@ import apsw
 from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage.port import Entry, LogMoved, Snapshot, StorageFailed, StoredBlob, Told
-from stemmadb.server.storage.sqlite import appending, blobs, destroying, schema
+from stemmadb.server.storage.sqlite import appending, blobs, destroying, posting, schema
 from stemmadb.server.storage.sqlite import daybook_pages as pages
 from stemmadb.server.storage.sqlite.appending import Appender
 from stemmadb.server.storage.sqlite.connection import (
@@ -104,11 +104,16 @@ class SqliteLog:
             raise
 
     def bring_in(self, left: Sequence[Record]) -> None:
-        """Posts, durably, those records of a daybook that follow the log; others are in it, or of another log."""
+        """Posts, durably, those records of a daybook that follow the log; others are in it, or of another log.
+
+        Rows name entities and sessions by the numbers of the file they were made for: one that was put in its place,
+        by hand, may not have them.
+        """
         with self._writing() as writer:
             for record in left:
                 tip, hash_ = appending.tip(writer, self.space)
-                if record.first == tip + 1 and record.previous == hash_:
+                is_next = record.first == tip + 1 and record.previous == hash_
+                if is_next and posting.has_numbers(writer, record):
                     self._postings.add(Noted(record, len(pages.encode(record))))
                     self._postings.post()
             self._postings.settle()
@@ -247,11 +252,11 @@ class SqliteLog:
         """The writing connection. After an error nothing is written before the log is opened again (COMMIT-10)."""
         assert self._writer is not None, "the log was opened to be read only"
         assert not self._is_closed, "the log is closed"
-        posting = self._postings
-        with posting.lock:
+        postings = self._postings
+        with postings.lock:
             if self._must_be_opened_again:
                 raise StorageFailed("the log had an error and must be opened again")
-            posting.post()
+            postings.post()
             try:
                 with failures(self._writer):
                     yield self._writer
@@ -283,6 +288,11 @@ class SqliteLog:
             raise LogMoved(f"the log is at version {tip} and not at {expected}")
 
     # -- reading
+
+    def tip(self) -> Version:
+        """The last version in the file."""
+        with self.reader() as reader:
+            return reader.tip().version
 
     @contextmanager
     def reader(self) -> Iterator[SqliteReader]:

@@ -14,7 +14,7 @@ import apsw
 
 from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.sqlite import appending, one_step
-from stemmadb.server.storage.sqlite.connection import Cell, failures, sync_log, transaction
+from stemmadb.server.storage.sqlite.connection import Cell, as_json, failures, query, sync_log, transaction
 from stemmadb.server.storage.sqlite.daybook_pages import Record
 from stemmadb.server.storage.sqlite.inserting import insert
 from stemmadb.server.storage.sqlite.schema import COMMIT_COLUMNS, FACT_COLUMNS
@@ -131,3 +131,17 @@ def _rows(noted: Iterable[Noted]) -> tuple[list[Cell], list[Cell]]:
                 commits += cells[at:fact_at]
             facts += cells[fact_at : at + one_step.WIDTH]
     return commits, facts
+
+
+def has_numbers(connection: apsw.Connection, record: Record) -> bool:
+    """Whether the file has all sessions and entities that the rows of a record refer to."""
+    entity_at = len(COMMIT_COLUMNS) + FACT_COLUMNS.index("entity")
+    used = {
+        "session": set(record.cells[COMMIT_COLUMNS.index("session") :: one_step.WIDTH]) - {None},
+        "entity": set(record.cells[entity_at :: one_step.WIDTH]),
+    }
+    for table, numbers in used.items():
+        sql = f"SELECT count(*) FROM {table} WHERE {table} IN (SELECT value FROM json_each(?))"  # noqa: S608  # ours
+        if query(connection, sql, (as_json(sorted(numbers)),)) != [(len(numbers),)]:
+            return False
+    return True

@@ -16,6 +16,7 @@ from stemmadb.server.storage.sqlite.clerk import Clerk
 from stemmadb.server.storage.sqlite.connection import close, is_no_room, open_reader
 from stemmadb.server.storage.sqlite.daybook import Carrier, Daybook
 from stemmadb.server.storage.sqlite.daybook_pages import Record
+from stemmadb.server.storage.sqlite.daybook_waiting import until_posted
 from stemmadb.server.storage.sqlite.log import SCRUB_WAIT_MS, SqliteLog
 from stemmadb.server.storage.sqlite.posting import Posting
 
@@ -166,6 +167,7 @@ class SqliteStorage:
     def _take_up(self, log: SqliteLog) -> None:
         """The log has just been opened: first of all it gets what a daybook has of it."""
         if self._read_only:
+            until_posted(self._directory, log.space, log.tip, lambda: SqliteStorage(self._directory).close())
             return
         space, unsettled = log.space, self._unsettled.get(log.space)
         if space in self._left:
