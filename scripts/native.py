@@ -28,7 +28,8 @@ FLAGS = ("-O2", "-fPIC", "-fno-strict-aliasing", "-fvisibility=hidden", "-Wall",
 
 def built() -> list[Path]:
     """The modules as they are made of the sources now; those that cannot be made are missing, and it is said why."""
-    return [module for package in PACKAGES if (module := _built(package)) is not None]
+    found = (_built(package) for package in PACKAGES if (package / "native").is_dir())
+    return [module for module in found if module is not None]
 
 
 def _built(package: Path) -> Path | None:

@@ -37,7 +37,7 @@ class ThreadCarrier:
 class _Native(Protocol):
     def fileno(self) -> int: ...
 
-    def carry(self, file: int, is_direct: bool, page: bytes, at: int, /) -> None: ...
+    def carry(self, file: int, direct: int, page: bytes, at: int, /) -> None: ...
 
     def end(self) -> int | None: ...
 
@@ -56,10 +56,7 @@ class NativeCarrier:
     def carry(self, file: VolumeFile, page: bytes, at: int, told: Told) -> None:
         assert isinstance(file, OsFile), "it writes where the operating system says"
         self._told = told
-        if file.direct is None:
-            self._native.carry(file.descriptor, False, page, at)
-        else:
-            self._native.carry(file.direct, True, page, at)
+        self._native.carry(file.descriptor, -1 if file.direct is None else file.direct, page, at)
 
     def _heard(self) -> None:
         error, told = self._native.end(), self._told

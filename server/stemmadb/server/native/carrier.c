@@ -26,7 +26,7 @@ typedef struct {
     enum state state;
     int hear, tell; /* the two ends of the pipe */
     int file;
-    int is_direct;
+    int direct; /* the same file, opened to be written past the system's memory; -1 if it cannot be */
     off_t at;
     PyObject *page; /* ours from `carry` to `end` */
     const char *data;
@@ -52,7 +52,7 @@ static int write_all(int file, const char *data, size_t size, off_t at) {
     return 0;
 }
 
-/* A file that was opened for it makes each write durable by itself, straight from our own memory. */
+/* Each write is durable by itself, straight from our own memory. */
 static int write_directly(Carrier *self) {
     if (self->aligned_size < self->size) {
         free(self->aligned);
@@ -63,13 +63,14 @@ static int write_directly(Carrier *self) {
         self->aligned_size = self->size;
     }
     memcpy(self->aligned, self->data, self->size);
-    return write_all(self->file, self->aligned, self->size, self->at);
+    return write_all(self->direct, self->aligned, self->size, self->at);
 }
 
 static int make_durable(Carrier *self) {
-    if (self->is_direct)
-        return write_directly(self);
-    int error = write_all(self->file, self->data, self->size, self->at);
+    int error = self->direct < 0 ? EINVAL : write_directly(self);
+    if (error != EINVAL) /* which says that the file system wants other blocks, or does not do it after all */
+        return error;
+    error = write_all(self->file, self->data, self->size, self->at);
     if (error == 0 && fdatasync(self->file) != 0)
         error = errno;
     return error;
@@ -165,17 +166,17 @@ static PyObject *carrier_fileno(Carrier *self, PyObject *none) {
 }
 
 static PyObject *carrier_carry(Carrier *self, PyObject *args) {
-    int file, is_direct;
+    int file, direct;
     PyObject *page;
     long long at;
-    if (!PyArg_ParseTuple(args, "ipSL", &file, &is_direct, &page, &at))
+    if (!PyArg_ParseTuple(args, "iiSL", &file, &direct, &page, &at))
         return NULL;
     if (!self->has_thread || self->page != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "one page at a time, and none after the end");
         return NULL;
     }
     self->file = file;
-    self->is_direct = is_direct;
+    self->direct = direct;
     self->at = (off_t)at;
     self->page = Py_NewRef(page);
     self->data = PyBytes_AS_STRING(page);
@@ -211,7 +212,7 @@ static PyObject *carrier_close(Carrier *self, PyObject *none) {
 
 static PyMethodDef carrier_methods[] = {
     {"fileno", (PyCFunction)carrier_fileno, METH_NOARGS, "Can be read once the page that was given has ended."},
-    {"carry", (PyCFunction)carrier_carry, METH_VARARGS, "carry(file, is_direct, page, at): begins to write a page."},
+    {"carry", (PyCFunction)carrier_carry, METH_VARARGS, "carry(file, direct, page, at): begins to write a page."},
     {"end", (PyCFunction)carrier_end, METH_NOARGS, "0 if the page is durable, else an errno; None if it is under way."},
     {"close", (PyCFunction)carrier_close, METH_NOARGS, "Ends the thread, after the page that it was given."},
     {NULL, NULL, 0, NULL},

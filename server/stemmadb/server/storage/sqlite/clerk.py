@@ -23,12 +23,10 @@ ROOM_BYTES_MIN: Final = 64 * 1024 * 1024
 
 
 class Clerk:
-    def __init__(self, directory: Path, vfs: str | None, carrier: Carrier, *, has_thread: bool = True) -> None:
-        """Without a thread somebody else has to `make` and to `look`."""
+    def __init__(self, directory: Path, vfs: str | None, carrier: Carrier) -> None:
         self._directory = directory
         self._vfs = vfs
         self._carrier = carrier
-        self._has_thread = has_thread
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._asked = 0
@@ -39,12 +37,15 @@ class Clerk:
 
     def ask(self) -> Daybook | None:
         """The daybook, if there is one; it is made after it was asked for often enough."""
-        if self.book is None and self._has_thread and not self._is_closed:
+        if self.book is None and not self._is_closed:
             self._asked += 1
             if self._asked == WORTH_IT and self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="stemmadb-clerk", daemon=True)
-                self._thread.start()
+                self.start()
         return self.book
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._serve, name="stemmadb-clerk", daemon=True)
+        self._thread.start()
 
     def make(self) -> bool:
         """Whether there is a daybook now; there is none while the disk has little room."""
@@ -81,7 +82,10 @@ class Clerk:
         return not book.post(taken)
 
     def _has_room(self) -> bool:
-        found = os.statvfs(self._directory)
+        try:
+            found = os.statvfs(self._directory)
+        except OSError:
+            return False
         return found.f_bavail * found.f_frsize >= ROOM_BYTES_MIN
 
     def close(self, *, is_settled: bool) -> None:
