@@ -21,7 +21,8 @@ from stemmadb.server.storage.port import StorageFailed, StorageFull, Told
 from stemmadb.server.storage.sqlite import daybook_files as files
 from stemmadb.server.storage.sqlite import daybook_pages as pages
 from stemmadb.server.storage.sqlite.daybook_files import VOLUME_BYTES, VOLUME_BYTES_MAX, VolumeFile
-from stemmadb.server.storage.sqlite.posting import Posting
+from stemmadb.server.storage.sqlite.daybook_pages import Record
+from stemmadb.server.storage.sqlite.posting import Noted, Posting
 
 RECORD_BYTES_MAX: Final = 256 * 1024
 """A larger batch is worth a sync of its own, and would be written twice."""
@@ -41,8 +42,18 @@ class Carrier(Protocol):
 
 class Waiting(NamedTuple):
     posting: Posting
-    record: bytes
+    noted: Noted
+    encoded: bytes
     told: Told
+
+
+class Failed(NamedTuple):
+    """A page of which nobody knows whether it is there."""
+
+    volume: Volume
+    at: int
+    size: int
+    number: int
 
 
 class Volume:
@@ -86,29 +97,38 @@ class Daybook:
         self._waiting_bytes = 0
         self._is_under_way = False
         self._is_open = True
+        self._door = threading.RLock()
+        """Of what the event loop and others change."""
         self._turn = threading.Lock()
-        """Of those who start over."""
+        """Of those who mend and who start over."""
         self.taken = 0
         """How many batches there were: the clerk sees by it whether any come."""
         self.has_room = True
         """Whether the disk has room to post what is taken; the clerk looks."""
         self._is_quiet = True
         """Whether all is posted, and the clerk sleeps."""
-        self.is_broken = False
+        self._failed: Failed | None = None
 
-    def take(self, posting: Posting, record: bytes, told: Told) -> bool:
-        """Whether the batch is on its way; `told` is called once it is durable, or has failed."""
-        size = self._waiting_bytes + len(record)
-        if not self._is_open or not self.has_room or len(record) > RECORD_BYTES_MAX or not self._fits(size):
-            return False
-        self.taken += 1
+    @property
+    def is_broken(self) -> bool:
+        """Whether a page has failed: nothing is taken before it is mended."""
+        return self._failed is not None
+
+    def take(self, posting: Posting, record: Record, told: Told) -> bool:
+        """Whether the batch is on its way; `told` is called once it is durable and to be posted, or has failed."""
+        encoded = pages.encode(record)
+        with self._door:
+            size = self._waiting_bytes + len(encoded)
+            if not self._is_open or not self.has_room or len(encoded) > RECORD_BYTES_MAX or not self._fits(size):
+                return False
+            self._waiting.append(Waiting(posting, Noted(record, len(encoded)), encoded, told))
+            self._waiting_bytes = size
+            self.taken += 1
+            if not self._is_under_way:
+                self._write()
         if self._is_quiet:
             self._is_quiet = False
             self._wake()
-        self._waiting.append(Waiting(posting, record, told))
-        self._waiting_bytes = size
-        if not self._is_under_way:
-            self._write()
         return True
 
     def _fits(self, records_bytes: int) -> bool:
@@ -119,17 +139,17 @@ class Daybook:
     def _write(self) -> None:
         """All that waits, as one page."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        page = pages.page(self._number, [one.record for one in waiting])
+        page = pages.page(self._number, [one.encoded for one in waiting])
         if self._volumes[0].at + len(page) > self._volumes[0].size:
             self._turn_over()
         volume = self._volumes[0]
         volume.postings.update(one.posting for one in waiting)
+        this = Failed(volume, volume.at, len(page), self._number)  # if it fails
         self._number += 1
         self._is_under_way = True
-        at = volume.at
         volume.at += len(page)
         volume.high = max(volume.high, volume.at)
-        self._carrier.carry(volume.file, page, at, partial(self._carried, waiting))
+        self._carrier.carry(volume.file, page, this.at, partial(self._carried, waiting, this))
 
     def _turn_over(self) -> None:
         full, after = self._volumes
@@ -138,14 +158,21 @@ class Daybook:
         full.is_full = True
         self._wake()
 
-    def _carried(self, carried: list[Waiting], failure: StorageFailed | None) -> None:
-        """The next page takes off before anybody is told of this one."""
-        self._is_under_way = False
-        if failure is not None:
-            self._is_open, self.is_broken = False, True
-            carried, self._waiting, self._waiting_bytes = carried + self._waiting, [], 0
-        elif self._waiting:
-            self._write()
+    def _carried(self, carried: list[Waiting], this: Failed, failure: StorageFailed | None) -> None:
+        """The next page takes off before anybody is told of this one, and after all of this one is to be posted.
+
+        Otherwise the clerk could settle a volume that is full then, and that would be written over, without it.
+        """
+        with self._door:
+            self._is_under_way = False
+            if failure is not None:
+                self._is_open, self._failed = False, this
+                carried, self._waiting, self._waiting_bytes = carried + self._waiting, [], 0
+            else:
+                for one in carried:
+                    one.posting.add(one.noted)
+                if self._waiting:
+                    self._write()
         for one in carried:
             one.told(failure)
 
@@ -176,37 +203,53 @@ class Daybook:
                 if count >= MANY_LOGS and volume.size < VOLUME_BYTES_MAX:
                     with suppress(StorageFull):
                         volume.lengthen()
-                volume.begin()
+                with self._door:
+                    volume.begin()
+
+    def mend(self) -> None:
+        """Makes sure that a page that failed is not there: nobody was told of it. Batches are taken again then."""
+        with self._turn:
+            if self._failed is None:
+                return
+            volume, at, size, number = self._failed
+            with files.disk_failures():
+                files.clear(volume.file, size, at)
+            with self._door:
+                volume.at, self._number = at, number
+                self._failed, self._is_open = None, True
 
     def start_over(self) -> None:
-        """Settles all there is and leaves no trace of it in the volumes, which begin anew.
+        """Settles all there is and leaves no trace of it in the volumes, which begin anew (ERASE-1).
 
-        After a page has failed, of which nobody knows whether it is there: it is not, from then on, and nobody was
-        told of it. And after an erasure (ERASE-1). Batches go straight to their files meanwhile.
+        Batches go straight to their files meanwhile.
         """
+        self.mend()
         with self._turn:
-            self._is_open = False
-            self._drain()
-            for volume in self._volumes:
-                volume.settle()
-                with files.disk_failures():
-                    files.clear(volume.file, volume.high)
-                volume.high = 0
-                volume.begin()
-            self.is_broken, self._is_open = False, True
+            try:
+                self._shut()
+                for volume in self._volumes:
+                    volume.settle()
+                    with files.disk_failures():
+                        files.clear(volume.file, volume.high)
+                    volume.high = 0
+                    volume.begin()
+            finally:
+                self._is_open = self._failed is None
 
-    def _drain(self) -> None:
-        """Waits for what is under way."""
+    def _shut(self) -> None:
+        """Nothing is taken any more, and nothing is under way when this returns."""
         end = time.monotonic() + DRAIN_SECONDS_MAX
-        while self._is_under_way:
+        while True:
+            with self._door:
+                self._is_open = False
+                if not self._is_under_way:
+                    return
             if time.monotonic() > end:
                 raise StorageFailed("the daybook does not come to its end")
             time.sleep(0.001)
 
     def close(self) -> None:
-        """Nothing is taken any more."""
-        self._is_open = False
-        self._drain()
+        self._shut()
         self._carrier.close()
         for volume in self._volumes:
             volume.file.close()

@@ -55,6 +55,10 @@ class Owner(Protocol):
 
     def daybook(self) -> Daybook | None: ...
 
+    def clear_daybook(self) -> None:
+        """Leaves no trace in it of anything that is in the files."""
+        ...
+
     def keep_unsettled(self, space: Did, posting: Posting) -> None:
         """What could not be posted when the log was closed: the next opening has to `bring_in` it."""
         ...
@@ -154,17 +158,14 @@ class SqliteLog:
         if expected != self._tip or first.version != expected + 1:
             return False
         record = Record(self.space, first.previous, first.version, last.version, made[1])
-        encoded = pages.encode(record)
-        told = partial(self._handed_over, Noted(record, len(encoded)), told)
-        if not book.take(self._postings, encoded, told):
+        if not book.take(self._postings, record, partial(self._handed_over, last.version, told)):
             return False
         self._made = None
         return True
 
-    def _handed_over(self, noted: Noted, told: Told, failure: StorageFailed | None) -> None:
+    def _handed_over(self, tip: Version, told: Told, failure: StorageFailed | None) -> None:
         if failure is None:
-            self._postings.add(noted)
-            self._tip = noted.record.last
+            self._tip = tip
         else:
             self._is_broken = True
         told(failure)
@@ -202,9 +203,7 @@ class SqliteLog:
             self._wrote(batch_end)
 
     def _wrote(self, tip: int) -> None:
-        """With a sync, which was one for what was posted without."""
         self._tip = Version(tip)
-        self._postings.synced()
         self._shorten()
 
     def _write(self, batch: Sequence[Entry], made: list[Cell] | None) -> None:
@@ -236,9 +235,7 @@ class SqliteLog:
 
     def scrub(self) -> None:
         """Leaves no trace of destroyed bytes in any file of the log (ERASE-1)."""
-        book = self._owner.daybook()
-        if book is not None:
-            book.start_over()
+        self._owner.clear_daybook()
         with self._writing() as connection:
             destroying.scrub(connection, self._scrub_wait_ms, BUSY_MS)
             self._owes_scrub = False
@@ -271,7 +268,6 @@ class SqliteLog:
         with self._writing() as connection:
             with transaction(connection):
                 yield connection
-            self._postings.synced()
             self._shorten()
 
     def _shorten(self) -> None:

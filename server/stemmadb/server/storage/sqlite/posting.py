@@ -69,10 +69,6 @@ class Posting:
                 self._post(is_durable=True)
                 self._sync()
 
-    def synced(self) -> None:
-        """A transaction with a sync of its own has ended, which is one for all before it as well."""
-        self._is_synced = True
-
     def forget(self) -> None:
         """Another opening of the log has posted it."""
         self._unposted.clear()

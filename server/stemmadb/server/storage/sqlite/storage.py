@@ -148,8 +148,14 @@ class SqliteStorage:
         """None while that of an earlier process is still needed."""
         return None if self._clerk is None or self._left else self._clerk.ask()
 
+    def clear_daybook(self) -> None:
+        if self._left:
+            raise StorageFailed("a daybook that was left is still needed by a space that cannot be opened")
+        if self._clerk is not None and self._clerk.book is not None:
+            self._clerk.book.start_over()
+
     def keep_unsettled(self, space: Did, posting: Posting) -> None:
-        self._unsettled[space] = posting
+        self._unsettled.setdefault(space, posting)  # one that was not brought in has all that this one has
 
     def _bring_in(self) -> None:
         """Posts what a process that was killed has left. A space that cannot take it now does when it is opened."""
@@ -179,7 +185,7 @@ class SqliteStorage:
             del self._unsettled[space]
         book = None if self._clerk is None else self._clerk.book
         if book is not None and book.is_broken:
-            book.start_over()
+            book.mend()
 
 
 def _is_did(name: str) -> bool:
