@@ -34,13 +34,24 @@ async def open_store(
 ) -> AsyncIterator[Store]:
     """The spaces of a directory, which nobody else may write meanwhile (STORE-4); closed at the end of the block."""
     with hold(directory):
-        storage = SqliteStorage(directory, carrier=carrier())
-        store = Store(storage, now=now, salts=salts(), limits=limits, settings=settings, counts=counts)
+        storage = _storage(directory)
         try:
-            yield store
+            store = Store(storage, now=now, salts=salts(), limits=limits, settings=settings, counts=counts)
+            try:
+                yield store
+            finally:
+                await store.close()
         finally:
-            await store.close()
             storage.close()
+
+
+def _storage(directory: Path) -> SqliteStorage:
+    carrying = carrier()
+    try:
+        return SqliteStorage(directory, carrier=carrying)
+    except BaseException:
+        carrying.close()
+        raise
 
 
 def now() -> TimeMs:

@@ -63,10 +63,11 @@ class Flights:
         return True
 
     def _told(self, flight: Flight, failure: StorageFailed | None) -> None:
-        if failure is None:
-            flight.task.set_result(None)
-        else:
-            flight.task.set_exception(failure)
+        if not flight.task.done():  # whoever waited for it may have been cancelled, and it with them
+            if failure is None:
+                flight.task.set_result(None)
+            else:
+                flight.task.set_exception(failure)
         self._end(flight)
 
     async def landed(self) -> None:

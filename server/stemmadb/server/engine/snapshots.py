@@ -42,6 +42,11 @@ class Backlog:
                 self._due.append(one)
                 self._bytes += one.size
 
+    @property
+    def is_pressing(self) -> bool:
+        """Whether a quarter of what it may hold is used: they are to be written, before any is dropped."""
+        return 4 * len(self._due) >= self._count_max or 4 * self._bytes >= self._bytes_max
+
     def take(self) -> list[Due]:
         """All of them, which are then somebody else's to write."""
         due = self._due

@@ -41,10 +41,6 @@ SCRUB_AGAIN_MS: Final = 60_000
 """How long a scrub that failed is not tried again of our own accord: a try may keep commits waiting for seconds."""
 
 
-HELD_BACK_MAX: Final = 64
-"""So many snapshots that are due make a batch go by a worker, which writes them."""
-
-
 class Writer:
     """Used from one event loop; everything that blocks runs in its workers."""
 
@@ -289,14 +285,14 @@ class Writer:
             return
         entries = [Entry(one.commit, one.facts, destroyed) for one in decision.accepted]
         self._log.prepare(entries)
-        if destroyed is None and len(self._backlog) < HELD_BACK_MAX and self._hand_over(tickets, decision, entries):
+        if destroyed is None and not self._backlog.is_pressing and self._hand_over(tickets, decision, entries):
             return
         due, destroys = self._backlog.take(), destroyed is not None
         work = partial(_append, expected=decision.expected, entries=entries, due=due, destroys=destroys)
         self._flights.launch(tickets, work, partial(self._landed, tickets, decision))
 
     def _hand_over(self, tickets: Sequence[Ticket], decision: Decision, entries: Sequence[Entry]) -> bool:
-        """Without a worker, where the log can: its snapshots wait for a batch that goes by one."""
+        """Without a worker, where the log can: snapshots that are due wait for a batch that goes by one."""
         started = perf_counter()
         return self._flights.hand_over(
             tickets,

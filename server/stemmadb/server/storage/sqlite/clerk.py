@@ -94,7 +94,10 @@ class Clerk:
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
-        if self.book is not None:
-            self.book.close()
-            if is_settled:
-                files.remove(self._directory)
+        try:
+            if self.book is not None:
+                self.book.close()
+                if is_settled:
+                    files.remove(self._directory)
+        finally:
+            self._carrier.close()

@@ -26,7 +26,8 @@ WAL_BYTES_MAX: Final = WAL_PAGES_MAX * 4_096
 """The file of the log is cut to this when it begins anew."""
 BUSY_MS: Final = 5_000
 STATEMENTS_MAX: Final = 128
-REWRITTEN_BYTES: Final = 1024 * 1024
+REWRITTEN_BYTES: Final = 64 * 1024
+"""At once: SQLite's own files take no more than 128 KiB, and say that the disk is full."""
 
 _SYNCS: Final = (apsw.SQLITE_IOERR_FSYNC, apsw.SQLITE_IOERR_DIR_FSYNC)
 _LOG_FLAGS: Final = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE
@@ -123,13 +124,17 @@ def sync_log(connection: apsw.Connection) -> None:
 
 
 def _sync_file(name: str) -> None:
-    """By the operating system's own call, since SQLite's holds the interpreter while it waits for the disk."""
+    """By the operating system's own call, since SQLite's holds the interpreter while it waits for the disk.
+
+    Its directory as well: the file may be a new one.
+    """
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+        for path in (name, os.path.dirname(name)):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
     except OSError as error:
         raise StorageFailed(str(error)) from error
 

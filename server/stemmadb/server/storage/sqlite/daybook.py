@@ -84,6 +84,18 @@ class Volume:
         self.size *= 2
 
 
+def _tell(carried: list[Waiting], failure: StorageFailed | None) -> None:
+    """All of them, whatever one does with it."""
+    mistakes: list[Exception] = []
+    for one in carried:
+        try:
+            one.told(failure)
+        except Exception as mistake:
+            mistakes.append(mistake)
+    if mistakes:
+        raise mistakes[0]
+
+
 class Daybook:
     """Used from one event loop, but for what is marked."""
 
@@ -100,7 +112,7 @@ class Daybook:
         self._door = threading.RLock()
         """Of what the event loop and others change."""
         self._turn = threading.Lock()
-        """Of those who mend and who start over."""
+        """Of those who settle, mend and start over."""
         self.taken = 0
         """How many batches there were: the clerk sees by it whether any come."""
         self.has_room = True
@@ -173,20 +185,19 @@ class Daybook:
                     one.posting.add(one.noted)
                 if self._waiting:
                     self._write()
-        for one in carried:
-            one.told(failure)
+        _tell(carried, failure)
 
     # ------------------------------------------------------------ by other threads
 
     def post(self, taken: int) -> bool:
         """By the clerk: posts all that is durable; True if no more has come than the batches it knows of."""
-        is_full = False
+        is_busy = self._is_under_way  # what lands meanwhile may be of a log that was looked at before
         for volume in self._volumes:
-            is_full = is_full or volume.is_full
+            is_busy = is_busy or volume.is_full
             for posting in list(volume.postings):
                 with suppress(StorageFailed):  # those who use the space meet it
                     posting.post()
-        self._is_quiet = not (self._is_under_way or is_full)
+        self._is_quiet = not (is_busy or self._is_under_way)
         if self.taken != taken:  # one may have come before the clerk was quiet, and not have woken it
             self._is_quiet = False
         return self._is_quiet
@@ -196,8 +207,8 @@ class Daybook:
 
         With many logs in it there was little of each, and a transaction for each of them: a longer one is better.
         """
-        for volume in self._volumes:
-            if volume.is_full:
+        with self._turn:
+            for volume in [one for one in self._volumes if one.is_full]:
                 count = len(volume.postings)
                 volume.settle()
                 if count >= MANY_LOGS and volume.size < VOLUME_BYTES_MAX:
@@ -227,12 +238,14 @@ class Daybook:
         with self._turn:
             try:
                 self._shut()
+                if self._failed is not None:
+                    raise StorageFailed("a page has failed meanwhile")
                 for volume in self._volumes:
                     volume.settle()
+                    volume.begin()  # whatever becomes of the rest: what was in it is not needed any more
                     with files.disk_failures():
                         files.clear(volume.file, volume.high)
                     volume.high = 0
-                    volume.begin()
             finally:
                 self._is_open = self._failed is None
 
@@ -249,7 +262,7 @@ class Daybook:
             time.sleep(0.001)
 
     def close(self) -> None:
+        """The carrier is somebody else's to close."""
         self._shut()
-        self._carrier.close()
         for volume in self._volumes:
             volume.file.close()

@@ -13,7 +13,7 @@ import apsw
 from stemmadb.protocol.model.ids import Did, Version
 from stemmadb.server.storage.port import StorageFailed, StorageFull
 from stemmadb.server.storage.sqlite import daybook_pages as pages
-from stemmadb.server.storage.sqlite.connection import is_no_room, translated
+from stemmadb.server.storage.sqlite.connection import REWRITTEN_BYTES, is_no_room, translated
 from stemmadb.server.storage.sqlite.daybook_pages import Record
 
 NAMES: Final = ("daybook.0", "daybook.1")
@@ -70,7 +70,8 @@ class VfsFile:
         self._file = _opened(vfs, path, flags)
 
     def write(self, data: bytes, at: int) -> None:
-        self._file.xWrite(data, at)
+        for start in range(0, len(data), REWRITTEN_BYTES):
+            self._file.xWrite(data[start : start + REWRITTEN_BYTES], at + start)
 
     def sync(self) -> None:
         self._file.xSync(apsw.SQLITE_SYNC_NORMAL)
@@ -103,6 +104,7 @@ def make(directory: Path, vfs: str | None) -> list[VolumeFile]:
 
     A write that makes a file longer costs a sync half as much again.
     """
+    remove(directory)  # older ones may be longer
     files: list[VolumeFile] = []
     try:
         with disk_failures():

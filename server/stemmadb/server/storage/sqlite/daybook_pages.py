@@ -14,11 +14,14 @@ import msgspec
 from blake3 import blake3
 
 from stemmadb.protocol.model.ids import Did, Hash, Version
+from stemmadb.server.storage.port import StorageFailed
 
 BLOCK: Final = 4_096
 DIGEST_BYTES: Final = 16
 
-_MAGIC: Final = b"StDb"
+_OURS: Final = b"StD"
+_MAGIC: Final = _OURS + b"1"
+"""With the number of the format."""
 _HEAD: Final = struct.Struct(">4sQI")
 _HEAD_BYTES: Final = _HEAD.size + DIGEST_BYTES
 _COUNT: Final = struct.Struct(">BI")
@@ -65,7 +68,7 @@ def read(volume: bytes) -> Iterator[tuple[int, list[Record]]]:
         number, body = found
         if expected not in (None, number):
             return
-        yield number, _decoder.decode(body)
+        yield number, _records(body)
         expected = number + 1
         at += size_of(len(body) - _COUNT.size)
 
@@ -77,9 +80,23 @@ def _page_at(volume: bytes, at: int) -> tuple[int, bytes] | None:
     magic, number, length = _HEAD.unpack(head)
     body_at = at + _HEAD_BYTES
     body = volume[body_at : body_at + length]
-    if magic != _MAGIC or len(body) != length or volume[at + _HEAD.size : body_at] != _digest(head, body):
+    is_whole = len(body) == length and volume[at + _HEAD.size : body_at] == _digest(head, body)
+    if not is_whole or not magic.startswith(_OURS):
         return None
+    if magic != _MAGIC:
+        raise _of_another_format()
     return number, body
+
+
+def _records(body: bytes) -> list[Record]:
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise _of_another_format() from error
+
+
+def _of_another_format() -> StorageFailed:
+    return StorageFailed("the daybook is of another StemmaDB: start the one that made it once more, and stop it")
 
 
 def _digest(head: bytes, body: bytes) -> bytes:

@@ -114,14 +114,14 @@ class SqliteLog:
         by hand, may not have them.
         """
         with self._writing() as writer:
+            tip, hash_ = appending.tip(writer, self.space)
             for record in left:
-                tip, hash_ = appending.tip(writer, self.space)
                 is_next = record.first == tip + 1 and record.previous == hash_
                 if is_next and posting.has_numbers(writer, record):
                     self._postings.add(Noted(record, len(pages.encode(record))))
-                    self._postings.post()
+                    tip, hash_ = record.last, posting.last_hash(record)
             self._postings.settle()
-            self._tip = appending.tip(writer, self.space)[0]
+            self._tip = tip
 
     @property
     def _postings(self) -> Posting:
@@ -351,12 +351,17 @@ class SqliteLog:
             return
         self._is_closed = True
         self._pool.close()
-        if self._posting is not None:
+        if self._writer is None:
+            return
+        if self._posting is None:
+            close(self._writer)
+            return
+        with self._posting.lock:  # the clerk may be at it
             with suppress(StorageFailed):  # the daybook has it
                 self._posting.settle()
             if not self._posting.is_settled:
                 self._owner.keep_unsettled(self.space, self._posting)
-        if self._writer is not None:
+            self._posting.release()
             close(self._writer)
 
 

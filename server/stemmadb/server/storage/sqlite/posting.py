@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import apsw
 
+from stemmadb.protocol.model.ids import Hash
 from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.sqlite import appending, one_step
 from stemmadb.server.storage.sqlite.connection import Cell, as_json, failures, query, sync_log, transaction
@@ -54,7 +55,7 @@ class Posting:
     @property
     def is_settled(self) -> bool:
         """Whether the file has, durably, all that was added: the daybook may forget it."""
-        return self._is_synced and not self._unposted
+        return not self._unposted and self._is_synced
 
     def post(self) -> None:
         """All that was added is in the file when this returns, to be read by anybody."""
@@ -74,12 +75,19 @@ class Posting:
         self._unposted.clear()
         self._is_synced = True
 
+    def release(self) -> None:
+        """The log is closed: what belongs to it is not kept alive as long as a volume knows this."""
+        self._written = _nothing
+
+    def _check(self) -> None:
+        if self.is_broken:
+            raise StorageFailed("the log had an error and must be opened again")
+
     def _post(self, *, is_durable: bool = False) -> None:
         noted = self._unposted[:]  # others may add meanwhile
         if not noted:
             return
-        if self.is_broken:
-            raise StorageFailed("the log had an error and must be opened again")
+        self._check()
         try:
             with failures(self._connection):
                 self._write(noted, "FULL" if is_durable else "NORMAL")
@@ -106,6 +114,7 @@ class Posting:
     def _sync(self) -> None:
         if self._is_synced:
             return
+        self._check()  # a sync that is tried again after it failed says nothing
         try:
             with failures(self._connection):
                 sync_log(self._connection)
@@ -113,6 +122,18 @@ class Posting:
             self.is_broken = True
             raise
         self._is_synced = True
+
+
+def _nothing() -> None:
+    """There is nothing to do."""
+
+
+def last_hash(record: Record) -> Hash:
+    """Of the last commit of a record."""
+    version_at, hash_at = COMMIT_COLUMNS.index("version"), COMMIT_COLUMNS.index("hash")
+    starts = range(0, len(record.cells), one_step.WIDTH)
+    last = next(at for at in reversed(starts) if record.cells[at + version_at] is not None)
+    return Hash(record.cells[last + hash_at])
 
 
 def _rows(noted: Iterable[Noted]) -> tuple[list[Cell], list[Cell]]:

@@ -46,7 +46,10 @@ class SqliteStorage:
         scrub_wait_ms: int = SCRUB_WAIT_MS,
         carrier: Carrier | None = None,
     ) -> None:
-        """With a carrier there is a daybook, which is used from the event loop that the carrier tells."""
+        """With a carrier there is a daybook, which is used from the event loop that the carrier tells.
+
+        The carrier is closed with the storage, and is the caller's if there is none.
+        """
         self._directory = directory
         self._vfs = vfs
         self._read_only = read_only
@@ -58,9 +61,11 @@ class SqliteStorage:
         """What the daybook of an earlier process has of a space, and its file may not have."""
         self._unsettled: dict[Did, Posting] = {}
         """What could not be posted when the log of a space was closed."""
-        self._clerk = None if carrier is None else Clerk(directory, vfs, carrier)
+        self._clerk: Clerk | None = None
         if not read_only:
             self._bring_in()
+        if carrier is not None:
+            self._clerk = Clerk(directory, vfs, carrier)
 
     def spaces(self) -> list[Did]:
         """The spaces there are files of, by name; a file that nobody came to make tables in is none."""
@@ -178,6 +183,8 @@ class SqliteStorage:
         space, unsettled = log.space, self._unsettled.get(log.space)
         if space in self._left:
             log.bring_in(self._left[space])
+            if len(self._left) == 1:
+                daybook_files.remove(self._directory)
             del self._left[space]
         if unsettled is not None:
             log.bring_in([noted.record for noted in unsettled.unposted])
