@@ -9,10 +9,12 @@ import pytest
 
 from space import ALICE, BOB, SPACE
 from stemmadb.protocol.model.ids import Hash, Version
+from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.sqlite import daybook_pages as pages
 from stemmadb.server.storage.sqlite.connection import Cell
 from stemmadb.server.storage.sqlite.daybook_pages import BLOCK, OVERHEAD_BYTES, Record
 
+KEY = b"k" * pages.KEY_BYTES
 SEEDS = range(20)
 SECTOR = 512
 
@@ -35,7 +37,7 @@ def some_pages(dice: random.Random, first: int, count: int) -> list[tuple[int, l
 
 
 def written(found: Sequence[tuple[int, list[Record]]]) -> list[bytes]:
-    return [pages.page(number, [pages.encode(one) for one in records]) for number, records in found]
+    return [pages.page(KEY, number, [pages.encode(one) for one in records]) for number, records in found]
 
 
 def over(volume: bytes, data: bytes, at: int = 0) -> bytes:
@@ -44,7 +46,8 @@ def over(volume: bytes, data: bytes, at: int = 0) -> bytes:
 
 def used(page: bytes) -> int:
     """Where the room begins that only fills the last block up."""
-    return len(page.rstrip(b"\0"))
+    ((_, records),) = pages.read(page)
+    return OVERHEAD_BYTES + sum(len(pages.encode(one)) for one in records)
 
 
 @pytest.mark.rule("STORE-1")
@@ -66,7 +69,7 @@ def test_a_volume_that_was_never_written_has_no_pages(size: int) -> None:
 def test_a_page_takes_whole_blocks_and_as_many_as_was_said(seed: int) -> None:
     dice = random.Random(seed)
     records = [pages.encode(record(dice)) for _ in range(dice.randint(1, 8))]
-    page = pages.page(1, records)
+    page = pages.page(KEY, 1, records)
     assert len(page) % BLOCK == 0
     assert len(page) == pages.size_of(sum(map(len, records)))
 
@@ -79,7 +82,7 @@ def test_a_page_is_no_longer_than_it_has_to_be(beyond: int, blocks: int) -> None
     filled = Record(SPACE, Hash(bytes(32)), Version(1), Version(1), [bytes(size - len(pages.encode(record)) - 1)])
     encoded = pages.encode(filled)
     assert len(encoded) == size, "one byte more says how long so many bytes are"
-    page = pages.page(1, [encoded])
+    page = pages.page(KEY, 1, [encoded])
     assert len(page) == blocks * BLOCK
     assert list(pages.read(page)) == [(1, [filled])]
 
@@ -151,3 +154,43 @@ def test_a_stale_page_that_begins_where_a_newer_one_ends_is_not_read() -> None:
     torn = written(newer)
     torn[1] = bytes(BLOCK)
     assert list(pages.read(b"".join(torn + blocks[3:]))) == newer[:1]
+
+
+@pytest.mark.rule("STORE-1")
+def test_a_page_of_another_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = some_pages(random.Random(0), 1, 2)
+    with monkeypatch.context() as another:
+        another.setattr(pages, "_MAGIC", b"StD9")
+        volume = b"".join(written(found))
+    with pytest.raises(StorageFailed, match="another StemmaDB"):
+        list(pages.read(volume))
+
+
+def stale_behind(newer: Sequence[bytes], body: bytes) -> bytes:
+    """Newer pages, and behind them what is left of a page of an earlier pass, the body as somebody has chosen it."""
+    wanted, room = sum(map(len, newer)), 2 * BLOCK
+
+    def earlier() -> bytes:
+        return pages.page(
+            KEY, 1, [pages.encode(Record(SPACE, Hash(bytes(32)), Version(1), Version(1), [bytes(room) + body]))]
+        )
+
+    room += wanted - earlier().index(body)
+    assert earlier().index(body) == wanted
+    return over(earlier(), b"".join(newer))
+
+
+@pytest.mark.rule("STORE-1")
+def test_no_text_of_a_user_is_taken_for_a_page_of_another_format() -> None:
+    dice = random.Random(0)
+    newer = [(number, [record(dice, 20)]) for number in range(17, 20)]
+    assert list(pages.read(stale_behind(written(newer), b"StD9" * 3_000))) == newer
+
+
+@pytest.mark.rule("STORE-1")
+def test_no_bytes_of_a_user_are_taken_for_a_page() -> None:
+    """Whoever knows how many pages there were could write to any space; the key of a daybook is known to nobody."""
+    dice = random.Random(0)
+    newer = [(number, [record(dice, 20)]) for number in range(17, 20)]
+    forged = pages.page(bytes(pages.KEY_BYTES), 20, [pages.encode(record(dice, 20))])
+    assert list(pages.read(stale_behind(written(newer), forged))) == newer

@@ -11,6 +11,7 @@ from typing import Final
 from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.sqlite import daybook_files as files
 from stemmadb.server.storage.sqlite.daybook import Carrier, Daybook
+from stemmadb.server.storage.sqlite.daybook_pages import KEY_BYTES
 
 WORTH_IT: Final = 16
 """Batches that come before a daybook is made: a few are written without."""
@@ -51,7 +52,8 @@ class Clerk:
         """Whether there is a daybook now; there is none while the disk has little room."""
         if self.book is None and self._has_room():
             with suppress(StorageFailed):
-                self.book = Daybook(self._carrier, files.make(self._directory, self._vfs), self._wake.set)
+                volumes, key = files.make(self._directory, self._vfs), os.urandom(KEY_BYTES)
+                self.book = Daybook(self._carrier, volumes, key, self._wake.set)
         return self.book is not None
 
     def _serve(self) -> None:

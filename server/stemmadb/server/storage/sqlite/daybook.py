@@ -99,8 +99,9 @@ def _tell(carried: list[Waiting], failure: StorageFailed | None) -> None:
 class Daybook:
     """Used from one event loop, but for what is marked."""
 
-    def __init__(self, carrier: Carrier, volumes: list[VolumeFile], wake: Callable[[], None]) -> None:
+    def __init__(self, carrier: Carrier, volumes: list[VolumeFile], key: bytes, wake: Callable[[], None]) -> None:
         """`wake` is called when a volume waits for the clerk, and when something comes after all was posted."""
+        self._key = key
         self._carrier = carrier
         self._volumes = [Volume(file) for file in volumes]
         self._wake = wake
@@ -151,7 +152,7 @@ class Daybook:
     def _write(self) -> None:
         """All that waits, as one page."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        page = pages.page(self._number, [one.encoded for one in waiting])
+        page = pages.page(self._key, self._number, [one.encoded for one in waiting])
         if self._volumes[0].at + len(page) > self._volumes[0].size:
             self._turn_over()
         volume = self._volumes[0]

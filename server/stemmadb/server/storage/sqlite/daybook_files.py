@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import apsw
 
-from stemmadb.protocol.model.ids import Did, Version
+from stemmadb.protocol.model.ids import Did
 from stemmadb.server.storage.port import StorageFailed, StorageFull
 from stemmadb.server.storage.sqlite import daybook_pages as pages
 from stemmadb.server.storage.sqlite.connection import REWRITTEN_BYTES, is_no_room, translated
@@ -138,12 +138,6 @@ def read(directory: Path) -> dict[Did, list[Record]]:
         for record in records:
             by_space.setdefault(record.space, []).append(record)
     return by_space
-
-
-def last_version(directory: Path, space: Did) -> Version:
-    """The last version of a space that is in a daybook; 0 if none is."""
-    records = read(directory).get(space)
-    return records[-1].last if records else Version(0)
 
 
 def remove(directory: Path) -> None:

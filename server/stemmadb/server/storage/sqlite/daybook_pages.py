@@ -2,6 +2,8 @@
 
 A page begins where a block of the disk does. Its number is one more than that of the page before it, in whichever
 volume that is, and its digest tells a whole page from one that a power failure has torn, or that was never written.
+All pages of a volume have one key, drawn when the daybook was made: where a page was written over, what is left of it
+may be the bytes of a body that somebody made to look like one.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ DIGEST_BYTES: Final = 16
 _OURS: Final = b"StD"
 _MAGIC: Final = _OURS + b"1"
 """With the number of the format."""
-_HEAD: Final = struct.Struct(">4sQI")
+KEY_BYTES: Final = 16
+_HEAD: Final = struct.Struct(f">4s{KEY_BYTES}sQI")
 _HEAD_BYTES: Final = _HEAD.size + DIGEST_BYTES
 _COUNT: Final = struct.Struct(">BI")
 _ARRAY: Final = 0xDD
@@ -54,9 +57,9 @@ def size_of(records_bytes: int) -> int:
     return -(-(records_bytes + OVERHEAD_BYTES) // BLOCK) * BLOCK
 
 
-def page(number: int, records: Sequence[bytes]) -> bytes:
+def page(key: bytes, number: int, records: Sequence[bytes]) -> bytes:
     body = b"".join([_COUNT.pack(_ARRAY, len(records)), *records])
-    head = _HEAD.pack(_MAGIC, number, len(body))
+    head = _HEAD.pack(_MAGIC, key, number, len(body))
     whole = b"".join((head, _digest(head, body), body))
     return whole.ljust(size_of(len(body) - _COUNT.size), b"\0")
 
@@ -64,7 +67,8 @@ def page(number: int, records: Sequence[bytes]) -> bytes:
 def read(volume: bytes) -> Iterator[tuple[int, list[Record]]]:
     """The pages of a volume with their numbers, up to the first that is none or does not follow the one before it."""
     at, expected = 0, None
-    while (found := _page_at(volume, at)) is not None:
+    key = volume[len(_MAGIC) : len(_MAGIC) + KEY_BYTES]
+    while (found := _page_at(volume, at, key)) is not None:
         number, body = found
         if expected not in (None, number):
             return
@@ -73,15 +77,15 @@ def read(volume: bytes) -> Iterator[tuple[int, list[Record]]]:
         at += size_of(len(body) - _COUNT.size)
 
 
-def _page_at(volume: bytes, at: int) -> tuple[int, bytes] | None:
+def _page_at(volume: bytes, at: int, key: bytes) -> tuple[int, bytes] | None:
     if len(volume) - at < OVERHEAD_BYTES:
         return None
     head = volume[at : at + _HEAD.size]
-    magic, number, length = _HEAD.unpack(head)
+    magic, its_key, number, length = _HEAD.unpack(head)
     body_at = at + _HEAD_BYTES
     body = volume[body_at : body_at + length]
     is_whole = len(body) == length and volume[at + _HEAD.size : body_at] == _digest(head, body)
-    if not is_whole or not magic.startswith(_OURS):
+    if not is_whole or its_key != key or not magic.startswith(_OURS):
         return None
     if magic != _MAGIC:
         raise _of_another_format()

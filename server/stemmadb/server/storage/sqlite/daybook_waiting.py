@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from stemmadb.protocol.errors import DirectoryHeld
-from stemmadb.protocol.model.ids import Did, Version
+from stemmadb.protocol.model.ids import EMPTY_SPACE, Did, Version
 from stemmadb.server.storage import directory as directories
 from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.sqlite import daybook_files as files
 
 WAIT_SECONDS_MAX: Final = 10.0
-PAUSE_SECONDS: Final = 0.01
+PAUSE_SECONDS: Final = 0.02
 
 
 def until_posted(directory: Path, space: Did, tip: Callable[[], Version], bring_in: Callable[[], None]) -> None:
@@ -27,21 +26,34 @@ def until_posted(directory: Path, space: Did, tip: Callable[[], Version], bring_
 
     `tip` is the last version in the file; `bring_in` posts what was left in a directory that is held for it.
     """
-    wanted, end = files.last_version(directory, space), time.monotonic() + WAIT_SECONDS_MAX
+    wanted, end = _last(directory, space), time.monotonic() + WAIT_SECONDS_MAX
     while tip() < wanted:
-        if not directories.is_held(directory):
-            _bring_in(directory, bring_in)
-            if not files.last_version(directory, space):
-                return  # what does not follow the log is of another, and gone
+        if not directories.is_held(directory) and _is_brought_in(directory, bring_in):
+            if _has_next(directory, space, tip()):
+                raise StorageFailed(f"what was committed to {space} last cannot be brought into its file now")
+            return  # what does not follow the log is of another
         if time.monotonic() > end:
             raise StorageFailed(f"what was committed to {space} last is not in its file yet; try again")
         time.sleep(PAUSE_SECONDS)
+        wanted = min(wanted, _last(directory, space))  # a page that failed is taken back
 
 
-def _bring_in(directory: Path, bring_in: Callable[[], None]) -> None:
-    with suppress(DirectoryHeld):  # another was first
-        try:
-            with directories.hold(directory):
-                bring_in()
-        except OSError as error:
-            raise StorageFailed(f"a daybook was left that cannot be brought in: {error}") from error
+def _last(directory: Path, space: Did) -> Version:
+    records = files.read(directory).get(space)
+    return records[-1].last if records else EMPTY_SPACE
+
+
+def _has_next(directory: Path, space: Did, tip: Version) -> bool:
+    return any(record.first == tip + 1 for record in files.read(directory).get(space, ()))
+
+
+def _is_brought_in(directory: Path, bring_in: Callable[[], None]) -> bool:
+    """False if another was first."""
+    try:
+        with directories.hold(directory):
+            bring_in()
+    except DirectoryHeld:
+        return False
+    except OSError as error:
+        raise StorageFailed(f"a daybook was left that cannot be brought in: {error}") from error
+    return True
