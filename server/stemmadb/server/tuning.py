@@ -9,8 +9,8 @@ from typing import Final
 
 COLLECTED_AT: Final = (20_000, 20, 50)
 """How many new objects, and how many rounds before that, make the collector of reference cycles look."""
-SWITCH_SECONDS: Final = 0.0001
-"""How long a thread that appends or reads waits for the loop to give up the interpreter (docs/decisions/0010)."""
+SWITCH_SECONDS: Final = 0.0005
+"""How long a thread that posts or reads waits for the loop to give up the interpreter (docs/decisions/0012)."""
 
 
 def tune_interpreter() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from daybooks import AtOnce
+from daybooks import Account, AtOnce, clerk_of
 from faulty_vfs import Deleted, Event, FaultyVfs, Marked, Operation, Written, faulty, io_error, never
 from logs import LogMaker
 from power_images import Disk, after_marks, anywhere, put
@@ -248,6 +248,30 @@ def test_no_power_loss_takes_what_the_daybook_acknowledged(
     assert life.handed_over > BATCHES // 3
     assert life.turned_over > 3
     assert lose_power(life, scratch, IMAGES, seed) == IMAGES
+
+
+@pytest.mark.rule("COMMIT-1", "STORE-6")
+def test_a_volume_is_written_over_only_once_the_files_have_what_was_in_it(
+    tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else syncs the file here: all commits are plain, and its write-ahead log is not moved."""
+    monkeypatch.setattr(connection, "WAL_PAGES_MAX", 4_000)
+    with faulty() as vfs:
+        storage = SqliteStorage(tmp_path, vfs=vfs.name, carrier=AtOnce())
+        assert clerk_of(storage).make()
+        account = Account(storage)
+        moments = {account.version: moment(account.maker)}
+        vfs.mark(account.version)
+        for number in range(5 * PAGES):
+            assert account.commit(number)
+            vfs.mark(account.version)
+            moments[account.version] = moment(account.maker)
+            clerk_of(storage).look()
+        events = list(vfs.events)
+        for acknowledged, image in images(events, after_marks(events)[1:], 0):
+            place(scratch, image)
+            assert check(scratch, moments, acknowledged) == acknowledged
+        storage.close()
 
 
 @pytest.mark.rule("COMMIT-1")

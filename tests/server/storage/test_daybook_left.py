@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from daybooks import IDS, Account, AtOnce, file_of, in_file, volumes
+from logs import LogMaker
 from space import ALICE, BOB, SPACE, set_
 from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model import chain
@@ -176,6 +177,21 @@ def test_what_does_not_follow_a_log_that_was_put_in_its_place_is_dropped(
         assert verified(again.open(SPACE)) == 1
         assert volumes(left) == []
         again.close()
+
+
+@pytest.mark.rule("STORE-1", "STORE-6")
+def test_what_follows_another_log_at_the_same_version_is_dropped(tmp_path: Path, left: Path) -> None:
+    """Of the same space, with the same numbers for its entities and sessions."""
+    other = SqliteStorage(tmp_path / "other")
+    log, maker = other.open(SPACE, create=True), LogMaker()
+    log.append(Version(0), [maker.commit(*(set_(id_, "another value", blind=True) for id_ in IDS))])
+    other.close()
+    shutil.rmtree(file_of(left).parent)
+    shutil.copytree(file_of(tmp_path / "other").parent, file_of(left).parent)
+    storage = SqliteStorage(left)
+    assert verified(storage.open(SPACE)) == 1
+    assert volumes(left) == []
+    storage.close()
 
 
 @pytest.mark.rule("STORE-1")
