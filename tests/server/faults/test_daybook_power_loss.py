@@ -34,7 +34,7 @@ from stemmadb.server.storage.sqlite.daybook_files import NAMES, VolumeFile
 from stemmadb.server.storage.sqlite.log import SqliteLog
 from stemmadb.server.storage.sqlite.storage import SPACES
 
-LIVES = 7
+LIVES = 4
 BATCHES = 48
 IMAGES = 145  # of each life
 IMAGES_TWICE = 25
