@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -70,6 +71,23 @@ async def test_a_write_that_fails_is_told_as_a_failure_of_the_storage(kind: str,
     assert isinstance(await carried(carrier_, file, bytes(BLOCK), 0), StorageFailed), "it goes on with the next page"
     file.close()
     carrier_.close()
+
+
+@pytest.mark.rule("COMMIT-1")
+@pytest.mark.parametrize("kind", KINDS)
+async def test_no_page_is_called_durable_that_was_not_synced(kind: str) -> None:
+    """What is no file takes every write, and cannot be synced."""
+    carrier_, nothing = KINDS[kind](), OsFile(Path(os.devnull))
+    assert isinstance(await carried(carrier_, nothing, bytes(BLOCK), 0), StorageFailed)
+    nothing.close()
+    carrier_.close()
+
+
+@pytest.mark.rule("COMMIT-1")
+def test_a_write_past_the_memory_of_the_system_is_a_sync_as_well(file: OsFile) -> None:
+    if file.direct is None:
+        pytest.skip("the file system does not do it")
+    assert fcntl.fcntl(file.direct, fcntl.F_GETFL) & os.O_DSYNC
 
 
 async def test_what_cannot_be_written_past_the_memory_of_the_system_is_written_through_it(

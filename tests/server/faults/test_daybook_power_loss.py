@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -123,15 +122,6 @@ def check(directory: Path, moments: Mapping[Version, Moment], acknowledged: int)
     finally:
         storage.close()
     return tip.version
-
-
-@pytest.fixture
-def scratch() -> Iterator[Path]:
-    """Where images are put: in memory if there is such a place, since they need not outlive anything."""
-    shared = Path("/dev/shm")  # noqa: S108
-    directory = Path(tempfile.mkdtemp(dir=shared if shared.is_dir() else None))
-    yield directory
-    shutil.rmtree(directory)
 
 
 @pytest.fixture(autouse=True)

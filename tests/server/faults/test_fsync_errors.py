@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -138,15 +137,6 @@ def count_operations(directory: Path, operation: Operation) -> int:
         vfs.before = counter = FailNth(operation, 0)
         asyncio.run(work(vfs, directory, Told()))
         return counter.seen
-
-
-@pytest.fixture
-def scratch() -> Iterator[Path]:
-    """Where all of it happens: in memory if there is such a place, since what fails is up to the tests."""
-    shared = Path("/dev/shm")  # noqa: S108
-    directory = Path(tempfile.mkdtemp(dir=shared if shared.is_dir() else None))
-    yield directory
-    shutil.rmtree(directory)
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -122,15 +119,6 @@ def check_states(reader: LogReader, expected: Moment) -> None:
     for spans, heads in expected.heads:
         found = states.load(reader, spans, map(EntityId, IDS))
         assert {id_: loaded.value for id_, loaded in found.items()} == heads
-
-
-@pytest.fixture
-def scratch() -> Iterator[Path]:
-    """Where images are put: in memory if there is such a place, since they need not outlive anything."""
-    shared = Path("/dev/shm")  # noqa: S108
-    directory = Path(tempfile.mkdtemp(dir=shared if shared.is_dir() else None))
-    yield directory
-    shutil.rmtree(directory)
 
 
 @pytest.fixture(autouse=True)

@@ -18,10 +18,10 @@ from stemmadb.server.keeping.backing_up import DATABASE
 from stemmadb.server.keeping.incoming import SPACES, incoming, publish
 from stemmadb.server.keeping.manifest import Kept
 from stemmadb.server.keeping.progress import Counter, Tell, quiet
-from stemmadb.server.keeping.sqlite_copy import sync_file
 from stemmadb.server.keeping.verifying import Verified, verify
 from stemmadb.server.storage.directory import hold
 from stemmadb.server.storage.sqlite import SqliteStorage
+from stemmadb.server.storage.sqlite.connection import sync_path
 
 
 def restore(
@@ -87,7 +87,7 @@ def _copy(source: Path, target: Path, tell: Tell) -> None:
     for file in files:
         shutil.copyfile(source / file, target / file)
         os.chmod(target / file, 0o600)
-        sync_file(target / file)
+        sync_path(target / file)
         counter.add()
 
 

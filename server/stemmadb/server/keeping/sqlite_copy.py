@@ -6,12 +6,11 @@ what was erased a moment ago and is not yet scrubbed from unused pages (ERASE-1)
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
 from stemmadb.server.keeping.progress import Progress, Tell
-from stemmadb.server.storage.sqlite.connection import failures, open_reader
+from stemmadb.server.storage.sqlite.connection import failures, open_reader, sync_path
 
 STEPS: Final = 100_000
 """Instructions of SQLite between two looks at how far it is; a Ctrl-C is heeded then too."""
@@ -36,14 +35,5 @@ def copy_database(file: Path, target: Path, tell: Tell) -> None:
     finally:
         connection.close()
     target.chmod(0o600)
-    sync_file(target)
+    sync_path(target)
     tell(Progress("copying the log", total, total))
-
-
-def sync_file(path: Path) -> None:
-    """Makes the contents of a file durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

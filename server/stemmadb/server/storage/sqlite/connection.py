@@ -123,18 +123,23 @@ def sync_log(connection: apsw.Connection) -> None:
         log.xClose()
 
 
+def sync_path(path: Path) -> None:
+    """Makes a file, or the names in a directory, durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _sync_file(name: str) -> None:
     """By the operating system's own call, since SQLite's holds the interpreter while it waits for the disk.
 
     Its directory as well: the file may be a new one.
     """
     try:
-        for path in (name, os.path.dirname(name)):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        sync_path(Path(name))
+        sync_path(Path(name).parent)
     except OSError as error:
         raise StorageFailed(str(error)) from error
 

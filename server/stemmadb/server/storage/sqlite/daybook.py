@@ -22,7 +22,7 @@ from stemmadb.server.storage.sqlite import daybook_files as files
 from stemmadb.server.storage.sqlite import daybook_pages as pages
 from stemmadb.server.storage.sqlite.daybook_files import VOLUME_BYTES, VOLUME_BYTES_MAX, VolumeFile
 from stemmadb.server.storage.sqlite.daybook_pages import Record
-from stemmadb.server.storage.sqlite.posting import Noted, Posting
+from stemmadb.server.storage.sqlite.posting import Posting
 
 RECORD_BYTES_MAX: Final = 256 * 1024
 """A larger batch is worth a sync of its own, and would be written twice."""
@@ -42,7 +42,7 @@ class Carrier(Protocol):
 
 class Waiting(NamedTuple):
     posting: Posting
-    noted: Noted
+    record: Record
     encoded: bytes
     told: Told
 
@@ -129,12 +129,14 @@ class Daybook:
 
     def take(self, posting: Posting, record: Record, told: Told) -> bool:
         """Whether the batch is on its way; `told` is called once it is durable and to be posted, or has failed."""
-        encoded = pages.encode(record)
         with self._door:
-            size = self._waiting_bytes + len(encoded)
-            if not self._is_open or not self.has_room or len(encoded) > RECORD_BYTES_MAX or not self._fits(size):
+            if not self._is_open or not self.has_room:
                 return False
-            self._waiting.append(Waiting(posting, Noted(record, len(encoded)), encoded, told))
+            encoded = pages.encode(record)
+            size = self._waiting_bytes + len(encoded)
+            if len(encoded) > RECORD_BYTES_MAX or not self._fits(size):
+                return False
+            self._waiting.append(Waiting(posting, record, encoded, told))
             self._waiting_bytes = size
             self.taken += 1
             if not self._is_under_way:
@@ -183,7 +185,7 @@ class Daybook:
                 carried, self._waiting, self._waiting_bytes = carried + self._waiting, [], 0
             else:
                 for one in carried:
-                    one.posting.add(one.noted)
+                    one.posting.add(one.record)
                 if self._waiting:
                     self._write()
         _tell(carried, failure)

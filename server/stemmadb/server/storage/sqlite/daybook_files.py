@@ -13,7 +13,7 @@ import apsw
 from stemmadb.protocol.model.ids import Did
 from stemmadb.server.storage.port import StorageFailed, StorageFull
 from stemmadb.server.storage.sqlite import daybook_pages as pages
-from stemmadb.server.storage.sqlite.connection import REWRITTEN_BYTES, is_no_room, translated
+from stemmadb.server.storage.sqlite.connection import REWRITTEN_BYTES, is_no_room, sync_path, translated
 from stemmadb.server.storage.sqlite.daybook_pages import Record
 
 NAMES: Final = ("daybook.0", "daybook.1")
@@ -111,7 +111,7 @@ def make(directory: Path, vfs: str | None) -> list[VolumeFile]:
             for name in NAMES:
                 files.append(OsFile(directory / name) if vfs is None else VfsFile(directory / name, vfs))
                 clear(files[-1], VOLUME_BYTES)
-            _sync_directory(directory)
+            sync_path(directory)
     except BaseException:
         for file in files:
             file.close()
@@ -147,12 +147,4 @@ def remove(directory: Path) -> None:
         for name in is_there:
             (directory / name).unlink()
         if is_there:
-            _sync_directory(directory)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            sync_path(directory)

@@ -14,7 +14,6 @@ from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage.port import Entry, LogMoved, Snapshot, StorageFailed, StoredBlob, Told
 from stemmadb.server.storage.sqlite import appending, blobs, destroying, posting, schema
-from stemmadb.server.storage.sqlite import daybook_pages as pages
 from stemmadb.server.storage.sqlite.appending import Appender
 from stemmadb.server.storage.sqlite.connection import (
     BUSY_MS,
@@ -30,7 +29,7 @@ from stemmadb.server.storage.sqlite.cut import Cut
 from stemmadb.server.storage.sqlite.daybook import Daybook
 from stemmadb.server.storage.sqlite.daybook_pages import Record
 from stemmadb.server.storage.sqlite.pool import Pool
-from stemmadb.server.storage.sqlite.posting import Noted, Posting
+from stemmadb.server.storage.sqlite.posting import Posting
 from stemmadb.server.storage.sqlite.reader import SqliteReader
 from stemmadb.server.storage.sqlite.shortening import LONG_BYTES, SHORTEN_WAIT_MS, Shortening
 
@@ -118,7 +117,7 @@ class SqliteLog:
             for record in left:
                 is_next = record.first == tip + 1 and record.previous == hash_
                 if is_next and posting.has_numbers(writer, record):
-                    self._postings.add(Noted(record, len(pages.encode(record))))
+                    self._postings.add(record)
                     tip, hash_ = record.last, posting.last_hash(record)
             self._postings.settle()
             self._tip = tip

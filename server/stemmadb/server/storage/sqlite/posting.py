@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import apsw
 
@@ -24,13 +24,6 @@ _TABLES: Final = ("commit", "fact")
 _COLUMNS: Final = (",".join(COMMIT_COLUMNS), ",".join(FACT_COLUMNS))
 
 
-class Noted(NamedTuple):
-    """A batch in the daybook, and how many bytes it takes there."""
-
-    record: Record
-    size: int
-
-
 class Posting:
     """Belongs to one opening of a log. Any thread may post; `lock` is that of the connection that writes."""
 
@@ -39,17 +32,17 @@ class Posting:
         self.lock: Final = threading.RLock()
         self._connection = connection
         self._written = written
-        self._unposted: list[Noted] = []
+        self._unposted: list[Record] = []
         self._is_synced = True
         self.is_broken = False
         """After an error nothing is posted before the log is opened again (COMMIT-10)."""
 
-    def add(self, noted: Noted) -> None:
+    def add(self, record: Record) -> None:
         """What is durable in the daybook, in the order of the log."""
-        self._unposted.append(noted)
+        self._unposted.append(record)
 
     @property
-    def unposted(self) -> Sequence[Noted]:
+    def unposted(self) -> Sequence[Record]:
         return self._unposted
 
     @property
@@ -84,29 +77,29 @@ class Posting:
             raise StorageFailed("the log had an error and must be opened again")
 
     def _post(self, *, is_durable: bool = False) -> None:
-        noted = self._unposted[:]  # others may add meanwhile
-        if not noted:
+        records = self._unposted[:]  # others may add meanwhile
+        if not records:
             return
         self._check()
         try:
             with failures(self._connection):
-                self._write(noted, "FULL" if is_durable else "NORMAL")
+                self._write(records, "FULL" if is_durable else "NORMAL")
         except BaseException:
             self.is_broken = True
             raise
         self._is_synced = is_durable
-        del self._unposted[: len(noted)]
+        del self._unposted[: len(records)]
         self._written()
 
-    def _write(self, noted: Sequence[Noted], synchronous: str) -> None:
+    def _write(self, records: Sequence[Record], synchronous: str) -> None:
         self._is_synced = False
         self._connection.execute(f"PRAGMA synchronous={synchronous}")
         try:
             with transaction(self._connection):
-                expected = appending.tip(self._connection, noted[0].record.space)[0] + 1
-                if noted[0].record.first != expected:
-                    raise StorageFailed(f"the daybook goes on at version {noted[0].record.first}, not {expected}")
-                for table, columns, cells in zip(_TABLES, _COLUMNS, _rows(noted), strict=True):
+                first, expected = records[0], appending.tip(self._connection, records[0].space)[0] + 1
+                if first.first != expected:
+                    raise StorageFailed(f"the daybook goes on at version {first.first}, not {expected}")
+                for table, columns, cells in zip(_TABLES, _COLUMNS, _rows(records), strict=True):
                     insert(self._connection, table, columns, cells)
         finally:
             self._connection.execute("PRAGMA synchronous=FULL")
@@ -136,11 +129,11 @@ def last_hash(record: Record) -> Hash:
     return Hash(record.cells[last + hash_at])
 
 
-def _rows(noted: Iterable[Noted]) -> tuple[list[Cell], list[Cell]]:
+def _rows(records: Iterable[Record]) -> tuple[list[Cell], list[Cell]]:
     """The cells of commits and those of facts, each kind in one flat list."""
     commits: list[Cell] = []
     facts: list[Cell] = []
-    for record, _ in noted:
+    for record in records:
         cells = record.cells
         for at in range(0, len(cells), one_step.WIDTH):
             fact_at = at + len(COMMIT_COLUMNS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -10,10 +9,10 @@ from typing import Final
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import InvalidDid, StemmaError, UnknownSpace
 from stemmadb.protocol.model.ids import Did
-from stemmadb.server.storage.port import StorageFailed, StorageFull
+from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.sqlite import daybook_files, schema
 from stemmadb.server.storage.sqlite.clerk import Clerk
-from stemmadb.server.storage.sqlite.connection import close, is_no_room, open_reader
+from stemmadb.server.storage.sqlite.connection import close, open_reader, sync_path
 from stemmadb.server.storage.sqlite.daybook import Carrier, Daybook
 from stemmadb.server.storage.sqlite.daybook_pages import Record
 from stemmadb.server.storage.sqlite.daybook_waiting import until_posted
@@ -34,7 +33,8 @@ class SqliteStorage:
     """Implements `port.Storage`.
 
     Whoever writes holds the directory (`directory.hold`), so that no second process does. A read-only storage needs
-    no hold and can be used beside a writer: it changes no file's content. Any thread may use it.
+    no hold and can be used beside a writer: it changes no file's content, unless a process that was killed has left a
+    daybook. Any thread may use it.
     """
 
     def __init__(
@@ -187,7 +187,7 @@ class SqliteStorage:
                 daybook_files.remove(self._directory)
             del self._left[space]
         if unsettled is not None:
-            log.bring_in([noted.record for noted in unsettled.unposted])
+            log.bring_in(list(unsettled.unposted))
             unsettled.forget()
             del self._unsettled[space]
         book = None if self._clerk is None else self._clerk.book
@@ -205,24 +205,13 @@ def _is_did(name: str) -> bool:
 
 def _make_directory(directory: Path) -> None:
     """Makes the directory of a space, so that it is there after a power failure as well."""
-    try:
+    with daybook_files.disk_failures():
         for step in (directory.parent.parent, directory.parent, directory):
             step.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sync(step.parent)
-    except OSError as error:
-        failed = StorageFull if is_no_room(error.errno) else StorageFailed
-        raise failed(str(error)) from error
+            sync_path(step.parent)
 
 
 def _make_private(file: Path) -> None:
     """Leaves the file to its owner, as its directory is; SQLite makes files beside it like it from then on."""
     for one in file.parent.glob(f"{file.name}*"):
         one.chmod(0o600)
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
