@@ -154,6 +154,22 @@ def test_the_backlog_of_snapshots_is_bounded_by_count_and_by_bytes() -> None:
     assert [one.place.version for one in backlog.take()] == [2]
 
 
+@pytest.mark.rule("SNAP-1")
+def test_a_backlog_presses_long_before_it_drops_any() -> None:
+    """By count or by bytes: a batch then goes by a worker, which writes them."""
+    backlog = Backlog(count_max=8, bytes_max=80)
+    backlog.add([due(1, 1, 1)])
+    assert not backlog.is_pressing
+    backlog.add([due(2, 2, 1)])
+    assert backlog.is_pressing
+    backlog.clear()
+    backlog.add([due(1, 1, 19)])
+    assert not backlog.is_pressing
+    backlog.clear()
+    backlog.add([due(1, 1, 20)])
+    assert backlog.is_pressing
+
+
 @pytest.mark.rule("SNAP-1", "HISTORY-3")
 def test_every_snapshot_of_a_head_is_kept_as_far_as_there_is_room() -> None:
     backlog = Backlog(count_max=3, bytes_max=10)
