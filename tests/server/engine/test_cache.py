@@ -157,17 +157,13 @@ def test_the_backlog_of_snapshots_is_bounded_by_count_and_by_bytes() -> None:
 @pytest.mark.rule("SNAP-1")
 def test_a_backlog_presses_long_before_it_drops_any() -> None:
     """By count or by bytes: a batch then goes by a worker, which writes them."""
-    backlog = Backlog(count_max=8, bytes_max=80)
-    backlog.add([due(1, 1, 1)])
-    assert not backlog.is_pressing
-    backlog.add([due(2, 2, 1)])
-    assert backlog.is_pressing
-    backlog.clear()
-    backlog.add([due(1, 1, 19)])
-    assert not backlog.is_pressing
-    backlog.clear()
-    backlog.add([due(1, 1, 20)])
-    assert backlog.is_pressing
+
+    def presses(*sizes: int) -> bool:
+        backlog = Backlog(count_max=8, bytes_max=80)
+        backlog.add([due(number, number, size) for number, size in enumerate(sizes, 1)])
+        return backlog.is_pressing
+
+    assert [presses(1), presses(1, 1), presses(19), presses(20)] == [False, True, False, True]
 
 
 @pytest.mark.rule("SNAP-1", "HISTORY-3")
