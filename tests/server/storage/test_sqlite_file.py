@@ -180,7 +180,7 @@ def test_a_directory_that_cannot_be_made_is_a_failure(tmp_path: Path, monkeypatc
         raise OSError(28, "No space left on device")
 
     (tmp_path / "spaces").unlink()
-    monkeypatch.setattr(storage, "_sync", full)
+    monkeypatch.setattr(storage, "sync_path", full)
     with pytest.raises(StorageFull):
         SqliteStorage(tmp_path).open(SPACE, create=True)
 
