@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from importlib.metadata import EntryPoint, version
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -16,7 +16,8 @@ import pytest
 from command_line import MODULE, here, run
 from kept_spaces import fill
 from space import SPACE
-from stemmadb.client.cli import exits, group, main
+from stemmadb.client.cli import exits, main
+from stemmadb.client.cli.for_programs import with_json
 from stemmadb.client.cli.group import Commands
 from stemmadb.client.cli.shell import Shell
 from stemmadb.protocol.errors import (
@@ -128,7 +129,7 @@ def raising(error: BaseException) -> click.Command:
 def ran(command: click.Command, *words: str) -> int:
     """The exit code of a group with this one command in it."""
     commands = Commands(name="stemmadb")
-    commands.__dict__["_found"] = {"try": group._with_json(command)}  # as if it had come from an entry point
+    commands.__dict__["_found"] = {"try": with_json(command)}  # as if it had come from an entry point
     with pytest.raises(SystemExit) as ended:
         commands.main(["try", *words])
     assert isinstance(ended.value.code, int)
@@ -163,19 +164,6 @@ def test_an_answer_with_an_error_says_no(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == "for a person\n"
     assert ran(command, "--json") == 1
     assert capsys.readouterr().out == '{"error":{"code":"broken_chain","message":"no"}}\n'
-
-
-def test_commands_whose_needs_are_not_installed_are_left_out_with_a_hint(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    missing = EntryPoint(name="server", value="no_such_module:COMMANDS", group=group.ENTRY_POINTS)
-    monkeypatch.setattr(group, "entry_points", lambda **_: [missing])
-    commands = Commands(name="stemmadb")
-    assert commands.list_commands(click.Context(commands)) == []
-    with pytest.raises(SystemExit) as ended:
-        commands.main(["verify"])
-    assert ended.value.code == 2
-    assert 'pip install "stemmadb[server]"' in capsys.readouterr().err
 
 
 def test_a_reader_that_goes_away_is_told_nothing_more(tmp_path: Path) -> None:
@@ -216,25 +204,3 @@ def test_progress_is_shown_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     with Shell(is_json=False).progress() as show:
         show("copying", 1, 2)
     assert "copying" in terminal.text
-
-
-@pytest.mark.parametrize(
-    ("name", "is_left_out"),
-    [("apsw", True), ("stemmadb.server", True), ("stemmadb.server.no_such", False), (None, False)],
-)
-def test_only_a_package_that_is_missing_leaves_commands_out(
-    monkeypatch: pytest.MonkeyPatch, name: str | None, is_left_out: bool
-) -> None:
-    class Point:
-        module = "stemmadb.server.commands"
-
-        def load(self) -> list[click.Command]:
-            raise ModuleNotFoundError(name=name)
-
-    monkeypatch.setattr(group, "entry_points", lambda **_: [Point()])
-    commands = Commands(name="stemmadb")
-    if is_left_out:
-        assert commands.list_commands(click.Context(commands)) == []
-    else:
-        with pytest.raises(ModuleNotFoundError):
-            commands.list_commands(click.Context(commands))

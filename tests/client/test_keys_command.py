@@ -10,9 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from command_line import Ran
-from stemmadb.client.cli import group
-from stemmadb.client.cli.group import Commands
-from stemmadb.client.cli.keys import COMMANDS, keys
+from stemmadb.client.cli import main
+from stemmadb.client.cli.keys import keys
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.keys.key_files import from_pem, to_pem
 from stemmadb.client.keys.names import Names
@@ -26,10 +25,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told(*words: object, stdin: bytes | str | None = None) -> Ran:
-    """`stemmadb keys` with these words, as if the command had come from an entry point."""
-    commands = Commands(name="stemmadb")
-    commands.__dict__["_found"] = {str(command.name): group._with_json(command) for command in COMMANDS}
-    done = CliRunner().invoke(commands, ["keys", *map(str, words)], input=stdin)
+    """`stemmadb keys` with these words."""
+    done = CliRunner().invoke(main, ["keys", *map(str, words)], input=stdin, prog_name="stemmadb")
     return Ran(done.exit_code, done.stdout, done.stderr)
 
 

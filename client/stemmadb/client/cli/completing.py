@@ -5,7 +5,6 @@ Bash breaks words at colons, of which ids are full, so that its script is our ow
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -78,6 +77,9 @@ def _path(ctx: click.Context) -> Path | None:
 
 
 def _asked(ctx: click.Context, begin: str, find: Find) -> list[str]:
+    # Imported here: every command loads this module, and those that work without a server need no event loop.
+    import asyncio  # noqa: PLC0415
+
     from stemmadb.client.cli.connecting import Target, database, open_space  # noqa: PLC0415
     from stemmadb.client.keys.ring import DEFAULT, KeyRing  # noqa: PLC0415
 

@@ -1,9 +1,8 @@
 """The group of all commands: finds them, runs one, and turns whatever happens into a sentence and an exit code.
 
-Commands come from the entry points `stemmadb.commands`, each a list of click commands, so that the client needs no
-server to be there. A command gets a `Shell` as the object of its context and returns a mapping, its answer for
-`--json`, which every command has. An answer with an `error` in it says no, or that a part was not done
-(`Shell.ended`); an error that is raised says why nothing was done.
+A command gets a `Shell` as the object of its context and returns a mapping, its answer for `--json`, which every
+command has. An answer with an `error` in it says no, or that a part was not done (`Shell.ended`); an error that is
+raised says why nothing was done.
 """
 
 from __future__ import annotations
@@ -11,21 +10,18 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import click
 
 from stemmadb.client.cli import exits
 from stemmadb.client.cli.completing import teach_click
+from stemmadb.client.cli.finding import Found, points_by_command
 from stemmadb.client.cli.shell import Shell
-from stemmadb.client.cli.ways import joined
 from stemmadb.protocol.errors import StemmaError
 
-ENTRY_POINTS = "stemmadb.commands"
-OURS = "stemmadb"
 MISSING = 'Some commands need the server: pip install "stemmadb[server]".'
 
 
@@ -33,29 +29,26 @@ class Commands(click.Group):
     """Looks the commands up when they are asked for."""
 
     is_partial = False
-    """Whether some were left out, since what they need is not installed."""
+    """Whether some that were asked for were left out, since what they need is not installed."""
 
     @cached_property
-    def _found(self) -> dict[str, click.Command]:
-        found: dict[str, click.Command] = {}
-        for point in entry_points(group=ENTRY_POINTS):
-            try:
-                commands = point.load()
-            except ModuleNotFoundError as missing:
-                if not _is_not_installed(missing, point):
-                    raise
-                self.is_partial = True
-                continue
-            for command in commands:
-                name, told = str(command.name), _with_json(command)
-                found[name] = joined(found[name], told) if name in found else told
-        return found
+    def _points(self) -> dict[str, list[EntryPoint]]:
+        return points_by_command()
+
+    @cached_property
+    def _found(self) -> dict[str, click.Command | None]:
+        return {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return sorted(self._found)
+        return sorted(self._points)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        return self._found.get(cmd_name)
+        """None if there is none, or not all is installed that it needs: help and completion leave it out then."""
+        if cmd_name not in self._found:
+            found = Found(self._points.get(cmd_name, []))
+            self._found[cmd_name] = found.command
+            self.is_partial |= found.is_partial
+        return self._found[cmd_name]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -89,25 +82,6 @@ class Commands(click.Group):
         if args is None:  # the process ends here: one more Ctrl-C while Python leaves does not change its answer
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.exit(code)
-
-
-def _is_not_installed(missing: ModuleNotFoundError, point: EntryPoint) -> bool:
-    """Whether a package is not there, as opposed to a module of a package that is: that is a mistake of ours."""
-    package = (missing.name or "").partition(".")[0]
-    if package != OURS:
-        return bool(package)
-    return f"{point.module}.".startswith(f"{missing.name}.")
-
-
-def _with_json(command: click.Command) -> click.Command:
-    """The same command with one more option, which `main` has looked for already; so have its own commands."""
-    told = copy(command)
-    if not any("--json" in option.opts for option in command.params):
-        says = "Print one JSON object as the last line, for programs."
-        told.params = [*command.params, click.Option(["--json"], is_flag=True, expose_value=False, help=says)]
-    if isinstance(told, click.Group):
-        told.commands = {name: _with_json(one) for name, one in told.commands.items()}
-    return told
 
 
 def _exit_code(run: Callable[[], object], shell: Shell) -> int:

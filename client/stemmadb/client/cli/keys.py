@@ -141,9 +141,6 @@ def spaces(shell: Shell) -> dict[str, object]:
     return {"spaces": named, "unnamed": unnamed}
 
 
-COMMANDS: list[click.Command] = [keys]
-
-
 def _found(ring: KeyRing, name: str) -> Identity:
     identity = ring.find(name)
     if identity is None:

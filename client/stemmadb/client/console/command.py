@@ -34,6 +34,3 @@ def console(shell: Shell, target: Target, at: str | None, write: bool, journal: 
     from stemmadb.client.console.running import run  # noqa: PLC0415
 
     return finished(lambda: run(shell, target, may_write=write, journal=journal, at=at), writes=write)
-
-
-COMMANDS: list[click.Command] = [console]
