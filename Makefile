@@ -2,6 +2,8 @@
 .PHONY: env serve test style types layers tests coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
 .DEFAULT_GOAL := test
 VENV := .venv/bin
+# Hundreds of processes are started by the tests: none of them should compile the sources again.
+unexport PYTHONDONTWRITEBYTECODE
 
 env:                ## build .venv (server, client and development packages)
 	@scripts/make-env
