@@ -23,7 +23,7 @@ ALL: Final = (
         Goal(200_000, "runs"),
         core_checks.admission,
     ),
-    Kind("watches", "A step of a watch equals the query run afresh", "5,000 schedules", None, core_checks.watches),
+    Kind("watches", "A step of a watch equals the query run afresh", "2,500 schedules", None, core_checks.watches),
     Kind(
         "merges",
         "A merge is the merge by definition, whatever forks and merges came before",
@@ -49,7 +49,7 @@ ALL: Final = (
     Kind(
         "engine",
         "The engine holds what the model holds, on memory and on SQLite",
-        "240 x 50 steps, 40 of them over sockets",
+        "170 x 50 steps, 40 of them over sockets",
         Goal(20_000, "runs"),
         store_checks.engine,
     ),
@@ -88,7 +88,7 @@ ALL: Final = (
         None,
         client_checks.service,
     ),
-    Kind("nursery", "What a client shows is what the naive nursery shows", "300 lives", None, client_checks.nursery),
+    Kind("nursery", "What a client shows is what the naive nursery shows", "200 lives", None, client_checks.nursery),
     Kind(
         "client",
         "In longer runs of the simulation every commit of an app is decided once, and every view converges",
@@ -99,14 +99,14 @@ ALL: Final = (
     Kind(
         "simulation",
         "While everything fails all that is told is durable; once it heals all is decided and all agree",
-        "500 seeds",
+        "200 seeds",
         Goal(50_000, "runs"),
         reported(simulate),
     ),
     Kind(
         "list_append",
         "Histories of lists over real sockets, with faults on, have no cycle",
-        "20,000 commits",
+        "4,500 commits",
         Goal(1_000_000, "operations"),
         reported(faults_cycles.list_append),
         CYCLE_SECONDS_MAX,
@@ -114,7 +114,7 @@ ALL: Final = (
     Kind(
         "server_kills",
         "A real server killed under load loses nothing acknowledged, and its clients converge",
-        "20 kills",
+        "8 kills",
         Goal(2_000, "faults"),
         reported(faults_cycles.server_kills),
         CYCLE_SECONDS_MAX,

@@ -66,7 +66,7 @@ def heard_until_killed(directory: Path, first: int, count: int) -> int:
 async def test_what_was_told_before_a_kill_is_there_and_nothing_is_half(tmp_path: Path) -> None:
     dice = random.Random(7)
     count = 0
-    for _ in range(20):
+    for _ in range(12):
         last = heard_until_killed(tmp_path, count + 1, dice.randint(1, 150))
         state = await loaded(tmp_path)
         count = steps_in(state)

@@ -8,8 +8,8 @@ import pytest
 
 from nursery_machine import Counts, live
 
-BLOCKS = 5
-SEEDS = int(os.environ.get("STEMMA_SCHEDULES", "300")) // BLOCKS
+BLOCKS = 4
+SEEDS = int(os.environ.get("STEMMA_SCHEDULES", "200")) // BLOCKS
 """Of each block; `STEMMA_SCHEDULES` says how many in all."""
 
 ENOUGH = 50

@@ -14,7 +14,7 @@ from simulation.report import NONE
 from simulation.run import run, run_with
 from simulation.shrinking import shrink
 
-CHUNKS = 20
+CHUNKS = 8
 SEEDS = 25
 REPEATED = (3, 7, 55)
 COMMAND = Path(__file__).with_name("run.py")

@@ -67,25 +67,35 @@ def test_a_log_fits_the_terminal(ada: Home, columns: int) -> None:
     assert lines[1].startswith("      2  2026-11-16 09:00:00  default")
 
 
-def test_colours_are_for_terminals_and_never_with_no_color(ada: Home) -> None:
-    for words in (("get", "urn:todo:1"), ("list", "urn:"), ("log",), ("watch", "urn:*", "--changes", "1")):
-        with ada.terminal(*words) as terminal:
-            assert terminal.ended() == 0
-            assert ESCAPE in terminal.raw
-        with ada.terminal(*words, NO_COLOR="1") as terminal:
-            assert (terminal.ended(), ESCAPE in terminal.raw) == (0, False)
-        with ada.terminal(*words, term="dumb") as terminal:
-            assert (terminal.ended(), ESCAPE in terminal.raw) == (0, False)
-        piped = ada.process(*words, FORCE_COLOR="1")
-        assert (piped.code, ESCAPE in piped.out) == (0, False)
-        assert all(line == line.rstrip() for line in piped.out.splitlines())
+@pytest.mark.parametrize(
+    ("words", "no_color", "term"),
+    [
+        (("get", "urn:todo:1"), "1", "xterm-256color"),
+        (("list", "urn:"), "", "dumb"),
+        (("log",), "1", "xterm-256color"),
+        (("watch", "urn:*", "--changes", "1"), "", "dumb"),
+    ],
+    ids=["get", "list", "log", "watch"],
+)
+def test_colours_are_for_terminals_and_never_with_no_color(
+    ada: Home, words: tuple[str, ...], no_color: str, term: str
+) -> None:
+    with ada.terminal(*words) as coloured, ada.terminal(*words, term=term, NO_COLOR=no_color) as plainly:
+        assert (coloured.ended(), plainly.ended()) == (0, 0)
+        assert (ESCAPE in coloured.raw, ESCAPE in plainly.raw) == (True, False)
+    ada.variables["FORCE_COLOR"] = "1"
+    piped = ada(*words)
+    assert (piped.code, ESCAPE in piped.out) == (0, False)
+    assert all(line == line.rstrip() for line in piped.out.splitlines())
 
 
 def test_a_pipe_gets_whole_lines_unless_columns_says_how_long_they_are(ada: Home) -> None:
     del ada.variables["COLUMNS"]
-    assert NOTE in ada.process("log").out
+    whole = ada.process("log", FORCE_COLOR="1").out
+    assert NOTE in whole
+    assert ESCAPE not in whole
+    assert all(line == line.rstrip() for line in whole.splitlines())
     assert NOTE not in ada.process("log", COLUMNS="80").out
-    assert all(line == line.rstrip() for line in ada.process("log").out.splitlines())
 
 
 def test_long_work_shows_a_bar_on_a_terminal_and_not_in_a_pipe(ada: Home, tmp_path: Path) -> None:

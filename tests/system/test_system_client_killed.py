@@ -15,7 +15,7 @@ from client_proxy import Proxy
 from client_stage import Site, Stage, opened, staged
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-CYCLES = 10
+CYCLES = 6
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

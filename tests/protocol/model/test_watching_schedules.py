@@ -17,7 +17,7 @@ from stemmadb.protocol.model.query import Query, Root
 from stemmadb.protocol.model.watching.evaluator import State
 from watchers import Watcher
 
-SCHEDULES = 5_000
+SCHEDULES = 2_500
 
 
 def runs_like_the_query_afresh(random: Random) -> int:

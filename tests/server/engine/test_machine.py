@@ -12,7 +12,7 @@ RULES = ("COMMIT-1", "COMMIT-2", "COMMIT-5", "COMMIT-8", "SNAP-1", "ERASE-1", "C
 
 
 @pytest.mark.rule(*RULES)
-@pytest.mark.parametrize(("machine", "runs"), [(EngineMachine, 120), (SqliteMachine, 80)])
+@pytest.mark.parametrize(("machine", "runs"), [(EngineMachine, 80), (SqliteMachine, 50)])
 def test_the_engine_holds_what_the_model_holds(machine: type[EngineMachine], runs: int) -> None:
     run_state_machine_as_test(
         machine,
