@@ -1,5 +1,5 @@
 # Every target builds its own environment from the lock; python3 >= 3.11 and git are all it needs.
-.PHONY: env serve test style types layers tests coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
+.PHONY: env serve test style types layers tests tests-compiled coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
 .DEFAULT_GOAL := test
 VENV := .venv/bin
 # Hundreds of processes are started by the tests: none of them should compile the sources again.
@@ -22,6 +22,9 @@ layers: env         ## import-linter: imports go down only
 
 tests: env          ## pytest
 	@$(VENV)/python -m pytest -q -n auto --dist worksteal $(ARGS)
+
+tests-compiled: env ## the tests of the server again, on the modules that are compiled
+	@PYTHONPATH=tests/support $(VENV)/python -m pytest -q -n auto --dist worksteal -p compiled_modules $(or $(ARGS),tests/server tests/system tests/simulation)
 
 coverage: env       ## the tests again, with line and branch coverage of the pure core
 	@$(VENV)/python -m pytest -q --cov --cov-report=term-missing $(ARGS)

@@ -1,7 +1,8 @@
 """Builds what is compiled where a C compiler is at hand.
 
-That is the lane of plain commits, `stemmadb.protocol._native` (docs/decisions/0011), and the thread that carries
-pages of the daybook to the disk, `stemmadb.server._native` (0012).
+That is the lane of plain commits, `stemmadb.protocol._native` (docs/decisions/0011), the thread that carries pages
+of the daybook to the disk, `stemmadb.server._native` (0012), and, where mypyc is there too, the modules that every
+commit goes through (0013).
 
 Run by `make env` for the tree itself, and by the build of a wheel. Without a compiler or the headers of Python
 nothing is built, and nothing is missing but speed.
@@ -10,6 +11,7 @@ nothing is built, and nothing is missing but speed.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import shlex
 import shutil
@@ -29,7 +31,7 @@ FLAGS = ("-O2", "-fPIC", "-fno-strict-aliasing", "-fvisibility=hidden", "-Wall",
 def built() -> list[Path]:
     """The modules as they are made of the sources now; those that cannot be made are missing, and it is said why."""
     found = (_built(package) for package in PACKAGES if (package / "native").is_dir())
-    return [module for module in found if module is not None]
+    return [*(module for module in found if module is not None), *_hot_modules()]
 
 
 def _built(package: Path) -> Path | None:
@@ -48,6 +50,48 @@ def _built(package: Path) -> Path | None:
         return None
     _stamp(package).write_text(wanted)
     return target
+
+
+def _hot_modules() -> list[Path]:
+    """Those of `hot_modules.py`, which are written anew if any source has changed."""
+    server, script = PACKAGES[1], ROOT / "scripts/hot_modules.py"
+    if not (server / "compiled.py").exists() or not script.exists():
+        return []
+    compiled = _loaded(server / "compiled.py")
+    directory, wanted = server / "_compiled", compiled.fingerprint(PACKAGES)
+    stamp = directory / compiled.MADE_FROM
+    if not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(directory, ignore_errors=True)
+        if not _compile_hot(script, directory):
+            return []
+        stamp.write_text(wanted)
+    return sorted(directory.iterdir())
+
+
+def _compile_hot(script: Path, directory: Path) -> bool:
+    compiler, why = _compiler()
+    if compiler is not None and not all(map(importlib.util.find_spec, ("mypyc", "setuptools"))):
+        compiler, why = None, "mypyc is missing (pip install mypy setuptools)"
+    if compiler is None:
+        _say(PACKAGES[1], f"is not built: {why}")
+        return False
+    directory.mkdir()
+    command = [sys.executable, str(script), str(directory), shlex.join(compiler)]
+    ran = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S603
+    if ran.returncode:
+        shutil.rmtree(directory)
+        _say(PACKAGES[1], f"could not be built: {ran.stdout.strip()[-500:]}")
+    return ran.returncode == 0
+
+
+def _loaded(file: Path) -> Any:
+    """A module by its file: what it belongs to may not be installed yet."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _say(package: Path, what: str) -> None:
@@ -112,7 +156,8 @@ class NativeLane(BuildHookInterface[Any]):
             if version != "editable":
                 build_data["pure_python"] = False
                 build_data["infer_tag"] = True
-                build_data["force_include"][str(module)] = str(Path(*module.parts[-3:]))
+                within = next(package for package in PACKAGES if module.is_relative_to(package)).parent.parent
+                build_data["force_include"][str(module)] = str(module.relative_to(within))
 
 
 if __name__ == "__main__":

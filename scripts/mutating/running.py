@@ -61,7 +61,7 @@ class Unbroken(NamedTuple):
 
 def copy_tree(target: Path) -> None:
     """What the tests need of the working tree, which is never touched; the compiled lane would hide the bugs."""
-    ignored = shutil.ignore_patterns("__pycache__", ".hypothesis", "*.egg-info", "_native.*")
+    ignored = shutil.ignore_patterns("__pycache__", ".hypothesis", "*.egg-info", "_native.*", "_compiled")
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():

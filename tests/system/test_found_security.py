@@ -157,6 +157,7 @@ async def test_a_room_that_everybody_left_while_it_was_opened_is_closed() -> Non
                 await asyncio.sleep(0.01)
 
 
+@pytest.mark.in_python
 @pytest.mark.rule("WATCH-2")
 async def test_a_watch_group_that_nobody_needs_is_not_kept_by_the_batches_it_was_stepped_with(
     monkeypatch: pytest.MonkeyPatch,

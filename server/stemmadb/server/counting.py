@@ -14,8 +14,8 @@ from stemmadb.protocol.model.ids import Did
 
 SPACES_MAX: Final = 1_000
 """Spaces that are counted apart; all others are counted together."""
-BATCH_BOUNDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-SECONDS_BOUNDS: Final = (
+BATCH_BOUNDS: Final[Sequence[float]] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+SECONDS_BOUNDS: Final[Sequence[float]] = (
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0
 )  # fmt: skip
 
@@ -28,7 +28,7 @@ class Histogram:
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
-        self.sum: float = 0
+        self.sum = 0.0
 
     def observe(self, value: float) -> None:
         """A value equal to a bound counts as below it, as in Prometheus."""

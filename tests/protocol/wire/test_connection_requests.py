@@ -21,7 +21,7 @@ from stemmadb.protocol.wire.codec import MsgpackCodec
 from stemmadb.protocol.wire.connection import UNANSWERED_MAX, Closed
 from stemmadb.protocol.wire.messages.base import Done
 from stemmadb.protocol.wire.messages.session import ErrorMessage, Ping, Pong
-from stemmadb.protocol.wire.server_side import Refused
+from stemmadb.protocol.wire.server_events import Refused
 from wire_peers import Peers, sent
 
 CODEC = MsgpackCodec()

@@ -8,7 +8,7 @@ from stemmadb.protocol.wire import peeking, version
 from stemmadb.protocol.wire.client_side import Unread
 from stemmadb.protocol.wire.json_codec import JsonCodec
 from stemmadb.protocol.wire.peeking import Peeked
-from stemmadb.protocol.wire.server_side import Refused
+from stemmadb.protocol.wire.server_events import Refused
 from wire_peers import Peers
 
 CODEC = JsonCodec()

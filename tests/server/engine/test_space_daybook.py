@@ -109,6 +109,7 @@ def tip_beside(directory: Path) -> int:
     return tip
 
 
+@pytest.mark.in_python
 @pytest.mark.rule("STORE-6", "COMMIT-10")
 async def test_a_page_that_fails_has_no_verdict_and_the_next_is_decided_on_what_is_there(tmp_path: Path) -> None:
     storage, book = begun(tmp_path, Failing(3, 4, 7))

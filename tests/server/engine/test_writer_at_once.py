@@ -31,6 +31,7 @@ async def test_what_memory_has_everything_for_is_written_without_the_task(monkey
         assert await it.value("urn:x") == 4
 
 
+@pytest.mark.in_python
 @pytest.mark.rule("COMMIT-10")
 async def test_all_that_come_in_one_turn_of_the_loop_are_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     batches: list[int] = []
@@ -66,6 +67,7 @@ async def test_workers_that_take_nothing_more_leave_nobody_waiting(monkeypatch: 
         assert await it.value("urn:x") == 2
 
 
+@pytest.mark.in_python
 @pytest.mark.rule("COMMIT-10")
 async def test_a_mistake_on_that_way_is_met_by_the_task_which_tells_those_who_wait(
     monkeypatch: pytest.MonkeyPatch,

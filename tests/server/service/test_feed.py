@@ -136,6 +136,7 @@ async def test_what_is_written_while_it_starts_is_told_once() -> None:
         feed.stop()
 
 
+@pytest.mark.in_python
 async def test_what_is_written_after_the_cut_of_the_start_is_told() -> None:
     async with engine() as it:
         feed = Feed(it.space, bytes_max=1 << 20, batches_max=10, groups_max=10)

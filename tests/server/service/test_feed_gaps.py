@@ -82,6 +82,7 @@ async def value(it: Engine, id_: str) -> object:
     return (await it.space.read(ask)).changes(MAIN)[EntityId(id_)]
 
 
+@pytest.mark.in_python
 async def test_a_large_gap_is_told_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "GAP_BYTES_MAX", 400)
     storage = MemoryStorage()
@@ -115,6 +116,7 @@ async def test_what_comes_while_a_gap_is_read_waits_behind_it() -> None:
         assert versions(told) == [[2], [3], [4], [5], [6], [7]]
 
 
+@pytest.mark.in_python
 async def test_too_much_behind_a_gap_is_read_from_the_log_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "WAITING_MAX", 2)
     storage, reading = MemoryStorage(), Held()

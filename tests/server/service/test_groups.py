@@ -122,6 +122,7 @@ async def test_errors_of_the_evaluation_are_raised_and_nothing_is_kept() -> None
         assert (await feed.groups.get(roots("urn:*"), EVERYTHING)).entities() == {X}
 
 
+@pytest.mark.in_python
 async def test_a_group_that_is_over_before_it_was_handed_out_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     async with engine() as it, feeding(it) as feed:
         real = feed.groups._fill
@@ -265,6 +266,7 @@ async def test_the_first_values_are_those_of_the_answer_until_they_are_dropped()
         assert group.first() is None
 
 
+@pytest.mark.in_python
 async def test_large_values_and_those_of_many_groups_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grouping, "FIRSTS_MAX", 2)
     async with engine(limits=Limits(part_bytes_max=2_000)) as it, feeding(it) as feed:

@@ -140,6 +140,7 @@ async def test_stopping_tells_what_is_durable_and_asks_to_come_back() -> None:
         assert alice.closed.retry_after_ms == 500
 
 
+@pytest.mark.in_python
 async def test_a_mistake_with_one_session_ends_that_one_and_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     async with house() as home:
         alice, bob, carol = [await home.peer(key).open() for key in (ALICE, BOB, CAROL)]

@@ -145,6 +145,7 @@ def test_histograms_have_buckets_in_all_and_sums_for_each_space() -> None:
     assert found["stemmadb_append_seconds_bucket", "0.005"] == 1
 
 
+@pytest.mark.in_python
 def test_everything_that_is_counted_is_shown() -> None:
     shown = {*NAMED, "rejections", "failures", "batch_commits", "append_seconds"}
     assert set(counting.SpaceCounts.__slots__) == shown

@@ -327,6 +327,7 @@ def test_a_log_that_is_closed_has_all_of_it_and_can_be_opened_again(storage: Sql
 # ---------------------------------------------------------------- volumes
 
 
+@pytest.mark.in_python
 @pytest.mark.rule("COMMIT-1")
 @pytest.mark.usefixtures("_small_volumes")
 def test_a_full_volume_turns_over_and_is_free_once_the_clerk_has_looked(
@@ -360,6 +361,7 @@ def test_whoever_is_killed_in_any_pass_has_lost_nothing(storage: SqliteStorage, 
         account.check()
 
 
+@pytest.mark.in_python
 @pytest.mark.rule("COMMIT-1")
 @pytest.mark.usefixtures("_small_volumes")
 def test_a_page_that_does_not_fit_into_the_rest_of_a_volume_begins_the_other(
@@ -374,6 +376,7 @@ def test_a_page_that_does_not_fit_into_the_rest_of_a_volume_begins_the_other(
     account.check()
 
 
+@pytest.mark.in_python
 @pytest.mark.rule("COMMIT-1")
 @pytest.mark.usefixtures("_small_volumes")
 def test_volumes_of_many_spaces_grow(

@@ -257,6 +257,7 @@ def test_a_blob_is_in_the_database_or_in_a_file_and_not_both(backend: SqliteStor
         log.put_blob(StoredBlob(Hash(b"h" * 32), 1, "text/plain", TimeMs(1), True), b"x")
 
 
+@pytest.mark.in_python
 @pytest.mark.rule("COMMIT-10")
 def test_a_mistake_while_rows_are_prepared_is_met_again_by_the_append(
     backend: SqliteStorage, monkeypatch: pytest.MonkeyPatch

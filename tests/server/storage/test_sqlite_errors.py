@@ -226,6 +226,7 @@ def test_a_file_that_cannot_be_opened_is_a_failure(backend: SqliteStorage, fault
         backend.open(SPACE)
 
 
+@pytest.mark.in_python
 def test_a_log_that_cannot_be_taken_up_leaves_no_connection_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

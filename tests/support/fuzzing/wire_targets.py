@@ -21,7 +21,8 @@ from stemmadb.protocol.wire.connection import Closed
 from stemmadb.protocol.wire.messages.base import Request
 from stemmadb.protocol.wire.messages.commit import CommitMessage
 from stemmadb.protocol.wire.messages.sync import Sync
-from stemmadb.protocol.wire.server_side import Refused, ServerConnection
+from stemmadb.protocol.wire.server_events import Refused
+from stemmadb.protocol.wire.server_side import ServerConnection
 from stemmadb.protocol.wire.subprotocols import codec_for
 from stemmadb.protocol.wire.version import JSON, MSGPACK, Subprotocol
 from stemmadb.server.serving.handshake import Reply, Upgrade, answer_head

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
@@ -29,29 +29,13 @@ from stemmadb.protocol.wire.messages.session import ErrorMessage, Goodbye, Hello
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.peeking import Peeked
 from stemmadb.protocol.wire.plain_commits import Own, PlainCommits, plain_commits, verdict_on
+from stemmadb.protocol.wire.server_events import Refused, ServerEvent
 from stemmadb.protocol.wire.subprotocols import codec_for
 from stemmadb.protocol.wire.version import MSGPACK, PROTOCOL, Subprotocol
 
 CHALLENGE_MS: Final = 30_000
 """How long a challenge can be answered."""
 _OPENING: Final = type_of(SessionOpen)
-
-
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that could not be taken, and the error to send back. The connection goes on.
-
-    `local`, with `session` if it is an older one, is given where the message was a commit: no verdict will follow,
-    and the client is told which one it was.
-    """
-
-    error: StemmaError
-    reply: Data
-    id: int | None = None
-    local: Local | None = None
-    session: bytes | None = None
-
-
-ServerEvent: TypeAlias = SessionOpen | CommitMessage | Request | Refused | Closed
 
 
 class ServerConnection:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, get_args, get_origin
 
 import click
 
-from stemmadb.server.commands.shared import Shell, told
+from stemmadb.server import compiled
 
 if TYPE_CHECKING:  # what a server needs takes a while to import, and the other commands do not need it
     from stemmadb.server.serving.config import Config
@@ -19,8 +19,12 @@ if TYPE_CHECKING:  # what a server needs takes a while to import, and the other 
 HEAD = "Options"
 
 
-class ServingShell(Shell, Protocol):
+class ServingShell(Protocol):
     """A shell that can also be answered before the command ends."""
+
+    def say(self, text: str) -> None:
+        """A line for a person."""
+        ...
 
     def answer(self, answer: Mapping[str, object]) -> None:
         """One JSON object, with `--json`."""
@@ -73,6 +77,9 @@ def serve(
     if print_config:
         shell.say(as_toml(loaded).rstrip("\n"))
         return as_answer(loaded)
+    compiled.use()  # before any of them is imported
+    from stemmadb.server.commands.shared import told  # noqa: PLC0415
+
     with told(loaded.config.data):
         _run(shell, loaded.config)
     return None

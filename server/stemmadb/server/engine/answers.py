@@ -10,7 +10,7 @@ A = TypeVar("A")
 
 
 class Answer(Generic[T]):
-    """Carried as a result, since a future refuses some exceptions (StopIteration) that a caller's code may raise."""
+    """Carried as a result: what a caller's code raises concerns nobody else who waits for the same thread."""
 
     __slots__ = ("_result", "error")
 
@@ -26,8 +26,10 @@ class Answer(Generic[T]):
 
 
 def answer(work: Callable[[A], T], argument: A) -> Answer[T]:
-    """What the work says, whatever that is."""
+    """What the work says, whatever that is. A StopIteration, raised again in a coroutine, would be its end."""
     try:
         return Answer(work(argument), None)
+    except StopIteration as stop:
+        return Answer(None, RuntimeError(f"work raised {stop!r}"))
     except Exception as error:
         return Answer(None, error)

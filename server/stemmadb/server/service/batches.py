@@ -5,28 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-import msgspec
-
 from stemmadb.protocol.model.admission import Accepted
 from stemmadb.protocol.model.branch import lineage
-from stemmadb.protocol.model.commit import NO_ARGUMENTS, BranchDelete, Commit, Erase
-from stemmadb.protocol.model.facts import Fact
+from stemmadb.protocol.model.commit import NO_ARGUMENTS, BranchDelete, Erase
 from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.state import EntityState, Missing
 from stemmadb.server.engine.batches import scan
 from stemmadb.server.engine.moments import Branches
 from stemmadb.server.engine.reading import Entity, entity_of
+from stemmadb.server.service.told import Told
 from stemmadb.server.storage.port import LogReader
 
 HEAD_BYTES: Final = 256
 """What a kept head or record takes in memory beside its value and its body."""
-
-
-class Told(msgspec.Struct, frozen=True):
-    """A commit with its facts."""
-
-    commit: Commit
-    facts: tuple[Fact, ...]
 
 
 Head: TypeAlias = EntityState | Entity | None

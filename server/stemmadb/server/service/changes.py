@@ -10,9 +10,10 @@ from stemmadb.protocol.model.facts import Fact
 from stemmadb.protocol.model.ids import BranchName, EntityId
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.commit import Accepted
-from stemmadb.server.service.batches import Batch, Told
+from stemmadb.server.service.batches import Batch
 from stemmadb.server.service.frames import Frame
 from stemmadb.server.service.groups import Delta
+from stemmadb.server.service.told import Told
 from stemmadb.server.service.watches import Watch
 
 Key: TypeAlias = tuple[BranchName, EntityId]

@@ -21,8 +21,8 @@ from stemmadb.protocol.model.request import Read, digest_request
 from stemmadb.protocol.wire.codec import read_content
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
 from stemmadb.server.engine.space import Space
-from stemmadb.server.service.batches import Told
 from stemmadb.server.service.postponed import Postponed
+from stemmadb.server.service.told import Told
 
 RETRY_AFTER_MS: Final = 200
 """What a client is asked to wait when the storage could not take a commit."""

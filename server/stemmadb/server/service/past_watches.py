@@ -24,11 +24,11 @@ from stemmadb.server.engine import moments
 from stemmadb.server.engine.api import SpaceApi
 from stemmadb.server.engine.moments import Moment
 from stemmadb.server.service import cursors
-from stemmadb.server.service.batches import Told
 from stemmadb.server.service.cursors import Cursors, Kind
 from stemmadb.server.service.feed import Feed
 from stemmadb.server.service.frames import ITEM_BYTES
 from stemmadb.server.service.groups import Group
+from stemmadb.server.service.told import Told
 from stemmadb.server.storage.port import LogReader, Place
 
 COMMITS_MAX: Final = 512

@@ -17,11 +17,12 @@ from stemmadb.server.engine.merges import KnownMerges
 from stemmadb.server.engine.space import Space
 from stemmadb.server.service.access import Access
 from stemmadb.server.service.asking import Desk
-from stemmadb.server.service.batches import Batch, Told
+from stemmadb.server.service.batches import Batch
 from stemmadb.server.service.choruses import Choruses
 from stemmadb.server.service.feed import Feed
 from stemmadb.server.service.settings import ServiceSettings
 from stemmadb.server.service.shared_frames import SharedFrames
+from stemmadb.server.service.told import Told
 
 
 class Teller(Protocol):

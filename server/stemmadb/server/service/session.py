@@ -29,12 +29,12 @@ from stemmadb.protocol.wire.connection import Closed, State
 from stemmadb.protocol.wire.messages.base import Request
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
 from stemmadb.protocol.wire.messages.session import SessionOpen
-from stemmadb.protocol.wire.server_side import Refused as Unread
-from stemmadb.protocol.wire.server_side import ServerConnection, ServerEvent
+from stemmadb.protocol.wire.server_events import Refused as Unread
+from stemmadb.protocol.wire.server_events import ServerEvent
+from stemmadb.protocol.wire.server_side import ServerConnection
 from stemmadb.server.events import Log
 from stemmadb.server.service import entering, verdicts
 from stemmadb.server.service.asking import Asker
-from stemmadb.server.service.batches import Told
 from stemmadb.server.service.commits import Commits
 from stemmadb.server.service.entering import Door, Entered
 from stemmadb.server.service.limiting import Rates
@@ -43,6 +43,7 @@ from stemmadb.server.service.questions import Questions
 from stemmadb.server.service.room import Room
 from stemmadb.server.service.settings import ServiceSettings
 from stemmadb.server.service.sockets import Arrival, Socket
+from stemmadb.server.service.told import Told
 from stemmadb.server.service.valve import Valve, Why
 
 LOG: Final = Log("session")

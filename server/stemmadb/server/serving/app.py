@@ -16,6 +16,7 @@ import msgspec
 from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.model.compiled import lane_name
 from stemmadb.protocol.model.ids import Did
+from stemmadb.server import compiled
 from stemmadb.server.counting import Counts
 from stemmadb.server.engine.store import Store
 from stemmadb.server.events import Log
@@ -148,7 +149,8 @@ def _metrics(config: Config, counts: Counts, listener: Listener) -> Metrics | No
 def _tell(serving: Serving, ready: Callable[[Serving], None] | None) -> None:
     for warning in serving.warnings:
         LOG.warning("open_to_strangers", why=warning)
-    made_of = {"sqlite": serving.sqlite, "lane": lane_name()}
+    modules = "compiled" if compiled.is_used() else "python"
+    made_of = {"sqlite": serving.sqlite, "lane": lane_name(), "modules": modules}
     LOG.info("listening", url=serving.url, data_directory=str(serving.data), did=serving.did, **made_of)
     if ready is not None:
         ready(serving)

@@ -12,7 +12,7 @@ from stemmadb.protocol.model.ids import Did
 from stemmadb.protocol.model.limits import Limits
 from stemmadb.server.engine.settings import Settings
 from stemmadb.server.service.settings import ServiceSettings
-from stemmadb.server.storage.sqlite.places import INDEX_MAX
+from stemmadb.server.storage.port import FACTS_MAX
 
 NUMBER_MAX: Final = 2**53
 """Larger numbers are not told exactly in JSON."""
@@ -22,8 +22,8 @@ RENAMED: Final = {"reads_max": "cut_reads_max"}
 """Names of the engine that the protocol uses for something else: the setting of the engine has another one."""
 THREADS_MAX: Final = 1_024
 MAXIMA: Final = {
-    "operations_max": INDEX_MAX,
-    "bulk_operations_max": INDEX_MAX,
+    "operations_max": FACTS_MAX,
+    "bulk_operations_max": FACTS_MAX,
     "depth_max": DEPTH_MAX,
     "writer_threads": THREADS_MAX,
     "reader_threads": THREADS_MAX,

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -48,6 +48,10 @@ class StorageFull(StorageFailed):
 
 Told: TypeAlias = Callable[[StorageFailed | None], None]
 """Called with what a write failed with, or with None once it is durable."""
+
+
+FACTS_MAX: Final = (1 << 20) - 1
+"""Of one commit, in any storage."""
 
 
 class Place(msgspec.Struct, frozen=True, order=True, gc=False):

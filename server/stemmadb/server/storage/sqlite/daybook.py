@@ -47,15 +47,6 @@ class Waiting(NamedTuple):
     told: Told
 
 
-class Failed(NamedTuple):
-    """A page of which nobody knows whether it is there."""
-
-    volume: Volume
-    at: int
-    size: int
-    number: int
-
-
 class Volume:
     """A file, how far it is written, and the logs with records in it that are not settled."""
 
@@ -82,6 +73,15 @@ class Volume:
         with files.disk_failures():
             files.clear(self.file, self.size, at=self.size)
         self.size *= 2
+
+
+class Failed(NamedTuple):
+    """A page of which nobody knows whether it is there."""
+
+    volume: Volume
+    at: int
+    size: int
+    number: int
 
 
 def _tell(carried: list[Waiting], failure: StorageFailed | None) -> None:
@@ -241,7 +241,7 @@ class Daybook:
         with self._turn:
             try:
                 self._shut()
-                if self._failed is not None:
+                if self.is_broken:
                     raise StorageFailed("a page has failed meanwhile")
                 for volume in self._volumes:
                     volume.settle()
@@ -250,7 +250,7 @@ class Daybook:
                         files.clear(volume.file, volume.high)
                     volume.high = 0
             finally:
-                self._is_open = self._failed is None
+                self._is_open = not self.is_broken
 
     def _shut(self) -> None:
         """Nothing is taken any more, and nothing is under way when this returns."""

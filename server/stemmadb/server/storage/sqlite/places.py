@@ -7,7 +7,7 @@ from typing import Final
 from stemmadb.protocol.model.branch import Span
 from stemmadb.protocol.model.ids import Version
 from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.server.storage.port import Place
+from stemmadb.server.storage.port import FACTS_MAX, Place
 
 INDEX_BITS: Final = 20
 INDEX_MAX: Final = (1 << INDEX_BITS) - 1
@@ -19,7 +19,7 @@ AFTER_ALL_TEXT: Final = b""
 _CODE_POINT_MAX: Final = 0x10FFFF
 _SURROGATES: Final = range(0xD800, 0xE000)
 
-assert DEFAULTS.bulk_operations_max <= INDEX_MAX
+assert DEFAULTS.bulk_operations_max <= FACTS_MAX <= INDEX_MAX
 
 
 def number(version: int, index: int) -> int:
