@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, get_args, get_origin
 
+import apsw  # noqa: F401 - where it is not installed there is no server: the command is left out, as the others are
 import click
 
 from stemmadb.server import compiled
