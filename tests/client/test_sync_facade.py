@@ -17,7 +17,7 @@ from served import Process
 from stemmadb.client.dialing.channel import Channel
 from stemmadb.client.dialing.websocket import WebSocketDial
 from stemmadb.client.journal.port import ConfirmedCommit
-from stemmadb.client.sync import Database, Refused, Space, Transaction, connect
+from stemmadb.client.sync import ClientSettings, Database, Refused, Space, Transaction, connect
 from stemmadb.protocol.errors import (
     Conflict,
     GoingAway,
@@ -468,7 +468,8 @@ def test_the_block_of_a_database_lets_the_apps_own_error_through(server: Process
 def test_the_block_reports_work_that_nothing_keeps_unless_the_app_has_failed_itself(tmp_path: Path) -> None:
     process = Process(tmp_path / "data")
     process.start()
-    db, other = (connect(process.address, config=tmp_path / "config") for _ in range(2))
+    hasty = ClientSettings(close_seconds=0.2)
+    db, other = (connect(process.address, config=tmp_path / "config", settings=hasty) for _ in range(2))
     space, same = db.space("todo"), other.space("todo")
     process.kill()
     with pytest.raises(Unconfirmed, match="1 commits were not decided"), db, space.transaction() as tx:
