@@ -87,6 +87,7 @@ def holding(directory: Path, held_back: HeldBack) -> Iterator[SqliteStorage]:
 
 @pytest.fixture
 def _small_volumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daybook, "LOG_BYTES", 0)
     monkeypatch.setattr(daybook, "VOLUME_BYTES", VOLUME_BYTES)
     monkeypatch.setattr(daybook_files, "VOLUME_BYTES", VOLUME_BYTES)
 
@@ -382,7 +383,7 @@ def test_a_page_that_does_not_fit_into_the_rest_of_a_volume_begins_the_other(
 def test_volumes_of_many_spaces_grow(
     storage: SqliteStorage, directory: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daybook, "MANY_LOGS", 2)
+    monkeypatch.setattr(daybook, "LOG_BYTES", VOLUME_BYTES)
     monkeypatch.setattr(daybook, "VOLUME_BYTES_MAX", 2 * VOLUME_BYTES)
     accounts = [Account(storage, space) for space in (SPACE, ALICE)]
     for number in range(12 * PAGES - 4):

@@ -19,10 +19,19 @@ T = TypeVar("T")
 class Flight:
     """Work under way, whose it is, and who is told its result."""
 
-    def __init__(self, tickets: Sequence[Ticket], task: asyncio.Future[Any], tell: Callable[[Any], None]) -> None:
+    def __init__(
+        self, tickets: Sequence[Ticket], task: asyncio.Future[Any] | None, tell: Callable[[Any], None]
+    ) -> None:
         self.tickets = tickets
         self.task = task
+        """None as long as nobody waits for the end of work that tells it by itself."""
         self.tell = tell
+
+    def end(self) -> asyncio.Future[Any]:
+        """Of the work, to be waited for."""
+        if self.task is None:
+            self.task = asyncio.get_running_loop().create_future()
+        return self.task
 
 
 class Flights:
@@ -33,7 +42,6 @@ class Flights:
         self._workers = workers
         self._wake = wake
         self._flight: Flight | None = None
-        self._loop = asyncio.get_running_loop()
 
     @property
     def is_under_way(self) -> bool:
@@ -43,7 +51,7 @@ class Flights:
     @property
     def has_ended(self) -> bool:
         """Whether there is an end that the writer has to look at."""
-        return self._flight is not None and self._flight.task.done()
+        return self._flight is not None and self._flight.task is not None and self._flight.task.done()
 
     def launch(self, tickets: Sequence[Ticket], work: Callable[[SpaceLog], T], tell: Callable[[T], None]) -> None:
         assert self._flight is None, "one write at a time"
@@ -56,25 +64,35 @@ class Flights:
     ) -> bool:
         """Whether the log takes the batch without a worker; its end is told in the turn that learns of it."""
         assert self._flight is None, "one write at a time"
-        flight = self._flight = Flight(tickets, self._loop.create_future(), tell)
-        if not self._log.hand_over(expected, batch, partial(self._told, flight)):
+        flight = self._flight = Flight(tickets, None, tell)
+        if not self._log.hand_over(expected, batch, partial(self._carried, flight)):
             self._flight = None
             return False
         return True
 
     def _told(self, flight: Flight, failure: StorageFailed | None) -> None:
-        if not flight.task.done():  # whoever waited for it may have been cancelled, and it with them
+        end = flight.end()
+        if not end.done():  # whoever waited for it may have been cancelled, and it with them
             if failure is None:
-                flight.task.set_result(None)
+                end.set_result(None)
             else:
-                flight.task.set_exception(failure)
+                end.set_exception(failure)
         self._end(flight)
+
+    def _carried(self, flight: Flight, failure: StorageFailed | None) -> None:
+        """As `_told`, the way of most: all went well, and nobody waits."""
+        if failure is not None or flight.task is not None or self._flight is not flight:
+            self._told(flight, failure)
+            return
+        self._flight = None
+        flight.tell(None)
+        self._wake()
 
     async def landed(self) -> None:
         """Returns once nothing is in flight; raises what the flight failed with."""
         flight = self._flight
         if flight is not None:
-            await flight.task
+            await flight.end()
             self._end(flight)  # its own call may still be on its way
 
     async def forget(self) -> Sequence[Ticket]:
@@ -82,13 +100,13 @@ class Flights:
         flight = self._flight
         if flight is None:
             return ()
-        await asyncio.wait([flight.task])  # which is called after `_end`
+        await asyncio.wait([flight.end()])  # which is called after `_end`
         untold = () if self._flight is None else flight.tickets
         self._flight = None
         return untold
 
     def _end(self, flight: Flight) -> None:
-        task = flight.task
+        task = flight.end()
         if self._flight is flight and not task.cancelled() and task.exception() is None:
             self._flight = None
             flight.tell(task.result())

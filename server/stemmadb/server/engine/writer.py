@@ -293,13 +293,11 @@ class Writer:
 
     def _hand_over(self, tickets: Sequence[Ticket], decision: Decision, entries: Sequence[Entry]) -> bool:
         """Without a worker, where the log can: snapshots that are due wait for a batch that goes by one."""
-        started = perf_counter()
-        return self._flights.hand_over(
-            tickets,
-            decision.expected,
-            entries,
-            lambda _: self._landed(tickets, decision, perf_counter() - started),
-        )
+        told = partial(self._handed_over, tickets, decision, perf_counter())
+        return self._flights.hand_over(tickets, decision.expected, entries, told)
+
+    def _handed_over(self, tickets: Sequence[Ticket], decision: Decision, started: float, _: None) -> None:
+        self._landed(tickets, decision, perf_counter() - started)
 
     def _landed(self, tickets: Sequence[Ticket], decision: Decision, seconds: float) -> None:
         self._counts.append_seconds.observe(seconds)

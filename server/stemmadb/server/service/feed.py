@@ -26,6 +26,8 @@ from stemmadb.server.service.watch_reports import AGAIN_SECONDS, report
 
 GAP_BYTES_MAX: Final = 4 * 1024 * 1024
 """How much of a gap is read at once; one commit may be larger by itself."""
+UNWATCHED_MAX: Final = 16
+"""How many batches are kept where nobody watches: a watch begins at the end of the log."""
 WAITING_MAX: Final = 256
 """How many batches wait behind a gap; beyond it they are read from the log as well."""
 
@@ -176,7 +178,8 @@ class Feed:
         self._kept.append(batch)
         self._kept_bytes += batch.weight
         gone, weight = 0, self._kept_bytes
-        while gone < len(self._kept) - 1 and (len(self._kept) - gone > self._batches_max or weight > self._bytes_max):
+        most = self._batches_max if self.groups.are_needed else min(self._batches_max, UNWATCHED_MAX)
+        while gone < len(self._kept) - 1 and (len(self._kept) - gone > most or weight > self._bytes_max):
             weight -= self._kept[gone].weight
             gone += 1
         self._drop(gone)

@@ -63,6 +63,11 @@ class Groups:
         return len(self._groups)
 
     @property
+    def are_needed(self) -> bool:
+        """Whether anybody watches, did a while ago, or is about to."""
+        return bool(self._groups or self._filling)
+
+    @property
     def entities(self) -> int:
         """How many entities are in the answers of all of them."""
         return sum(map(_size, self._groups.values()))

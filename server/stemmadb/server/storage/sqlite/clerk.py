@@ -19,6 +19,9 @@ PAUSE_SECONDS: Final = 0.05
 """Between two looks, while there is something to post; nothing that came since the last one is a quiet moment."""
 LOOKS_MAX: Final = 20
 """After so many looks all is posted although there was no quiet moment: readers of other processes wait for it."""
+LOGS_IN_TIME: Final = 64
+"""So many logs are posted as often. Each is a transaction: more of them are posted less often, in larger ones."""
+LOOKS_MAX_OF_MANY: Final = 100
 ROOM_BYTES_MIN: Final = 64 * 1024 * 1024
 """With less room on the disk nothing is taken: what is in the daybook must fit into the files, or nobody can read."""
 
@@ -77,7 +80,7 @@ class Clerk:
             book.settle_full()
         self._looks += 1
         taken = book.taken
-        if taken != self._seen and self._looks < LOOKS_MAX:
+        if taken != self._seen and self._looks < _looks_max(book.logs):
             self._seen = taken
             return True
         self._looks = 0
@@ -103,3 +106,7 @@ class Clerk:
                     files.remove(self._directory)
         finally:
             self._carrier.close()
+
+
+def _looks_max(logs: int) -> int:
+    return min(max(LOOKS_MAX, LOOKS_MAX * logs // LOGS_IN_TIME), LOOKS_MAX_OF_MANY)

@@ -26,7 +26,8 @@ from stemmadb.server.storage.sqlite.posting import Posting
 
 RECORD_BYTES_MAX: Final = 256 * 1024
 """A larger batch is worth a sync of its own, and would be written twice."""
-MANY_LOGS: Final = 16
+LOG_BYTES: Final = 128 * 1024
+"""What a volume should have room for, for each log that is written in it."""
 DRAIN_SECONDS_MAX: Final = 10.0
 
 
@@ -42,8 +43,7 @@ class Carrier(Protocol):
 
 class Waiting(NamedTuple):
     posting: Posting
-    record: Record
-    encoded: bytes
+    record: bytes
     told: Told
 
 
@@ -69,10 +69,10 @@ class Volume:
     def begin(self) -> None:
         self.at, self.is_full = 0, False
 
-    def lengthen(self) -> None:
+    def lengthen(self, size: int) -> None:
         with files.disk_failures():
-            files.clear(self.file, self.size, at=self.size)
-        self.size *= 2
+            files.clear(self.file, size - self.size, at=self.size)
+        self.size = size
 
 
 class Failed(NamedTuple):
@@ -123,6 +123,11 @@ class Daybook:
         self._failed: Failed | None = None
 
     @property
+    def logs(self) -> int:
+        """How many have something in the volume that is written now."""
+        return len(self._volumes[0].postings)
+
+    @property
     def is_broken(self) -> bool:
         """Whether a page has failed: nothing is taken before it is mended."""
         return self._failed is not None
@@ -136,7 +141,7 @@ class Daybook:
             size = self._waiting_bytes + len(encoded)
             if len(encoded) > RECORD_BYTES_MAX or not self._fits(size):
                 return False
-            self._waiting.append(Waiting(posting, record, encoded, told))
+            self._waiting.append(Waiting(posting, encoded, told))
             self._waiting_bytes = size
             self.taken += 1
             if not self._is_under_way:
@@ -154,7 +159,7 @@ class Daybook:
     def _write(self) -> None:
         """All that waits, as one page."""
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        page = pages.page(self._key, self._number, [one.encoded for one in waiting])
+        page = pages.page(self._key, self._number, [one.record for one in waiting])
         if self._volumes[0].at + len(page) > self._volumes[0].size:
             self._turn_over()
         volume = self._volumes[0]
@@ -212,11 +217,11 @@ class Daybook:
         """
         with self._turn:
             for volume in [one for one in self._volumes if one.is_full]:
-                count = len(volume.postings)
+                wanted = min(LOG_BYTES * len(volume.postings), VOLUME_BYTES_MAX)
                 volume.settle()
-                if count >= MANY_LOGS and volume.size < VOLUME_BYTES_MAX:
+                if wanted > volume.size:
                     with suppress(StorageFull):
-                        volume.lengthen()
+                        volume.lengthen(wanted)
                 with self._door:
                     volume.begin()
 

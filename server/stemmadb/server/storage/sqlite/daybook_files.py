@@ -19,7 +19,8 @@ from stemmadb.server.storage.sqlite.daybook_pages import Record
 NAMES: Final = ("daybook.0", "daybook.1")
 VOLUME_BYTES: Final = 2 * 1024 * 1024
 """Of each volume at first: what is in one is posted while the other fills."""
-VOLUME_BYTES_MAX: Final = 8 * 1024 * 1024
+VOLUME_BYTES_MAX: Final = 32 * 1024 * 1024
+"""Where many spaces are written at once."""
 
 
 class VolumeFile(Protocol):

@@ -46,10 +46,15 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Record])
+_record_decoder = msgspec.msgpack.Decoder(Record)
 
 
 def encode(record: Record) -> bytes:
     return _encoder.encode(record)
+
+
+def decode(record: bytes) -> Record:
+    return _record_decoder.decode(record)
 
 
 def size_of(records_bytes: int) -> int:

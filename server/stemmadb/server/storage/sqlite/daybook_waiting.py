@@ -19,6 +19,8 @@ from stemmadb.server.storage.sqlite import daybook_files as files
 
 WAIT_SECONDS_MAX: Final = 10.0
 PAUSE_SECONDS: Final = 0.02
+PAUSE_SECONDS_MAX: Final = 0.5
+"""Each look reads the daybook, which may be large."""
 
 
 def until_posted(directory: Path, space: Did, tip: Callable[[], Version], bring_in: Callable[[], None]) -> None:
@@ -26,7 +28,7 @@ def until_posted(directory: Path, space: Did, tip: Callable[[], Version], bring_
 
     `tip` is the last version in the file; `bring_in` posts what was left in a directory that is held for it.
     """
-    wanted, end = _last(directory, space), time.monotonic() + WAIT_SECONDS_MAX
+    wanted, end, pause = _last(directory, space), time.monotonic() + WAIT_SECONDS_MAX, PAUSE_SECONDS
     while tip() < wanted:
         if not directories.is_held(directory) and _is_brought_in(directory, bring_in):
             if _has_next(directory, space, tip()):
@@ -34,7 +36,8 @@ def until_posted(directory: Path, space: Did, tip: Callable[[], Version], bring_
             return  # what does not follow the log is of another
         if time.monotonic() > end:
             raise StorageFailed(f"what was committed to {space} last is not in its file yet; try again")
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(pause)
+        pause = min(2 * pause, PAUSE_SECONDS_MAX)
         wanted = min(wanted, _last(directory, space))  # a page that failed is taken back
 
 

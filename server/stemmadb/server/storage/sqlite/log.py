@@ -14,6 +14,7 @@ from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage.port import Entry, LogMoved, Snapshot, StorageFailed, StoredBlob, Told
 from stemmadb.server.storage.sqlite import appending, blobs, destroying, posting, schema
+from stemmadb.server.storage.sqlite import daybook_pages as pages
 from stemmadb.server.storage.sqlite.appending import Appender
 from stemmadb.server.storage.sqlite.connection import (
     BUSY_MS,
@@ -117,7 +118,7 @@ class SqliteLog:
             for record in left:
                 is_next = record.first == tip + 1 and record.previous == hash_
                 if is_next and posting.has_numbers(writer, record):
-                    self._postings.add(record)
+                    self._postings.add(pages.encode(record))
                     tip, hash_ = record.last, posting.last_hash(record)
             self._postings.settle()
             self._tip = tip

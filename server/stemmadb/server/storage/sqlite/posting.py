@@ -15,6 +15,7 @@ import apsw
 from stemmadb.protocol.model.ids import Hash
 from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.sqlite import appending, one_step
+from stemmadb.server.storage.sqlite import daybook_pages as pages
 from stemmadb.server.storage.sqlite.connection import Cell, as_json, failures, query, sync_log, transaction
 from stemmadb.server.storage.sqlite.daybook_pages import Record
 from stemmadb.server.storage.sqlite.inserting import insert
@@ -32,18 +33,19 @@ class Posting:
         self.lock: Final = threading.RLock()
         self._connection = connection
         self._written = written
-        self._unposted: list[Record] = []
+        self._unposted: list[bytes] = []
         self._is_synced = True
         self.is_broken = False
         """After an error nothing is posted before the log is opened again (COMMIT-10)."""
 
-    def add(self, record: Record) -> None:
-        """What is durable in the daybook, in the order of the log."""
+    def add(self, record: bytes) -> None:
+        """What is durable in the daybook, in the order of the log; encoded, as it takes a third of the memory."""
         self._unposted.append(record)
 
     @property
     def unposted(self) -> Sequence[Record]:
-        return self._unposted
+        records = self._unposted[:]  # others may add meanwhile
+        return [pages.decode(record) for record in records]
 
     @property
     def is_settled(self) -> bool:
@@ -77,13 +79,16 @@ class Posting:
             raise StorageFailed("the log had an error and must be opened again")
 
     def _post(self, *, is_durable: bool = False) -> None:
-        records = self._unposted[:]  # others may add meanwhile
+        records = self.unposted
         if not records:
             return
         self._check()
         try:
             with failures(self._connection):
-                self._write(records, "FULL" if is_durable else "NORMAL")
+                if is_durable:
+                    self._write(records)
+                else:
+                    self._write_lightly(records)
         except BaseException:
             self.is_broken = True
             raise
@@ -91,18 +96,22 @@ class Posting:
         del self._unposted[: len(records)]
         self._written()
 
-    def _write(self, records: Sequence[Record], synchronous: str) -> None:
-        self._is_synced = False
-        self._connection.execute(f"PRAGMA synchronous={synchronous}")
+    def _write_lightly(self, records: Sequence[Record]) -> None:
+        """Without a sync."""
+        self._connection.execute("PRAGMA synchronous=NORMAL")
         try:
-            with transaction(self._connection):
-                first, expected = records[0], appending.tip(self._connection, records[0].space)[0] + 1
-                if first.first != expected:
-                    raise StorageFailed(f"the daybook goes on at version {first.first}, not {expected}")
-                for table, columns, cells in zip(_TABLES, _COLUMNS, _rows(records), strict=True):
-                    insert(self._connection, table, columns, cells)
+            self._write(records)
         finally:
             self._connection.execute("PRAGMA synchronous=FULL")
+
+    def _write(self, records: Sequence[Record]) -> None:
+        self._is_synced = False
+        with transaction(self._connection):
+            first, expected = records[0], appending.tip(self._connection, records[0].space)[0] + 1
+            if first.first != expected:
+                raise StorageFailed(f"the daybook goes on at version {first.first}, not {expected}")
+            for table, columns, cells in zip(_TABLES, _COLUMNS, _rows(records), strict=True):
+                insert(self._connection, table, columns, cells)
 
     def _sync(self) -> None:
         if self._is_synced:
