@@ -13,7 +13,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.mark.rule("COMMIT-2", "COMMIT-8", "HISTORY-3", "BRANCH-1", "MERGE-1")
-@pytest.mark.parametrize("chunk", range(5))
+@pytest.mark.parametrize("chunk", range(3))
 async def test_two_clients_over_sockets_find_what_the_model_holds(address: str, tmp_path: Path, chunk: int) -> None:
     conflicts = 0
     async with (

@@ -27,7 +27,7 @@ from stemmadb.server.storage.sqlite import SqliteStorage, connection
 from stemmadb.server.storage.sqlite.log import SqliteLog
 from stemmadb.server.storage.sqlite.storage import SPACES
 
-LIVES = 10
+LIVES = 6
 BATCHES = 16
 IMAGES = 200  # of each life
 IMAGES_TWICE = 40
