@@ -20,6 +20,7 @@ from stemmadb.protocol.model.ids import Did, Version
 from stemmadb.server.storage import directory as directories
 from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, daybook_waiting
+from stemmadb.server.storage.sqlite import storage as storage_module
 from stemmadb.server.storage.sqlite.clerk import WORTH_IT
 from stemmadb.server.storage.sqlite.storage import FILE
 
@@ -79,6 +80,20 @@ def left(tmp_path: Path, directory: Path, accounts: list[Account]) -> Path:
     shutil.copytree(directory, copy)
     assert [in_file(copy, account.space) for account in accounts] == [1, 1, 1]
     return copy
+
+
+@pytest.mark.rule("STORE-6")
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_spaces_that_were_left_are_brought_in_side_by_side(
+    left: Path, accounts: list[Account], threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_module, "LEFT_TO_A_THREAD", 4 if threads == 1 else 1)
+    again = SqliteStorage(left)
+    try:
+        assert [in_file(left, account.space) for account in accounts] == [account.version for account in accounts]
+        assert not volumes(left)
+    finally:
+        again.close()
 
 
 # ---------------------------------------------------------------- nobody holds the directory

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -115,13 +116,13 @@ class SqliteLog:
         """
         with self._writing() as writer:
             tip, hash_ = appending.tip(writer, self.space)
-            for record in left:
-                is_next = record.first == tip + 1 and record.previous == hash_
-                if is_next and posting.has_numbers(writer, record):
-                    self._postings.add(pages.encode(record))
-                    tip, hash_ = record.last, posting.last_hash(record)
+            records = posting.following(left, tip, hash_)
+            if not posting.has_numbers(writer, records):
+                records = list(takewhile(lambda record: posting.has_numbers(writer, [record]), records))
+            for record in records:
+                self._postings.add(pages.encode(record))
             self._postings.settle()
-            self._tip = tip
+            self._tip = records[-1].last if records else tip
 
     @property
     def _postings(self) -> Posting:

@@ -12,7 +12,7 @@ from typing import Final
 
 import apsw
 
-from stemmadb.protocol.model.ids import Hash
+from stemmadb.protocol.model.ids import Hash, Version
 from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.sqlite import appending, one_step
 from stemmadb.server.storage.sqlite import daybook_pages as pages
@@ -130,7 +130,17 @@ def _nothing() -> None:
     """There is nothing to do."""
 
 
-def last_hash(record: Record) -> Hash:
+def following(records: Iterable[Record], tip: Version, hash_: Hash) -> list[Record]:
+    """Those that follow a commit, one after the other."""
+    found: list[Record] = []
+    for record in records:
+        if record.first == tip + 1 and record.previous == hash_:
+            found.append(record)
+            tip, hash_ = record.last, _last_hash(record)
+    return found
+
+
+def _last_hash(record: Record) -> Hash:
     """Of the last commit of a record."""
     version_at, hash_at = COMMIT_COLUMNS.index("version"), COMMIT_COLUMNS.index("hash")
     starts = range(0, len(record.cells), one_step.WIDTH)
@@ -152,14 +162,14 @@ def _rows(records: Iterable[Record]) -> tuple[list[Cell], list[Cell]]:
     return commits, facts
 
 
-def has_numbers(connection: apsw.Connection, record: Record) -> bool:
-    """Whether the file has all sessions and entities that the rows of a record refer to."""
-    entity_at = len(COMMIT_COLUMNS) + FACT_COLUMNS.index("entity")
-    used = {
-        "session": set(record.cells[COMMIT_COLUMNS.index("session") :: one_step.WIDTH]) - {None},
-        "entity": set(record.cells[entity_at :: one_step.WIDTH]),
+def has_numbers(connection: apsw.Connection, records: Sequence[Record]) -> bool:
+    """Whether the file has all sessions and entities that the rows of these records refer to."""
+    places = {
+        "session": COMMIT_COLUMNS.index("session"),
+        "entity": len(COMMIT_COLUMNS) + FACT_COLUMNS.index("entity"),
     }
-    for table, numbers in used.items():
+    for table, place in places.items():
+        numbers = {number for record in records for number in record.cells[place :: one_step.WIDTH]} - {None}
         sql = f"SELECT count(*) FROM {table} WHERE {table} IN (SELECT value FROM json_each(?))"  # noqa: S608  # ours
         if query(connection, sql, (as_json(sorted(numbers)),)) != [(len(numbers),)]:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -25,6 +26,8 @@ EMPTY_BYTES_MAX: Final = 4_096
 """A file without tables is no larger: SQLite writes one page before them."""
 ENTITIES_MAX: Final = 65_536
 """How many entities the logs that are open know without asking, together; one takes about 500 bytes."""
+LEFT_TO_A_THREAD: Final = 32
+"""Spaces that one thread brings in, of those that a process that was killed has left."""
 ENTITIES_MIN: Final = 1_024
 """How many each of them may know, however many they are."""
 
@@ -165,15 +168,19 @@ class SqliteStorage:
     def _bring_in(self) -> None:
         """Posts what a process that was killed has left. A space that cannot take it now does when it is opened."""
         self._left = daybook_files.read(self._directory)
-        for space in list(self._left):
-            try:
-                self.open(space).close()
-            except UnknownSpace:
-                del self._left[space]  # it was removed since
-            except (StorageFailed, StemmaError):
-                continue
+        # Of each the disk is waited for several times.
+        with ThreadPoolExecutor(1 + len(self._left) // LEFT_TO_A_THREAD) as threads:
+            list(threads.map(self._bring_in_one, list(self._left)))
         if not self._left:
             daybook_files.remove(self._directory)
+
+    def _bring_in_one(self, space: Did) -> None:
+        try:
+            self.open(space).close()
+        except UnknownSpace:
+            del self._left[space]  # it was removed since
+        except (StorageFailed, StemmaError):
+            return
 
     def _take_up(self, log: SqliteLog) -> None:
         """The log has just been opened: first of all it gets what a daybook has of it."""
