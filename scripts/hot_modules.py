@@ -30,9 +30,8 @@ SERVER = (
     "counting",
     *(f"engine.{name}" for name in ("cache", "deciding", "flights", "fold", "intake", "opened", "recent", "space")),
     *(f"engine.{name}" for name in ("weighing", "writer")),
-    *(f"service.{name}" for name in ("batches", "changes", "choruses", "commits", "feed", "frames", "groups")),
-    *(f"service.{name}" for name in ("limiting", "outbox", "room", "session", "shared_frames", "stepping", "valve")),
-    *(f"service.{name}" for name in ("waiting", "watch_index")),
+    *(f"service.{name}" for name in ("batches", "choruses", "commits", "feed", "groups", "limiting", "outbox")),
+    *(f"service.{name}" for name in ("room", "session", "stepping", "valve", "waiting", "watch_index")),
     *(f"storage.sqlite.{name}" for name in ("appending", "daybook", "inserting", "interning", "log", "one_step")),
     "storage.sqlite.posting",
 )
@@ -49,6 +48,7 @@ def compile_to(directory: Path, compiler: list[str]) -> None:
     """The module that has it all, and a small one for each that hands out its part."""
     os.chdir(ROOT)
     WORKSHOP.mkdir(parents=True, exist_ok=True)
+    before = set(WORKSHOP.glob("*.o"))
     options = ["--config-file=pyproject.toml", f"--cache-dir={WORKSHOP / 'mypy'}", "--no-warn-unused-configs"]
     made = mypycify([*options, *sources()], multi_file=True, group_name=GROUP, target_dir=str(WORKSHOP))
     with ThreadPoolExecutor(os.cpu_count()) as workers:
@@ -58,13 +58,18 @@ def compile_to(directory: Path, compiler: list[str]) -> None:
             target = directory / f"{module.name}{sysconfig.get_config_var('EXT_SUFFIX')}"
             linking = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []
             _run([*compiler, "-shared", "-pthread", *linking, "-o", str(target), *objects])
+            before.difference_update(map(Path, objects))
+    for old in before:
+        old.unlink()
 
 
 def _object(source: str, include: Iterable[str], compiler: list[str]) -> str:
     """What was compiled of the same text before is used again: most files change little."""
     parts = [f"-I{path}" for path in include]
-    text = _run([*compiler, *FLAGS, *parts, "-E", "-P", source])
-    made = WORKSHOP / f"{hashlib.sha256(text + repr((compiler, FLAGS)).encode()).hexdigest()}.o"
+    digest = hashlib.sha256(repr((compiler, FLAGS, sys.version)).encode())
+    for file in (Path(source), *sorted(WORKSHOP.glob("*.h"))):
+        digest.update(file.read_bytes())
+    made = WORKSHOP / f"{digest.hexdigest()}.o"
     if not made.exists():
         half = made.with_suffix(f".{os.getpid()}")
         _run([*compiler, *FLAGS, *parts, "-c", "-o", str(half), source])
@@ -72,8 +77,8 @@ def _object(source: str, include: Iterable[str], compiler: list[str]) -> str:
     return str(made)
 
 
-def _run(command: list[str]) -> bytes:
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout  # noqa: S603  # our own sources
+def _run(command: list[str]) -> None:
+    subprocess.run(command, check=True)  # noqa: S603  # our own sources
 
 
 if __name__ == "__main__":

@@ -10,7 +10,9 @@ nothing is built, and nothing is missing but speed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 import shlex
@@ -36,7 +38,7 @@ def built() -> list[Path]:
 
 def _built(package: Path) -> Path | None:
     wanted, target = _fingerprint(package), _target(package)
-    if target.exists() and _stamp(package).exists() and _stamp(package).read_text() == wanted:
+    if target.exists() and _says(_stamp(package), wanted):
         return target
     _remove(package)
     compiler, why = _compiler()
@@ -58,14 +60,29 @@ def _hot_modules() -> list[Path]:
     if not (server / "compiled.py").exists() or not script.exists():
         return []
     compiled = _loaded(server / "compiled.py")
-    directory, wanted = server / "_compiled", compiled.fingerprint(PACKAGES)
-    stamp = directory / compiled.MADE_FROM
-    if not stamp.exists() or stamp.read_text() != wanted:
+    directory = server / "_compiled"
+    stamps = {compiled.MADE_FROM: compiled.fingerprint(PACKAGES), "made-by": _maker(script)}
+    if any(
+        not (directory / name).exists() or (directory / name).read_text() != made for name, made in stamps.items()
+    ):
         shutil.rmtree(directory, ignore_errors=True)
         if not _compile_hot(script, directory):
             return []
-        stamp.write_text(wanted)
+        for name, made in stamps.items():
+            (directory / name).write_text(made)
     return sorted(directory.iterdir())
+
+
+def _says(stamp: Path, wanted: str) -> bool:
+    return stamp.exists() and stamp.read_text() == wanted
+
+
+def _maker(script: Path) -> str:
+    """What decides how they are compiled, beside the sources."""
+    parts = [script.read_bytes(), (ROOT / "pyproject.toml").read_bytes()]
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        parts.append(importlib.metadata.version("mypy").encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def _compile_hot(script: Path, directory: Path) -> bool:

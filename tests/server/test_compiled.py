@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,21 @@ def test_none_of_them_has_records_whose_options_would_be_dropped() -> None:
         for node in ast.walk(ast.parse(source.read_text())):
             if isinstance(node, ast.ClassDef):
                 assert not any("Struct" in ast.unparse(base) for base in node.bases), f"{source.name}: {node.name}"
+
+
+def test_none_of_them_keeps_an_answer_in_the_dictionary_that_its_objects_do_not_have() -> None:
+    for source in sources():
+        assert "cached_property" not in source.read_text(), source.name
+
+
+def test_files_that_cannot_be_loaded_are_not_used(tmp_path: Path) -> None:
+    if not is_built():
+        pytest.skip("there are none")
+    shutil.copytree(compiled.DIRECTORY, tmp_path / "made")
+    (group,) = (tmp_path / "made").glob(f"{compiled.GROUP}*")
+    group.write_bytes(b"no library")
+    elsewhere = f"from stemmadb.server import compiled\ncompiled.DIRECTORY = Path({str(tmp_path / 'made')!r})"
+    assert asked(before=elsewhere) == ["False", "False", "False", ".py"]
 
 
 def test_none_of_them_makes_a_list_of_one_that_others_may_lengthen_meanwhile() -> None:

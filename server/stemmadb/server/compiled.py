@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import find_spec, spec_from_file_location
@@ -20,6 +21,8 @@ from typing import Final
 DIRECTORY: Final = Path(__file__).parent / "_compiled"
 MADE_FROM: Final = "made-from"
 """The file with the fingerprint of the sources, written last."""
+GROUP: Final = "stemmadb_hot__mypyc"
+"""The module that has the code of all of them."""
 PACKAGES: Final = ("stemmadb.protocol", "stemmadb.server")
 
 
@@ -50,6 +53,11 @@ def use() -> bool:
     if OFF in sys._xoptions or not files or not files.keys().isdisjoint(sys.modules) or not _is_fresh():
         return False
     sys.meta_path.insert(0, Compiled(files))
+    try:
+        import_module(GROUP)
+    except ImportError:  # of another machine, or damaged
+        sys.meta_path.pop(0)
+        return False
     return True
 
 

@@ -401,6 +401,22 @@ def test_volumes_of_many_spaces_grow(
         account.check()
 
 
+@pytest.mark.in_python
+@pytest.mark.rule("STORE-6")
+@pytest.mark.usefixtures("_small_volumes")
+def test_volumes_do_not_grow_where_the_disk_has_little_room(
+    storage: SqliteStorage, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daybook, "LOG_BYTES", 2 * VOLUME_BYTES)
+    monkeypatch.setattr(clerk, "VOLUME_BYTES_MAX", 1 << 62)
+    account = Account(storage)
+    for number in range(4 * PAGES):
+        assert account.commit(number)
+        clerk_of(storage).look()
+    assert [file.stat().st_size for file in volumes(directory)] == [VOLUME_BYTES] * 2
+    account.check()
+
+
 # ---------------------------------------------------------------- erasure
 
 

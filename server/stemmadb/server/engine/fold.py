@@ -9,7 +9,6 @@ gathers only after that. So a gathering never misses more than one batch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 import msgspec
 
@@ -48,11 +47,16 @@ class Fresh:
         self.highest: dict[Session, Local] = {}
         self.is_structural = False
         self._records = records
+        self._known: dict[Identity, Known] | None = None
 
-    @cached_property
+    @property
     def known(self) -> Mapping[Identity, Known]:
         """Made when first asked for: only what is sent again, or read through, is looked up."""
-        return {record.identity: Known(record.version, record.request) for record in self._records}
+        known = self._known
+        if known is None:
+            known = {record.identity: Known(record.version, record.request) for record in self._records}
+            self._known = known
+        return known
 
 
 class Fold:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model.admission import Accepted
 from stemmadb.protocol.model.commit import genesis
-from stemmadb.protocol.model.ids import EMPTY_SPACE, Version
+from stemmadb.protocol.model.ids import EMPTY_SPACE, Hash, Version
 from stemmadb.server.engine.space import Space
 from stemmadb.server.service import batches
 from stemmadb.server.service.batches import Batch
@@ -116,6 +116,11 @@ class Feed:
             return None
         return self._kept[index:]
 
+    def hash_at(self, to: Version) -> Hash | None:
+        """Of the commit that a batch ended with, if that is kept."""
+        index = bisect_left(self._kept, to, key=_to)
+        return self._kept[index].hash if index < len(self._kept) and self._kept[index].to == to else None
+
     # ------------------------------------------------------------ what comes
 
     def _durable(self, accepted: Sequence[Accepted]) -> None:
@@ -193,3 +198,7 @@ class Feed:
 
 def _after(batch: Batch) -> Version:
     return batch.after
+
+
+def _to(batch: Batch) -> Version:
+    return batch.to

@@ -365,7 +365,7 @@ class Outbox:
     def _hash_at(self, to: Version) -> Hash | None:
         if to == self._feed.version:
             return self._feed.hash
-        return next((batch.hash for batch in self._feed.batches(self._to) or () if batch.to == to), None)
+        return self._feed.hash_at(to)
 
     def _restart_below_floor(self) -> None:
         """A client so far behind that what it holds was compacted away starts over (RESUME-1)."""

@@ -11,6 +11,7 @@ from typing import Final
 from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.sqlite import daybook_files as files
 from stemmadb.server.storage.sqlite.daybook import Carrier, Daybook
+from stemmadb.server.storage.sqlite.daybook_files import VOLUME_BYTES_MAX
 from stemmadb.server.storage.sqlite.daybook_pages import KEY_BYTES
 
 WORTH_IT: Final = 16
@@ -77,7 +78,7 @@ class Clerk:
         assert book is not None, "there is a daybook to look into"
         book.has_room = self._has_room()
         with suppress(StorageFailed):  # those who use the space meet it, and open its log again
-            book.settle_full()
+            book.settle_full(may_grow=self._has_room(beside=2 * VOLUME_BYTES_MAX))
         self._looks += 1
         taken = book.taken
         if taken != self._seen and self._looks < _looks_max(book.logs):
@@ -86,12 +87,12 @@ class Clerk:
         self._looks = 0
         return not book.post(taken)
 
-    def _has_room(self) -> bool:
+    def _has_room(self, beside: int = 0) -> bool:
         try:
             found = os.statvfs(self._directory)
         except OSError:
             return False
-        return found.f_bavail * found.f_frsize >= ROOM_BYTES_MIN
+        return found.f_bavail * found.f_frsize >= ROOM_BYTES_MIN + beside
 
     def close(self, *, is_settled: bool) -> None:
         """`is_settled` says whether all spaces are closed and have all of theirs: then the volumes go."""

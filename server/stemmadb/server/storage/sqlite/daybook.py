@@ -210,7 +210,7 @@ class Daybook:
             self._is_quiet = False
         return self._is_quiet
 
-    def settle_full(self) -> None:
+    def settle_full(self, *, may_grow: bool) -> None:
         """By the clerk: settles the volume that is full, which can then be written again.
 
         With many logs in it there was little of each, and a transaction for each of them: a longer one is better.
@@ -219,7 +219,7 @@ class Daybook:
             for volume in [one for one in self._volumes if one.is_full]:
                 wanted = min(LOG_BYTES * len(volume.postings), VOLUME_BYTES_MAX)
                 volume.settle()
-                if wanted > volume.size:
+                if may_grow and wanted > volume.size:
                     with suppress(StorageFull):
                         volume.lengthen(wanted)
                 with self._door:

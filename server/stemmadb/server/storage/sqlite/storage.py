@@ -28,6 +28,7 @@ ENTITIES_MAX: Final = 65_536
 """How many entities the logs that are open know without asking, together; one takes about 500 bytes."""
 LEFT_TO_A_THREAD: Final = 32
 """Spaces that one thread brings in, of those that a process that was killed has left."""
+BRINGING_THREADS_MAX: Final = 16
 ENTITIES_MIN: Final = 1_024
 """How many each of them may know, however many they are."""
 
@@ -169,7 +170,7 @@ class SqliteStorage:
         """Posts what a process that was killed has left. A space that cannot take it now does when it is opened."""
         self._left = daybook_files.read(self._directory)
         # Of each the disk is waited for several times.
-        with ThreadPoolExecutor(1 + len(self._left) // LEFT_TO_A_THREAD) as threads:
+        with ThreadPoolExecutor(min(1 + len(self._left) // LEFT_TO_A_THREAD, BRINGING_THREADS_MAX)) as threads:
             list(threads.map(self._bring_in_one, list(self._left)))
         if not self._left:
             daybook_files.remove(self._directory)
@@ -190,9 +191,10 @@ class SqliteStorage:
         space, unsettled = log.space, self._unsettled.get(log.space)
         if space in self._left:
             log.bring_in(self._left[space])
-            if len(self._left) == 1:
-                daybook_files.remove(self._directory)
-            del self._left[space]
+            with self._lock:  # two may be the last ones
+                if len(self._left) == 1:
+                    daybook_files.remove(self._directory)
+                del self._left[space]
         if unsettled is not None:
             log.bring_in(list(unsettled.unposted))
             unsettled.forget()
