@@ -28,7 +28,7 @@ from stemmadb.protocol.model import chain
 from stemmadb.protocol.model.facts import Fact
 from stemmadb.protocol.model.ids import Hash, Version
 from stemmadb.server.storage.port import Entry, StorageFailed, Told
-from stemmadb.server.storage.sqlite import SqliteStorage, connection, daybook, daybook_files
+from stemmadb.server.storage.sqlite import SqliteStorage, connection, daybook_files
 from stemmadb.server.storage.sqlite.daybook_files import NAMES, VolumeFile
 from stemmadb.server.storage.sqlite.log import SqliteLog
 from stemmadb.server.storage.sqlite.storage import SPACES
@@ -127,7 +127,7 @@ def check(directory: Path, moments: Mapping[Version, Moment], acknowledged: int)
 @pytest.fixture(autouse=True)
 def _small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "WAL_PAGES_MAX", WAL_PAGES)
-    monkeypatch.setattr(daybook, "VOLUME_BYTES", VOLUME_BYTES)
+    monkeypatch.setattr(daybook_files, "LOG_BYTES", 0)
     monkeypatch.setattr(daybook_files, "VOLUME_BYTES", VOLUME_BYTES)
 
 

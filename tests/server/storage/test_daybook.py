@@ -17,7 +17,7 @@ from stemmadb.protocol.model import chain
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage.port import LogMoved, StorageFailed, StoredBlob, Told
-from stemmadb.server.storage.sqlite import SqliteStorage, clerk, daybook, daybook_files
+from stemmadb.server.storage.sqlite import SqliteStorage, clerk, daybook_files
 from stemmadb.server.storage.sqlite.daybook import RECORD_BYTES_MAX
 from stemmadb.server.storage.sqlite.daybook_files import VolumeFile
 
@@ -87,8 +87,7 @@ def holding(directory: Path, held_back: HeldBack) -> Iterator[SqliteStorage]:
 
 @pytest.fixture
 def _small_volumes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daybook, "LOG_BYTES", 0)
-    monkeypatch.setattr(daybook, "VOLUME_BYTES", VOLUME_BYTES)
+    monkeypatch.setattr(daybook_files, "LOG_BYTES", 0)
     monkeypatch.setattr(daybook_files, "VOLUME_BYTES", VOLUME_BYTES)
 
 
@@ -377,14 +376,29 @@ def test_a_page_that_does_not_fit_into_the_rest_of_a_volume_begins_the_other(
     account.check()
 
 
+@pytest.mark.rule("STORE-6")
+def test_volumes_are_made_as_long_as_the_open_spaces_need(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daybook_files, "LOG_BYTES", VOLUME_BYTES)
+    monkeypatch.setattr(daybook_files, "VOLUME_BYTES", VOLUME_BYTES)
+    directory.mkdir()
+    storage = SqliteStorage(directory, carrier=AtOnce())
+    accounts = [Account(storage, space) for space in (SPACE, ALICE)]
+    assert clerk_of(storage).make()
+    assert [file.stat().st_size for file in volumes(directory)] == [2 * VOLUME_BYTES] * 2
+    for account in accounts:
+        assert account.commit()
+        account.check()
+    storage.close()
+
+
 @pytest.mark.in_python
 @pytest.mark.rule("COMMIT-1")
 @pytest.mark.usefixtures("_small_volumes")
 def test_volumes_of_many_spaces_grow(
     storage: SqliteStorage, directory: Path, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daybook, "LOG_BYTES", VOLUME_BYTES)
-    monkeypatch.setattr(daybook, "VOLUME_BYTES_MAX", 2 * VOLUME_BYTES)
+    monkeypatch.setattr(daybook_files, "LOG_BYTES", VOLUME_BYTES)
+    monkeypatch.setattr(daybook_files, "VOLUME_BYTES_MAX", 2 * VOLUME_BYTES)
     accounts = [Account(storage, space) for space in (SPACE, ALICE)]
     for number in range(12 * PAGES - 4):
         assert accounts[number % 2].commit(number)
@@ -407,7 +421,7 @@ def test_volumes_of_many_spaces_grow(
 def test_volumes_do_not_grow_where_the_disk_has_little_room(
     storage: SqliteStorage, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daybook, "LOG_BYTES", 2 * VOLUME_BYTES)
+    monkeypatch.setattr(daybook_files, "LOG_BYTES", 2 * VOLUME_BYTES)
     monkeypatch.setattr(clerk, "VOLUME_BYTES_MAX", 1 << 62)
     account = Account(storage)
     for number in range(4 * PAGES):

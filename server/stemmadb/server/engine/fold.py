@@ -69,7 +69,7 @@ class Fold:
         self._tip: Tip | None = None
         self._destroyed = self._restructured = EMPTY_SPACE
         """Of what was before the tip that was read nothing is known, so that it may have been either of them."""
-        self._fresh = Fresh()
+        self._fresh = self._nothing = Fresh()
         self._highest: Recent[Session, Local] = Recent(settings.sessions_max)
         self._branches: Recent[str, BranchState | None] = Recent(settings.names_max)
         self._tags: Recent[str, Version | None] = Recent(settings.names_max)
@@ -85,14 +85,14 @@ class Fold:
     def drop(self) -> None:
         """Forgets everything: the log is the only truth, and the next gathering begins with it."""
         self._tip = None
-        self._fresh = Fresh()
+        self._fresh = self._nothing
         self._heads.drop()
         self._highest.clear()
         self._forget_names()
 
     def all_durable(self) -> None:
         """Nothing is in flight, and nobody is gathering: the log has all there is."""
-        self._fresh = Fresh()
+        self._fresh = self._nothing
 
     # ------------------------------------------------------------ before a decision
 

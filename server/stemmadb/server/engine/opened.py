@@ -59,8 +59,8 @@ class OpenLog:
         self._is_closed = False
         self._is_broken = False
         self._users = 0
-        self._unused = asyncio.Event()
-        self._unused.set()
+        self._unused: asyncio.Future[None] | None = None
+        """There while somebody waits for the end of all uses."""
         self._turn = asyncio.Lock()
         self.generation = 0
         """Counts the openings: what was known of the log before the last one is to be read again."""
@@ -74,7 +74,7 @@ class OpenLog:
             if self._is_closed:
                 raise StorageFailed("the space is closed")
             if self._log is None or self._is_broken:
-                await self._unused.wait()
+                await self._until_unused()
                 await self._close_log()
                 log, version = await self._opening.run(lambda: _open(self._storage, self._space, create))
                 self._log, self._cuts, self._is_broken, self.is_alone = log, _Cuts(log), False, log.is_alone
@@ -110,12 +110,19 @@ class OpenLog:
 
     def _begin_use(self) -> None:
         self._users += 1
-        self._unused.clear()
 
     def _end_use(self) -> None:
         self._users -= 1
-        if not self._users:
-            self._unused.set()
+        if not self._users and self._unused is not None:
+            if not self._unused.done():
+                self._unused.set_result(None)
+            self._unused = None
+
+    async def _until_unused(self) -> None:
+        while self._users:
+            if self._unused is None:
+                self._unused = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._unused)  # others may wait for it too
 
     def begin(self, workers: Workers, work: Callable[[SpaceLog], T]) -> asyncio.Future[T]:
         """As `run`, begun before this returns if the log is ready."""
@@ -174,7 +181,7 @@ class OpenLog:
         """Once nobody uses it any more; nothing runs on it afterwards."""
         async with self._turn:
             self._is_closed = self._is_broken = True
-            await self._unused.wait()
+            await self._until_unused()
             await self._close_log()
 
     async def _close_log(self) -> None:

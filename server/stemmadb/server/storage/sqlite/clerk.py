@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -28,7 +29,9 @@ ROOM_BYTES_MIN: Final = 64 * 1024 * 1024
 
 
 class Clerk:
-    def __init__(self, directory: Path, vfs: str | None, carrier: Carrier) -> None:
+    def __init__(self, directory: Path, vfs: str | None, carrier: Carrier, logs: Callable[[], int]) -> None:
+        """`logs` tells how many are open."""
+        self._logs = logs
         self._directory = directory
         self._vfs = vfs
         self._carrier = carrier
@@ -55,9 +58,10 @@ class Clerk:
     def make(self) -> bool:
         """Whether there is a daybook now; there is none while the disk has little room."""
         if self.book is None and self._has_room():
+            size = files.size_for(self._logs() if self._has_room(beside=2 * VOLUME_BYTES_MAX) else 1)
             with suppress(StorageFailed):
-                volumes, key = files.make(self._directory, self._vfs), os.urandom(KEY_BYTES)
-                self.book = Daybook(self._carrier, volumes, key, self._wake.set)
+                volumes, key = files.make(self._directory, self._vfs, size), os.urandom(KEY_BYTES)
+                self.book = Daybook(self._carrier, volumes, size, key, self._wake.set)
         return self.book is not None
 
     def _serve(self) -> None:

@@ -20,14 +20,12 @@ from typing import Final, NamedTuple, Protocol
 from stemmadb.server.storage.port import StorageFailed, StorageFull, Told
 from stemmadb.server.storage.sqlite import daybook_files as files
 from stemmadb.server.storage.sqlite import daybook_pages as pages
-from stemmadb.server.storage.sqlite.daybook_files import VOLUME_BYTES, VOLUME_BYTES_MAX, VolumeFile
+from stemmadb.server.storage.sqlite.daybook_files import VolumeFile
 from stemmadb.server.storage.sqlite.daybook_pages import Record
 from stemmadb.server.storage.sqlite.posting import Posting
 
 RECORD_BYTES_MAX: Final = 256 * 1024
 """A larger batch is worth a sync of its own, and would be written twice."""
-LOG_BYTES: Final = 128 * 1024
-"""What a volume should have room for, for each log that is written in it."""
 DRAIN_SECONDS_MAX: Final = 10.0
 
 
@@ -50,9 +48,9 @@ class Waiting(NamedTuple):
 class Volume:
     """A file, how far it is written, and the logs with records in it that are not settled."""
 
-    def __init__(self, file: VolumeFile) -> None:
+    def __init__(self, file: VolumeFile, size: int) -> None:
         self.file: Final = file
-        self.size = VOLUME_BYTES
+        self.size = size
         self.at = 0
         self.high = 0
         """How far it was ever written since it was cleared."""
@@ -99,11 +97,16 @@ def _tell(carried: list[Waiting], failure: StorageFailed | None) -> None:
 class Daybook:
     """Used from one event loop, but for what is marked."""
 
-    def __init__(self, carrier: Carrier, volumes: list[VolumeFile], key: bytes, wake: Callable[[], None]) -> None:
-        """`wake` is called when a volume waits for the clerk, and when something comes after all was posted."""
+    def __init__(
+        self, carrier: Carrier, volumes: list[VolumeFile], size: int, key: bytes, wake: Callable[[], None]
+    ) -> None:
+        """`size` is that of each volume.
+
+        `wake` is called when a volume waits for the clerk, and when something comes after all was posted.
+        """
         self._key = key
         self._carrier = carrier
-        self._volumes = [Volume(file) for file in volumes]
+        self._volumes = [Volume(file, size) for file in volumes]
         self._wake = wake
         self._number = 1
         self._waiting: list[Waiting] = []
@@ -211,13 +214,10 @@ class Daybook:
         return self._is_quiet
 
     def settle_full(self, *, may_grow: bool) -> None:
-        """By the clerk: settles the volume that is full, which can then be written again.
-
-        With many logs in it there was little of each, and a transaction for each of them: a longer one is better.
-        """
+        """By the clerk: settles the volume that is full, which can then be written again, longer if need be."""
         with self._turn:
             for volume in [one for one in self._volumes if one.is_full]:
-                wanted = min(LOG_BYTES * len(volume.postings), VOLUME_BYTES_MAX)
+                wanted = files.size_for(len(volume.postings))
                 volume.settle()
                 if may_grow and wanted > volume.size:
                     with suppress(StorageFull):

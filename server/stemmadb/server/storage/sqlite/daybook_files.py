@@ -21,6 +21,8 @@ VOLUME_BYTES: Final = 2 * 1024 * 1024
 """Of each volume at first: what is in one is posted while the other fills."""
 VOLUME_BYTES_MAX: Final = 32 * 1024 * 1024
 """Where many spaces are written at once."""
+LOG_BYTES: Final = 128 * 1024
+"""What a volume should have room for, for each log that is written in it."""
 
 
 class VolumeFile(Protocol):
@@ -100,7 +102,12 @@ def failed(error: OSError) -> StorageFailed:
     return (StorageFull if is_no_room(error.errno) else StorageFailed)(str(error))
 
 
-def make(directory: Path, vfs: str | None) -> list[VolumeFile]:
+def size_for(logs: int) -> int:
+    """Of a volume in which so many logs are written: with little of each, each would be a transaction of its own."""
+    return max(VOLUME_BYTES, min(LOG_BYTES * logs, VOLUME_BYTES_MAX))
+
+
+def make(directory: Path, vfs: str | None, size: int) -> list[VolumeFile]:
     """Both volumes, empty, all of their room taken and durable: a page is written over what is there.
 
     A write that makes a file longer costs a sync half as much again.
@@ -111,7 +118,7 @@ def make(directory: Path, vfs: str | None) -> list[VolumeFile]:
         with disk_failures():
             for name in NAMES:
                 files.append(OsFile(directory / name) if vfs is None else VfsFile(directory / name, vfs))
-                clear(files[-1], VOLUME_BYTES)
+                clear(files[-1], size)
             sync_path(directory)
     except BaseException:
         for file in files:

@@ -69,7 +69,7 @@ class SqliteStorage:
         if not read_only:
             self._bring_in()
         if carrier is not None:
-            self._clerk = Clerk(directory, vfs, carrier)
+            self._clerk = Clerk(directory, vfs, carrier, lambda: len(self._logs))
 
     def spaces(self) -> list[Did]:
         """The spaces there are files of, by name; a file that nobody came to make tables in is none."""
