@@ -1,20 +1,25 @@
 # Every target builds its own environment from the lock; python3 >= 3.11 and git are all it needs.
-.PHONY: env serve test style types layers tests tests-compiled coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
+.PHONY: packages env serve test style types layers tests tests-compiled coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
 .DEFAULT_GOAL := test
 VENV := .venv/bin
 # Hundreds of processes are started by the tests: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-env:                ## build .venv (server, client and development packages)
-	@scripts/make-env
+packages:           ## build .venv with all that others wrote (server, client and development packages)
+	@scripts/make-env packages
 
-test: style types layers tests   ## everything that must pass on every change
+env: packages       ## put our own packages into it, and compile what is compiled
+	@scripts/make-env ours
 
-style: env          ## ruff: lint and format
+test: packages      ## everything that must pass on every change; the types are looked at while the rest is compiled
+	@$(MAKE) --no-print-directory -j2 env style types layers
+	@$(MAKE) --no-print-directory tests
+
+style: packages     ## ruff: lint and format
 	@$(VENV)/ruff check .
 	@$(VENV)/ruff format --check .
 
-types: env          ## mypy --strict
+types: packages     ## mypy --strict
 	@$(VENV)/mypy
 
 layers: env         ## import-linter: imports go down only
