@@ -211,7 +211,7 @@ async def test_verdicts_that_a_slow_client_does_not_take_do_not_fill_the_memory_
         for number in range(64):  # as they come in one read from the socket
             bob.send(put(f"urn:{number}", 1), reads=(read("urn:big", 2),))
         await made.settle(10)
-        waiting = [one for one in gc.get_objects() if isinstance(one, Rejected)]
+        waiting = [one for one in gc.get_objects() if type(one) is Rejected]
         held = sum(len(one.body or b"") for verdict in waiting for one in verdict.current)
         assert held + bob.wire.unsent <= 8 * MEBIBYTE
 
