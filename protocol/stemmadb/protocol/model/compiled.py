@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 from blake3 import blake3
 
@@ -20,10 +20,8 @@ from stemmadb.protocol.model.commit import Commit
 from stemmadb.protocol.model.facts import Fact, FactKind
 from stemmadb.protocol.model.ids import MAIN, Did, Hash, TimeMs, Version
 from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.plain import Ground
 from stemmadb.protocol.model.proposal import Proposal
-
-if TYPE_CHECKING:
-    from stemmadb.protocol.model.plain import Ground
 
 OFF: Final = "no-native"
 """`python -X no-native` goes without it."""
@@ -92,7 +90,7 @@ def lane_name() -> str:
 def _names() -> dict[str, object]:
     records = (
         *(Accepted, changes.Change, changes.Changes, commit.Commit, commit.LocalIdentity, facts.Fact),
-        *(proposal.Proposal, proposal.Step, request.Read, state.EntityState, state.Missing),
+        *(proposal.Proposal, proposal.Step, request.Read, state.EntityState, state.Missing, Ground, Limits),
     )
     calls = (StemmaError, patch.Work, blake3, changes.push, proposal.patch_step, writing.value_after)
     return {

@@ -8,8 +8,10 @@ left to that, so that it may say why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
+
+import msgspec
 
 from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model import admission, writing
@@ -26,30 +28,23 @@ Session: TypeAlias = tuple[Did, bytes]
 _WRITERS: Final = ("write", "own")
 
 
-class Ground:
+class Ground(msgspec.Struct, gc=False):
     """The state that plain commits are decided on, which goes on with each that is accepted. It belongs to one batch.
 
     `heads` are of main and must have all that the batch names, and the access list; `highest` must have its sessions.
     """
 
-    __slots__ = ("hash", "heads", "highest", "roles", "space", "time", "version")
+    space: Did
+    version: Version
+    hash: Hash
+    time: TimeMs
+    heads: dict[Key, EntityState]
+    highest: dict[Session, Local]
 
-    def __init__(
-        self,
-        space: Did,
-        version: Version,
-        hash_: Hash,
-        time: TimeMs,
-        heads: dict[Key, EntityState],
-        highest: dict[Session, Local],
-    ) -> None:
-        self.space = space
-        self.version = version
-        self.hash = hash_
-        self.time = time
-        self.heads = heads
-        self.highest = highest
-        self.roles = heads[MAIN, EntityId(space)].value
+    @property
+    def roles(self) -> object:
+        """The access list, as it was before: no plain commit changes it."""
+        return self.heads[MAIN, EntityId(self.space)].value
 
 
 def decide(
@@ -57,10 +52,13 @@ def decide(
 ) -> list[Accepted] | None:
     """All of them accepted, in order; None, and the ground is of no use any more, if one of them is not plain."""
     accepted: list[Accepted] = []
-    if not isinstance(ground.roles, dict):
+    roles = ground.roles
+    if not isinstance(roles, dict):
         return None
     for proposal in batch:
-        if not (_is_plain(proposal, ground) and _may_be_made(proposal, ground) and _holds(proposal.reads, ground)):
+        if not _is_plain(proposal, ground) or not _may_be_made(proposal, ground, roles):
+            return None
+        if not _holds(proposal.reads, ground):
             return None
         try:
             accepted.append(_accept(proposal, ground, now, salts, limits))
@@ -81,14 +79,13 @@ def _is_plain(proposal: Proposal, ground: Ground) -> bool:
     return True
 
 
-def _may_be_made(proposal: Proposal, ground: Ground) -> bool:
+def _may_be_made(proposal: Proposal, ground: Ground, roles: Mapping[str, object]) -> bool:
     """Whether it comes after all of its session, from one who may write (COMMIT-5, ACL-1)."""
     identity = proposal.identity
     if type(identity) is not LocalIdentity:
         return False
     principal = identity.principal
-    role = ground.roles.get(principal)  # type: ignore[union-attr]  # `decide` has seen that it is a dict
-    return identity.local > ground.highest[principal, identity.session] and role in _WRITERS
+    return identity.local > ground.highest[principal, identity.session] and roles.get(principal) in _WRITERS
 
 
 def _holds(reads: Sequence[Read], ground: Ground) -> bool:

@@ -90,9 +90,7 @@ static int holds(PyObject *reads, const Ground *ground)
 static int patched(PyObject *step, PyObject *head, const Ground *ground, PyObject **work, Made *made)
 {
     if (*work == NULL) {
-        PyObject *size_max = PyObject_GetAttrString(ground->limits, "value_bytes_max");
-        *work = size_max == NULL ? NULL : PyObject_CallOneArg(o_Work, size_max);
-        Py_XDECREF(size_max);
+        *work = PyObject_CallOneArg(o_Work, GET(ground->limits, f_Limits_value_bytes_max));
         if (*work == NULL) return FAILED;
     }
     PyObject *after = PyObject_CallFunctionObjArgs(o_value_after, step, head, ground->limits, *work, NULL);
@@ -360,34 +358,40 @@ static int decide_one(PyObject *proposal, Ground *ground, PyObject *accepted)
     return found;
 }
 
-/* Whether it could be read from the ground in Python; `end_ground` in any case. */
-static int begin_ground(Ground *ground, PyObject *given, PyObject *now)
+/* The access list, owned; NULL with an error if there is no head of it. */
+static PyObject *roles_of(const Ground *ground)
 {
-    PyObject *version = PyObject_GetAttrString(given, "version"), *time = PyObject_GetAttrString(given, "time");
-    ground->heads = PyObject_GetAttrString(given, "heads");
-    ground->highest = PyObject_GetAttrString(given, "highest");
-    ground->roles = PyObject_GetAttrString(given, "roles");
-    ground->space = PyObject_GetAttrString(given, "space");
-    ground->hash = PyObject_GetAttrString(given, "hash");
-    ground->keep = PyObject_GetAttrString(ground->limits, "scan_facts_max");
-    ground->version_number = version;
-    if (PyErr_Occurred()) {
-        Py_XDECREF(time);
-        return FAILED;
-    }
-    ground->time_number = number(now) > number(time) ? Py_NewRef(now) : Py_NewRef(time);
-    Py_DECREF(time);
-    ground->version = number(version);
-    ground->keep_count = number(ground->keep);
-    if (PyErr_Occurred()) return FAILED;
-    return PyDict_Check(ground->roles) && PyDict_Check(ground->heads) && PyDict_Check(ground->highest) ? FINE : NOT_PLAIN;
+    PyObject *key = key_of(ground->space);
+    PyObject *head = key == NULL ? NULL : head_of(ground->heads, key);
+    Py_XDECREF(key);
+    return head == NULL ? NULL : Py_NewRef(GET(head, f_EntityState_value));
 }
 
-static int tell_ground(PyObject *given, const Ground *ground)
+/* What the ground in Python says; `end_ground` in any case. */
+static int begin_ground(Ground *ground, PyObject *given, PyObject *now)
 {
-    return PyObject_SetAttrString(given, "version", ground->version_number) < 0 ||
-           PyObject_SetAttrString(given, "hash", ground->hash) < 0 ||
-           PyObject_SetAttrString(given, "time", ground->time_number) < 0;
+    PyObject *time = GET(given, f_Ground_time);
+    ground->heads = Py_NewRef(GET(given, f_Ground_heads));
+    ground->highest = Py_NewRef(GET(given, f_Ground_highest));
+    ground->space = Py_NewRef(GET(given, f_Ground_space));
+    ground->hash = Py_NewRef(GET(given, f_Ground_hash));
+    ground->keep = Py_NewRef(GET(ground->limits, f_Limits_scan_facts_max));
+    ground->version_number = Py_NewRef(GET(given, f_Ground_version));
+    ground->time_number = Py_NewRef(number(now) > number(time) ? now : time);
+    ground->version = number(ground->version_number);
+    ground->keep_count = number(ground->keep);
+    if (PyErr_Occurred()) return FAILED;
+    if (!PyDict_Check(ground->heads) || !PyDict_Check(ground->highest)) return NOT_PLAIN;
+    ground->roles = roles_of(ground);
+    if (ground->roles == NULL) return FAILED;
+    return PyDict_Check(ground->roles) ? FINE : NOT_PLAIN;
+}
+
+static void tell_ground(PyObject *given, const Ground *ground)
+{
+    Py_SETREF(GET(given, f_Ground_version), Py_NewRef(ground->version_number));
+    Py_SETREF(GET(given, f_Ground_hash), Py_NewRef(ground->hash));
+    Py_SETREF(GET(given, f_Ground_time), Py_NewRef(ground->time_number));
 }
 
 static void end_ground(Ground *ground)
@@ -398,7 +402,7 @@ static void end_ground(Ground *ground)
 
 PyObject *native_decide(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 5 || !PyIter_Check(args[3])) {
+    if (count != 5 || !IS(args[1], Ground) || !PyIter_Check(args[3]) || !IS(args[4], Limits)) {
         PyErr_SetString(PyExc_TypeError, native_decide_doc);
         return NULL;
     }
@@ -407,7 +411,7 @@ PyObject *native_decide(PyObject *Py_UNUSED(module), PyObject *const *args, Py_s
     int found = batch == NULL || accepted == NULL ? FAILED : begin_ground(&ground, args[1], args[2]);
     for (Py_ssize_t index = 0; found == FINE && index < PySequence_Fast_GET_SIZE(batch); index++)
         found = decide_one(PySequence_Fast_GET_ITEM(batch, index), &ground, accepted);
-    if (found == FINE && PyList_GET_SIZE(accepted) && tell_ground(args[1], &ground)) found = FAILED;
+    if (found == FINE && PyList_GET_SIZE(accepted)) tell_ground(args[1], &ground);
     end_ground(&ground);
     Py_XDECREF(batch);
     if (found == FINE) return accepted;

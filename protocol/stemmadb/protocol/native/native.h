@@ -15,8 +15,8 @@
 
 /* Every name that is bound, and every field that is looked at. */
 #define OBJECTS(X) \
-    X(Accepted) X(Change) X(Changes) X(Commit) X(EntityState) X(Fact) X(LocalIdentity) X(Missing) X(Proposal) \
-    X(Read) X(StemmaError) X(Step) X(Work) X(blake3) X(push) X(value_after) X(ABSENT) X(MAIN) X(NO_ARGUMENTS) \
+    X(Accepted) X(Change) X(Changes) X(Commit) X(EntityState) X(Fact) X(Ground) X(Limits) X(LocalIdentity) X(Missing) \
+    X(Proposal) X(Read) X(StemmaError) X(Step) X(Work) X(blake3) X(push) X(value_after) X(ABSENT) X(MAIN) X(NO_ARGUMENTS) \
     X(NO_BODY) X(TAG_COMMIT) X(TAG_FACT) X(TAG_REQUEST) X(WHOLE) X(patch_step) X(set) X(patch) X(delete) X(OF_ID) \
     X(OF_PATH) X(BLIND_AND_LIMITS) X(PATHS_MAX)
 
@@ -28,6 +28,8 @@
     X(EntityState, seen_after) X(EntityState, patches) X(EntityState, patch_bytes) \
     X(Fact, version) X(Fact, index) X(Fact, id) X(Fact, kind) X(Fact, parent) X(Fact, digest) X(Fact, hash) \
     X(Fact, salt) X(Fact, body) X(LocalIdentity, principal) X(LocalIdentity, session) X(LocalIdentity, local) \
+    X(Ground, space) X(Ground, version) X(Ground, hash) X(Ground, time) X(Ground, heads) X(Ground, highest) \
+    X(Limits, value_bytes_max) X(Limits, scan_facts_max) \
     X(Proposal, identity) X(Proposal, request) X(Proposal, branch) X(Proposal, steps) X(Proposal, reads) \
     X(Proposal, details) X(Proposal, note) X(Proposal, merged) X(Proposal, planned) X(Proposal, lent) \
     X(Proposal, refusal) \

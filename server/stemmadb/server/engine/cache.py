@@ -61,6 +61,19 @@ class HeadCache:
             found.append(head)
         return found
 
+    def find_all(self, owner: int, keys: Iterable[Key]) -> dict[Key, EntityState] | None:
+        """Each under its key; None if one of them is not there."""
+        found: dict[Key, EntityState] = {}
+        heads, use = self._heads, self._heads.move_to_end
+        for key in keys:
+            place = (owner, key)
+            head = heads.get(place)
+            if head is None:
+                return None
+            use(place)
+            found[key] = head
+        return found
+
     def put(self, owner: int, new: Mapping[Key, EntityState]) -> None:
         """Keeps the heads as the newest; a head too large for the whole cache is not kept at all."""
         heads, use, bytes_max = self._heads, self._heads.move_to_end, self._bytes_max
@@ -97,6 +110,9 @@ class Share:
 
     def find(self, keys: Iterable[Key]) -> list[EntityState | None]:
         return self._cache.find(self._owner, keys)
+
+    def find_all(self, keys: Iterable[Key]) -> dict[Key, EntityState] | None:
+        return self._cache.find_all(self._owner, keys)
 
     def put(self, new: Mapping[Key, EntityState]) -> None:
         self._cache.put(self._owner, new)

@@ -110,10 +110,9 @@ class Fold:
                 keys[MAIN, read.id] = None
             if not self._knows_session(proposal.identity, highest):
                 return None
-        found = self._heads.find(keys)
-        if tip is None or None in found:
+        heads = None if tip is None else self._heads.find_all(keys)
+        if tip is None or heads is None:
             return None
-        heads: dict[Key, EntityState] = dict(zip(keys, found, strict=True))  # type: ignore[arg-type]  # as just seen
         return Ground(space, tip.version, tip.hash, tip.time, heads, highest)
 
     def _knows_session(self, identity: Identity, highest: dict[Session, Local]) -> bool:

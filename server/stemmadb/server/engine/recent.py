@@ -25,10 +25,10 @@ class Recent(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         items = self._items
-        if key not in items:
-            return None
-        items.move_to_end(key)
-        return items[key]
+        value = items.get(key)
+        if value is not None or key in items:
+            items.move_to_end(key)
+        return value
 
     def put(self, key: K, value: V) -> None:
         items = self._items
