@@ -11,9 +11,12 @@ packages:           ## build .venv with all that others wrote (server, client an
 env: packages       ## put our own packages into it, and compile what is compiled
 	@scripts/make-env ours
 
-test: packages      ## everything that must pass on every change; the types are looked at while the rest is compiled
-	@$(MAKE) --no-print-directory -j2 env style types layers
-	@$(MAKE) --no-print-directory tests
+test: style types layers tests   ## everything that must pass on every change
+ifneq (,$(filter test,$(or $(MAKECMDGOALS),test)))
+# The types are looked at while the rest is compiled; the tests run once all of that is well.
+MAKEFLAGS += -j2
+tests: style types layers
+endif
 
 style: packages     ## ruff: lint and format
 	@$(VENV)/ruff check .

@@ -13,8 +13,9 @@ from space import BOB, MemorySpace, delete_, patch_, read_, set_
 from stemmadb.protocol.model import plain
 from stemmadb.protocol.model.body import encode
 from stemmadb.protocol.model.compiled import Lane, native
-from stemmadb.protocol.model.ids import MAIN, EntityId
+from stemmadb.protocol.model.ids import MAIN, EntityId, TimeMs
 from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.plain import Ground
 from stemmadb.protocol.model.state import empty_state
 
 COMPILED = native()
@@ -52,6 +53,22 @@ def test_a_commit_with_a_note_and_many_facts_is_sealed_alike(lane: Lane) -> None
     in_python = plain.decide(batch, ground_of(space), now=NOW, salts=iter(salts))
     assert in_python is not None
     assert lane.decide(batch, ground_of(space), NOW, iter(salts), space.limits) == in_python
+
+
+@pytest.mark.rule("COMMIT-7")
+@needs_compiled
+@pytest.mark.parametrize("now", [NOW - 1, NOW, NOW + 1])
+def test_a_clock_that_goes_back_repeats_the_last_time_in_both_lanes(lane: Lane, now: int) -> None:
+    space = MemorySpace()
+    batch = [space.propose(set_("urn:a:1", name, blind=True), session=name) for name in ("s1", "s2")]
+    salts = [b"%016d" % number for number in range(4)]
+    slow, quick = ground_of(space), ground_of(space)
+    slow.time = quick.time = NOW
+    in_python = plain.decide(batch, slow, now=TimeMs(now), salts=iter(salts))
+    assert in_python is not None
+    assert lane.decide(batch, quick, TimeMs(now), iter(salts), space.limits) == in_python
+    assert [one.commit.time for one in in_python] == [max(now, NOW)] * 2
+    assert slow.time == quick.time == max(now, NOW)
 
 
 @pytest.mark.rule("FACT-2")
@@ -121,8 +138,23 @@ def test_a_mistake_of_ours_is_raised(lane: Lane) -> None:
         lane.decide(batch)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="decide"):
         lane.decide(batch, ground_of(space), NOW, [b"s" * 16], space.limits)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="decide"):
+        lane.decide(batch, object(), NOW, space.salts, space.limits)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="decide"):
+        lane.decide(batch, ground_of(space), NOW, space.salts, None)  # type: ignore[arg-type]
     with pytest.raises(KeyError, match="Accepted"):
         lane.bind({})
+
+
+@pytest.mark.rule("COMMIT-6")
+@needs_compiled
+@pytest.mark.parametrize("field", Ground.__struct_fields__)
+def test_a_ground_that_lacks_a_field_is_refused(lane: Lane, field: str) -> None:
+    space = MemorySpace()
+    ground = ground_of(space)
+    delattr(ground, field)
+    with pytest.raises(TypeError, match="decide"):
+        lane.decide([], ground, NOW, space.salts, space.limits)
 
 
 @pytest.mark.rule("COMMIT-6")

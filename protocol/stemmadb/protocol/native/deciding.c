@@ -367,10 +367,17 @@ static PyObject *roles_of(const Ground *ground)
     return head == NULL ? NULL : Py_NewRef(GET(head, f_EntityState_value));
 }
 
+/* Whether no field of it was deleted. */
+static int is_whole(PyObject *given)
+{
+    return GET(given, f_Ground_space) && GET(given, f_Ground_version) && GET(given, f_Ground_hash) &&
+           GET(given, f_Ground_time) && GET(given, f_Ground_heads) && GET(given, f_Ground_highest);
+}
+
 /* What the ground in Python says; `end_ground` in any case. */
 static int begin_ground(Ground *ground, PyObject *given, PyObject *now)
 {
-    PyObject *time = GET(given, f_Ground_time);
+    PyObject *time = Py_NewRef(GET(given, f_Ground_time));
     ground->heads = Py_NewRef(GET(given, f_Ground_heads));
     ground->highest = Py_NewRef(GET(given, f_Ground_highest));
     ground->space = Py_NewRef(GET(given, f_Ground_space));
@@ -378,6 +385,7 @@ static int begin_ground(Ground *ground, PyObject *given, PyObject *now)
     ground->keep = Py_NewRef(GET(ground->limits, f_Limits_scan_facts_max));
     ground->version_number = Py_NewRef(GET(given, f_Ground_version));
     ground->time_number = Py_NewRef(number(now) > number(time) ? now : time);
+    Py_DECREF(time);
     ground->version = number(ground->version_number);
     ground->keep_count = number(ground->keep);
     if (PyErr_Occurred()) return FAILED;
@@ -389,9 +397,9 @@ static int begin_ground(Ground *ground, PyObject *given, PyObject *now)
 
 static void tell_ground(PyObject *given, const Ground *ground)
 {
-    Py_SETREF(GET(given, f_Ground_version), Py_NewRef(ground->version_number));
-    Py_SETREF(GET(given, f_Ground_hash), Py_NewRef(ground->hash));
-    Py_SETREF(GET(given, f_Ground_time), Py_NewRef(ground->time_number));
+    Py_XSETREF(GET(given, f_Ground_version), Py_NewRef(ground->version_number));
+    Py_XSETREF(GET(given, f_Ground_hash), Py_NewRef(ground->hash));
+    Py_XSETREF(GET(given, f_Ground_time), Py_NewRef(ground->time_number));
 }
 
 static void end_ground(Ground *ground)
@@ -402,7 +410,7 @@ static void end_ground(Ground *ground)
 
 PyObject *native_decide(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
-    if (count != 5 || !IS(args[1], Ground) || !PyIter_Check(args[3]) || !IS(args[4], Limits)) {
+    if (count != 5 || !IS(args[1], Ground) || !is_whole(args[1]) || !PyIter_Check(args[3]) || !IS(args[4], Limits)) {
         PyErr_SetString(PyExc_TypeError, native_decide_doc);
         return NULL;
     }
