@@ -62,9 +62,7 @@ def _hot_modules() -> list[Path]:
     compiled = _loaded(server / "compiled.py")
     directory = server / "_compiled"
     stamps = {compiled.MADE_FROM: compiled.fingerprint(PACKAGES), "made-by": _maker(script)}
-    if any(
-        not (directory / name).exists() or (directory / name).read_text() != made for name, made in stamps.items()
-    ):
+    if not all(_says(directory / name, made) for name, made in stamps.items()):
         shutil.rmtree(directory, ignore_errors=True)
         if not _compile_hot(script, directory):
             return []

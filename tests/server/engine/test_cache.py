@@ -171,3 +171,24 @@ def test_every_snapshot_of_a_head_is_kept_as_far_as_there_is_room() -> None:
     backlog = Backlog(count_max=3, bytes_max=10)
     backlog.add([due(1, 1, 4), due(1, 2, 4), due(1, 3, 4), due(2, 4, 2), due(2, 5, 0)])
     assert [one.place.version for one in backlog.take()] == [1, 2, 4]
+
+
+def test_what_is_known_to_be_missing_is_used_like_anything_else() -> None:
+    recent: Recent[str, int | None] = Recent(2)
+    recent.put("missing", None)
+    recent.put("there", 1)
+    assert recent.get("missing") is None
+    recent.put("new", 2)
+    assert "missing" in recent
+    assert "there" not in recent
+
+
+def test_heads_that_are_found_together_stay_longest_and_one_that_lacks_is_no_answer() -> None:
+    cache = HeadCache(3 * footprint(head(1)))
+    share = cache.share()
+    share.put({key(number): head(number) for number in (1, 2, 3)})
+    assert share.find_all([key(1), key(9)]) is None
+    assert share.find_all([key(1), key(2)]) == {key(1): head(1), key(2): head(2)}
+    share.put({key(4): head(4)})
+    assert share.find([key(1), key(2), key(3), key(4)]) == [head(1), head(2), None, head(4)]
+    assert cache.share().find_all([key(1)]) is None, "another space has none of them"

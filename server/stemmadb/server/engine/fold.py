@@ -110,7 +110,7 @@ class Fold:
                 keys[MAIN, read.id] = None
             if not self._knows_session(proposal.identity, highest):
                 return None
-        heads = None if tip is None else self._heads.find_all(keys)
+        heads = self._heads.find_all(keys)
         if tip is None or heads is None:
             return None
         return Ground(space, tip.version, tip.hash, tip.time, heads, highest)
