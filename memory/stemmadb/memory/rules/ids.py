@@ -1,0 +1,77 @@
+"""The ids of the entities that agent memory keeps in a space.
+
+ns:<nsh>                         a namespace; <nsh> is a hash of its name, so a delegation by prefix can be
+memory:<nsh>:<uuid>              limited to one namespace
+vector:<nsh>:<uuid>              the embedding of that memory
+memory-call:<hash>               a call that carried an idempotency key
+forget:<uuid>                    memories whose bytes are still to be erased
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b32encode
+from typing import Final, NewType
+
+from blake3 import blake3
+
+from stemmadb.memory.rules.refusals import InvalidRequest
+
+MemoryId = NewType("MemoryId", str)
+"""A uuid in lower case with hyphens: what callers see."""
+NamespaceHash = NewType("NamespaceHash", str)
+
+HASH_CHARACTERS: Final = 26
+"""130 bits of the name's BLAKE3, in base32."""
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+NAMESPACES: Final = "urn:ns:"
+MEMORIES: Final = "urn:memory:"
+VECTORS: Final = "urn:vector:"
+CALLS: Final = "urn:memory-call:"
+FORGETS: Final = "urn:forget:"
+
+
+def namespace_hash(name: str) -> NamespaceHash:
+    """The same for the same name, and nothing of the name can be read from it."""
+    return NamespaceHash(b32encode(blake3(name.encode()).digest())[:HASH_CHARACTERS].decode().lower())
+
+
+def namespace_entity(nsh: NamespaceHash) -> str:
+    return NAMESPACES + nsh
+
+
+def memory_entity(nsh: NamespaceHash, memory: MemoryId) -> str:
+    return f"{MEMORIES}{nsh}:{memory}"
+
+
+def vector_entity(nsh: NamespaceHash, memory: MemoryId) -> str:
+    return f"{VECTORS}{nsh}:{memory}"
+
+
+def forget_entity(uuid: str) -> str:
+    return FORGETS + uuid
+
+
+def call_entity(key: str, agent: str, operation: str, space: str) -> str:
+    """Lengths keep two lists of parts from having the same bytes. The key itself is stored nowhere."""
+    parts = [part.encode() for part in (key, agent, operation, space)]
+    joined = b"".join(len(part).to_bytes(4) + part for part in parts)
+    return CALLS + blake3(joined).hexdigest()
+
+
+def read_memory_id(text: object, field: str = "id") -> MemoryId:
+    """A uuid in any case; `InvalidRequest` for anything else."""
+    lowered = text.lower() if isinstance(text, str) else ""
+    if not _UUID.fullmatch(lowered):
+        raise InvalidRequest(f"{field} must be a uuid such as 550e8400-e29b-41d4-a716-446655440000.", field=field)
+    return MemoryId(lowered)
+
+
+def parts_of(entity: str) -> tuple[NamespaceHash, MemoryId] | None:
+    """Namespace and uuid of a memory's entity id; None for any other entity."""
+    if not entity.startswith(MEMORIES):
+        return None
+    nsh, _, uuid = entity[len(MEMORIES) :].partition(":")
+    if len(nsh) != HASH_CHARACTERS or not _UUID.fullmatch(uuid):
+        return None
+    return NamespaceHash(nsh), MemoryId(uuid)

@@ -1,0 +1,53 @@
+"""Why an operation on memory is refused. Interfaces translate these; nothing else decides what they mean."""
+
+from __future__ import annotations
+
+
+class Refusal(Exception):
+    """An operation was refused and wrote nothing."""
+
+
+class InvalidRequest(Refusal):
+    """The request can never succeed as it is. `field` names the part that is wrong, if there is one."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class NoSuchNamespace(Refusal):
+    """The namespace does not exist, is expired, or is being deleted."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no namespace {name!r}. Create it with PUT /v1/namespaces/{name}.")
+        self.name = name
+
+
+class NoSuchMemory(Refusal):
+    """The memory does not exist where the caller may look."""
+
+    def __init__(self, memory: str) -> None:
+        super().__init__(f"There is no memory {memory}.")
+        self.memory = memory
+
+
+class NotAllowed(Refusal):
+    """The caller may not do this to that memory."""
+
+
+class KeyReused(Refusal):
+    """An idempotency key came again with other arguments."""
+
+    def __init__(self) -> None:
+        super().__init__("This idempotency key was used with other arguments. Use a new key for a new request.")
+
+
+class Busy(Refusal):
+    """Other writers were faster each time; the caller may try again."""
+
+    def __init__(self) -> None:
+        super().__init__("Other writers changed the same memories each time. Try again.")
+
+
+class UnknownMoment(Refusal):
+    """The version, time or tag does not exist, or lies on another branch than main."""
