@@ -1,44 +1,51 @@
-# Every target builds its own environment from the lock; python3 >= 3.11 and git are all it needs.
-.PHONY: packages env serve test style types layers tests tests-compiled coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
+# Every target builds the environment it needs by itself: python3 >= 3.11 and git are all it takes.
+# PYTHON=/path/to/python3 says which Python .venv is made of, ARGS="..." is passed on.
 .DEFAULT_GOAL := test
 VENV := .venv/bin
-# Hundreds of processes are started by the tests: none of them should compile the sources again.
+MAKE_ENV := $(or $(PYTHON),python3) scripts/make_env.py
+PYTEST := $(VENV)/python -m pytest -q -n auto --dist worksteal
+PURE := tests/protocol tests/checkers $(sort $(wildcard tests/client/test_nursery_*.py tests/client/test_drafting_*.py tests/client/test_watching_*.py))
+LOCK := $(VENV)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	--no-annotate --custom-compile-command "make lock" --quiet --upgrade pyproject.toml --group build --extra server
+# The tests start hundreds of processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-packages:           ## build .venv with all that others wrote (server, client and development packages)
-	@scripts/make-env packages
+.PHONY: env server-env serve test quick checks style types layers tests pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
 
-env: packages       ## put our own packages into it, and compile what is compiled
-	@scripts/make-env ours
+serve: server-env   ## start the server on 127.0.0.1:8420 with its data in ./data; ARGS="--port 9000" and the like
+	@$(VENV)/stemmadb serve $(ARGS)
 
-test: style types layers tests   ## everything that must pass on every change
-ifneq (,$(filter test,$(or $(MAKECMDGOALS),test)))
-# The types are looked at while the rest is compiled; the tests run once all of that is well.
-MAKEFLAGS += -j2
-tests: style types layers
-endif
+test:               ## everything that must pass on every change, and the seconds of each part
+	@$(or $(PYTHON),python3) scripts/run_parts.py
 
-style: packages     ## ruff: lint and format
+quick: checks pure  ## for the inner loop, in under two minutes: style, types, layers and the tests that do no I/O
+
+checks: style types layers
+
+server-env:         ## .venv with the server's packages, ours and the extension
+	@$(MAKE_ENV) server
+
+env:                ## and with the development packages
+	@$(MAKE_ENV) dev
+
+style: env          ## ruff: lint and format
 	@$(VENV)/ruff check .
 	@$(VENV)/ruff format --check .
 
-types: packages     ## mypy --strict
+types: env          ## mypy --strict
 	@$(VENV)/mypy
 
 layers: env         ## import-linter: imports go down only
 	@$(VENV)/lint-imports --no-cache
 
 tests: env          ## pytest
-	@$(VENV)/python -m pytest -q -n auto --dist worksteal $(ARGS)
+	@$(PYTEST) $(ARGS)
 
-tests-compiled: env ## the tests of the server again, on the modules that are compiled
-	@PYTHONPATH=tests/support $(VENV)/python -m pytest -q -n auto --dist worksteal -p compiled_modules $(or $(ARGS),tests/server tests/system tests/simulation)
+pure: env           ## the tests of what does no I/O
+	@$(PYTEST) $(PURE)
 
 coverage: env       ## the tests again, with line and branch coverage of the pure core
 	@$(VENV)/python -m pytest -q --cov --cov-report=term-missing $(ARGS)
-
-serve: env          ## start the server on 127.0.0.1:8420 with its data in ./data; ARGS="--port 9000" and the like
-	@$(VENV)/stemmadb serve $(ARGS)
 
 bench bench-quick: env   ## ours and the peers in turn (SCENARIO=name: one); bench-quick: two minutes, fails below benchmarks/floors.toml
 	@$(VENV)/python -m benchmarks $(if $(SCENARIO),--only $(SCENARIO),) $(if $(filter bench-quick,$@),--quick,)
@@ -61,8 +68,7 @@ reference: env      ## write the pages of commands and errors from the code
 transcripts: env    ## type the commands of the docs against a server of their own, and write what they print; PAGES="..."
 	@$(VENV)/python -m scripts.docpages run $(PAGES)
 
-lock: env           ## write requirements/dev.txt again: pins and hashes, no addresses
+lock: env           ## write requirements/*.txt again: pins and hashes, no addresses
 	@$(VENV)/python -m pip install --quiet uv
-	@$(VENV)/uv pip compile --universal --python-version 3.11 --extra server --extra dev --generate-hashes \
-		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" \
-		--quiet --upgrade pyproject.toml -o requirements/dev.txt
+	@$(LOCK) -o requirements/server.txt
+	@$(LOCK) --extra dev --extra memory --constraint requirements/server.txt -o requirements/dev.txt

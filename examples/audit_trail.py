@@ -40,7 +40,8 @@ def report(space: Space, ann: Identity, bob: Identity) -> None:
 
     print("who wrote each field last:")
     for line in space.blame(ACCOUNT):
-        print(f"  {line.path:<8} {names[line.author]}, {message(line.note)}")
+        who = "compacted" if line.author is None else names[line.author]
+        print(f"  {line.path:<8} {who}, {message(line.note)}")
 
     print("what bob has done to accounts:")
     for one in space.log(author=bob.did, prefix="urn:account:"):

@@ -38,7 +38,7 @@ async def second_life(space_did: str, journal: Path) -> None:
         for number, text in enumerate(("left the station", "in the tunnel"), start=2):
             async with space.transaction() as tx:
                 tx.set(f"urn:note:{number}", {"text": text})
-            await tx.kept()  # from here on a crash cannot lose it
+            await tx.journaled()  # from here on a crash cannot lose it
         print(f"offline: {space.status().connection}, {space.status().pending} commits wait; killed now", flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 

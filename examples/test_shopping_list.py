@@ -80,7 +80,7 @@ def test_nothing_is_lost_or_done_twice_whatever_fails(seed: int) -> None:
                 space = await opened(one_life.db)
                 async with space.transaction() as tx:
                     tx.set(f"urn:shopping:{number}", {"name": f"item {number}", "count": 1}, blind=True)
-                await tx.kept()
+                await tx.journaled()
                 await one_life.kill()
         world.calm()
         async with world.app("alice", disk=disk) as last_life:

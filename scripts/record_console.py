@@ -24,13 +24,13 @@ from rich.console import Console
 from rich.text import Text
 
 from stemmadb.client import Space, connect
-from stemmadb.client.cli.connecting import now
-from stemmadb.client.cli.wording import Viewer
-from stemmadb.client.console.asking import prompt_pieces
+from stemmadb.client.cli.connection import now
+from stemmadb.client.cli.safe_text import Viewer
 from stemmadb.client.console.catalogue import carry_out
-from stemmadb.client.console.highlighting import pieces
-from stemmadb.client.console.replies import Reply
-from stemmadb.client.console.state import State
+from stemmadb.client.console.lexer import pieces
+from stemmadb.client.console.prompt import prompt_pieces
+from stemmadb.client.console.replies import ConsoleReply
+from stemmadb.client.console.state import ConsoleState
 from stemmadb.client.keys.ring import KeyRing
 
 ROOT: Final = Path(__file__).parents[1]
@@ -152,13 +152,13 @@ HAPPENING: Final = (buy, cancel, plan)
 class Recorder:
     """A console that writes down what a person would see."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ConsoleState) -> None:
         self.state = state
         self._console = Console(
             record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor", emoji=False
         )
 
-    async def line(self, text: str) -> AsyncIterator[Reply]:
+    async def line(self, text: str) -> AsyncIterator[ConsoleReply]:
         """Types a line; what it gives while it goes on, after it was shown."""
         prompt = [(piece[0], piece[1]) for piece in prompt_pieces(self.state)]
         typed = Text()
@@ -173,7 +173,7 @@ class Recorder:
                 self._show(part)
                 yield part
 
-    def _show(self, reply: Reply) -> None:
+    def _show(self, reply: ConsoleReply) -> None:
         for shape in reply.shapes:
             self._console.print(shape)
 
@@ -185,7 +185,7 @@ class Recorder:
         (directory / f"{scene.name}.svg").write_text(FONT.sub("", picture), encoding="utf-8")
 
 
-async def record(scene: Scene, state: State, others: tuple[Space, Space], directory: Path) -> None:
+async def record(scene: Scene, state: ConsoleState, others: tuple[Space, Space], directory: Path) -> None:
     """Plays a scene; in one that goes on, each thing happens once what was before it has been shown."""
     recorder = Recorder(state)
     async with asyncio.TaskGroup() as working:
@@ -212,7 +212,7 @@ async def main(directory: Path, names: Sequence[str]) -> None:
         await hers.acl.set(people["bob"].did, "write")
         his = await bob.space("todo")
         await work_together(hers, his)
-        state = State(
+        state = ConsoleState(
             space=await mine.space("todo"),
             name="todo",
             me=people["ada"].did,

@@ -13,8 +13,14 @@ import signal
 
 import pytest
 
+from requirements import required
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure() -> None:
+    required()  # refuses a name in STEMMADB_REQUIRE that does not exist
 
 
 def pytest_collection_finish() -> None:

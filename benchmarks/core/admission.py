@@ -8,15 +8,16 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from stemmadb.protocol.model import admission, commit
-from stemmadb.protocol.model.access import OWNER, Rights
-from stemmadb.protocol.model.admission import Accepted
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Identity, LocalIdentity
-from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
-from stemmadb.protocol.model.proposal import Proposal, prepare
-from stemmadb.protocol.model.request import Content, Operation, Read, digest_request
-from stemmadb.protocol.model.state import BranchState, EntityState, Known, empty_state
+from stemmadb.protocol.model.access.access_roles import OWNER, Rights
+from stemmadb.protocol.model.commit import admission
+from stemmadb.protocol.model.commit.admission import Accepted
+from stemmadb.protocol.model.commit.proposal import Proposal, prepare
+from stemmadb.protocol.model.commit.request import Content, Operation, Read, digest_request
+from stemmadb.protocol.model.log import commit_record
+from stemmadb.protocol.model.log.commit_record import Identity, LocalIdentity
+from stemmadb.protocol.model.log.state import BranchState, EntityState, KnownCommit, empty_state
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
 
 BATCH = 64
 SPACE = Did("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK")
@@ -33,7 +34,7 @@ class WarmView:
 
     def __init__(self) -> None:
         self.version = Version(0)
-        self.hash: Hash = commit.genesis(SPACE)
+        self.hash: Hash = commit_record.genesis(SPACE)
         self.heads: dict[tuple[BranchName, EntityId], EntityState] = {}
         self.highest: dict[bytes, Local] = {}
         self._main = BranchState(name=MAIN)
@@ -59,7 +60,7 @@ class WarmView:
     def changed_under(self, branch: BranchName, prefix: str, after: Version) -> Iterable[EntityState]:  # noqa: ARG002
         return ()
 
-    def accepted(self, identity: Identity) -> Known | None:  # noqa: ARG002
+    def accepted(self, identity: Identity) -> KnownCommit | None:  # noqa: ARG002
         return None
 
     def highest_local(self, principal: Did, session: bytes) -> Local:  # noqa: ARG002

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgpack
 
-from stemmadb.protocol.model import body, scan
+from stemmadb.protocol.model.values import body, scan
 
 TODO = {"title": "write the spec", "done": False, "votes": [1, 2, 3], "tags": {"a": "b", "c": 1.5}}
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from stemmadb.protocol.model.ancestry import Graph, MergeEdge, Point, best_common_ancestors, graph
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Strategy
-from stemmadb.protocol.model.facts import NO_BODY, Fact, FactKind
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.merge import Candidate, Side, plan
-from stemmadb.protocol.model.origins import Trace, Written
-from stemmadb.protocol.model.state import BranchState
+from stemmadb.protocol.model.history.origins import OriginTrace, WrittenLeaves
+from stemmadb.protocol.model.log.ancestry import BranchGraph, BranchPoint, MergeEdge, best_common_ancestors, graph
+from stemmadb.protocol.model.log.commit_record import Strategy
+from stemmadb.protocol.model.log.facts import NO_BODY, Fact, FactKind
+from stemmadb.protocol.model.log.state import BranchState
+from stemmadb.protocol.model.merge import Candidate, MergeSide, plan
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Version
 
 ENTITIES = 1_000
 MERGES = 1_000
@@ -32,10 +32,10 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
-def fact(version: int, kind: FactKind, on: BranchName, id_: EntityId, payload: object) -> Written:
+def fact(version: int, kind: FactKind, on: BranchName, id_: EntityId, payload: object) -> WrittenLeaves:
     body = encode(payload)
     place = {"version": Version(version), "index": 0, "branch": on, "id": id_, "kind": kind}
-    return Written(Fact(**place, parent=NO_BODY, digest=NO_BODY, hash=NO_BODY, body=body))  # type: ignore[arg-type]
+    return WrittenLeaves(Fact(**place, parent=NO_BODY, digest=NO_BODY, hash=NO_BODY, body=body))  # type: ignore[arg-type]
 
 
 def candidate(number: int, *, both: bool) -> Candidate:
@@ -51,12 +51,12 @@ def candidate(number: int, *, both: bool) -> Candidate:
         facts.insert(1, fact(2, "patch", MAIN, id_, changes(target, "title", "count")))
 
     @lru_cache(maxsize=1)
-    def trace() -> Trace:
-        return Trace(BRANCHES, facts)
+    def trace() -> OriginTrace:
+        return OriginTrace(BRANCHES, facts)
 
-    def side(value: dict[str, Any], name: BranchName, version: int) -> Side:
-        point = Point(name, Version(version))
-        return Side(value, point.version, lambda: trace().at(point).stamp)
+    def side(value: dict[str, Any], name: BranchName, version: int) -> MergeSide:
+        point = BranchPoint(name, Version(version))
+        return MergeSide(value, point.version, lambda: trace().at(point).stamp)
 
     return Candidate(id_, (side(DOCUMENT, MAIN, 1),), side(source, DRAFT, 3), side(target, MAIN, 2 if both else 1))
 
@@ -85,7 +85,7 @@ def mixed_us(strategy: Strategy) -> float:
     return taken * 1e6 / ENTITIES
 
 
-def back_and_forth() -> Graph:
+def back_and_forth() -> BranchGraph:
     """Work on both branches and a merge of one into the other, in turn."""
     commits: dict[BranchName, list[Version]] = {MAIN: [Version(1)], DRAFT: []}
     edges = []
@@ -108,7 +108,7 @@ def ancestors_us() -> float:
     known = back_and_forth()
     head = Version(3 * MERGES + 9)
     started = time.perf_counter()
-    found = best_common_ancestors(known, Point(DRAFT, head), Point(MAIN, head))
+    found = best_common_ancestors(known, BranchPoint(DRAFT, head), BranchPoint(MAIN, head))
     taken = time.perf_counter() - started
     assert len(found) == 1
     return taken * 1e6

@@ -10,7 +10,8 @@ from typing import Any
 import jsonpatch
 import msgspec
 
-from stemmadb.protocol.model import patch, values
+from stemmadb.protocol.model import patch
+from stemmadb.protocol.model.values import json_values
 
 SHAPES = {"10 KB": 14, "1 MB": 140}  # so many keys of so many keys
 TEXT = "x" * 40
@@ -39,7 +40,7 @@ def compare(size: str, width: int, rounds: int) -> list[dict[str, object]]:
     """Medians over rounds in which every system takes its turn, so that a busy moment strikes all alike."""
     value, changes = document(width), operations(width)
     length = len(msgspec.msgpack.encode(value))
-    assert values.equal(patch.apply(value, changes), jsonpatch.apply_patch(value, changes))
+    assert json_values.equal(patch.apply(value, changes), jsonpatch.apply_patch(value, changes))
     systems: dict[str, tuple[Callable[[], object], int]] = {
         "stemmadb": (lambda: patch.apply(value, changes), 200),
         "stemmadb sized": (

@@ -7,10 +7,10 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-from stemmadb.protocol.model.assemble import assemble
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.query import Answer, Ask, Query, Root, Supply, prepare
-from stemmadb.protocol.model.traversal import traverse
+from stemmadb.protocol.model.query.nested_result import assemble
+from stemmadb.protocol.model.query.query import Ask, Query, Root, Supply, TraversalResult, prepare
+from stemmadb.protocol.model.query.traversal import traverse
+from stemmadb.protocol.model.values.ids import EntityId
 
 ENTITIES = 1_000
 FANOUT = 8
@@ -52,8 +52,8 @@ def graph(count: int) -> dict[EntityId, Stored]:
 
 
 def answered(
-    running: Generator[Ask, Supply[Stored], Answer[Stored]], entities: dict[EntityId, Stored]
-) -> Answer[Stored]:
+    running: Generator[Ask, Supply[Stored], TraversalResult[Stored]], entities: dict[EntityId, Stored]
+) -> TraversalResult[Stored]:
     try:
         ask = next(running)
         while True:
@@ -62,7 +62,7 @@ def answered(
             else:
                 ask = running.send({id_: entities[id_] for id_ in ask.ids if id_ in entities})
     except StopIteration as end:
-        answer: Answer[Stored] = end.value
+        answer: TraversalResult[Stored] = end.value
         return answer
 
 

@@ -8,9 +8,9 @@ import tracemalloc
 from collections.abc import Callable
 
 from benchmarks.core.traversal import FANOUT, Stored, answered, graph, link, node
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.query import Query, Root, prepare
-from stemmadb.protocol.model.watching import Watch
+from stemmadb.protocol.model.query.query import Query, Root, prepare
+from stemmadb.protocol.model.values.ids import EntityId
+from stemmadb.protocol.model.watch import WatchEvaluator
 
 SIZES = (10, 1_000, 10_000)
 Change = Callable[[int, int], tuple[EntityId, Stored]]
@@ -41,7 +41,7 @@ class Subject:
     def __init__(self, count: int) -> None:
         self.count = count
         self.entities = graph(count)
-        self.watch: Watch[Stored] = Watch(prepare(Query(roots=(Root("urn:n:0", schema=True),))))
+        self.watch: WatchEvaluator[Stored] = WatchEvaluator(prepare(Query(roots=(Root("urn:n:0", schema=True),))))
         assert len(answered(self.watch.fill(), self.entities).entities) == count
 
     def step(self, change: Change, turn: int) -> float:
@@ -62,10 +62,10 @@ def bytes_per_entity(count: int) -> float:
     """What a filled watch keeps, without the values and the ids, which others hold."""
     entities = graph(count)
     prepared = prepare(Query(roots=(Root("urn:n:0", schema=True),)))
-    answered(Watch[Stored](prepared).fill(), entities)
+    answered(WatchEvaluator[Stored](prepared).fill(), entities)
     tracemalloc.start()
     try:
-        watch: Watch[Stored] = Watch(prepared)
+        watch: WatchEvaluator[Stored] = WatchEvaluator(prepared)
         answered(watch.fill(), entities)
         return tracemalloc.get_traced_memory()[0] / count
     finally:

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal
 import msgpack
 from pydantic import BaseModel, ConfigDict, Field
 
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId, Local, Version
-from stemmadb.protocol.model.request import Content, Operation, Read
-from stemmadb.protocol.wire.codec import MsgpackCodec, encode_content, read_content
-from stemmadb.protocol.wire.json_codec import JsonCodec
+from stemmadb.protocol.model.commit.request import Content, Operation, Read
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId, Local, Version
+from stemmadb.protocol.wire.codec.json_codec import JsonCodec
+from stemmadb.protocol.wire.codec.msgpack_codec import MsgpackCodec, encode_content, read_content
 from stemmadb.protocol.wire.messages.commit import CommitMessage
 
 OURS, OTHER, TEXT = "stemmadb (msgspec)", "msgpack+pydantic", "stemmadb (JSON subprotocol)"

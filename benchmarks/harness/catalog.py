@@ -28,6 +28,7 @@ ORDER = (
     "client_away",
     "client_memory",
     "crowd",
+    "hostile",
     "growth_data",
     "growth_clients",
     "growth_watchers",

@@ -15,8 +15,8 @@ from benchmarks.load.document import VALUE
 from benchmarks.load.figures import Figures, Stopwatch
 from benchmarks.load.processes import DIRECTORY
 from benchmarks.ours import engine
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.request import Operation
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.values.ids import EntityId
 from stemmadb.server.storage.sqlite import schema
 
 PRAGMAS = ("PRAGMA journal_mode=WAL", "PRAGMA synchronous=FULL", "PRAGMA wal_autocheckpoint=4000")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.values.body import encode
 
 DOCUMENT: dict[str, object] = {
     "title": "write the spec",

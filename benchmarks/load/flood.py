@@ -17,7 +17,7 @@ from collections import Counter
 
 from benchmarks.load.websocket import Gone, WebSocket, frame, upgrade
 from benchmarks.ours import sessions
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.wire.version import MSGPACK
 
 MESSAGES_EACH = 5

@@ -43,6 +43,14 @@ def rss_mb(pid: int) -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def threads(pid: int) -> int:
+    return len(_tasks(pid))
+
+
 def prepare_process() -> None:
     """Many sockets, and a short slice, for this process and all that it starts; told to end, it ends those first."""
     signal.signal(signal.SIGTERM, _end)

@@ -17,7 +17,7 @@ from benchmarks.ours import sessions
 from stemmadb.client import Change, Identity, Space, Transaction, Watch, connect
 from stemmadb.client.dialing.websocket import WebSocketChannel, WebSocketDial
 from stemmadb.protocol.errors import Unreachable
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 
 PREFIX = "urn:todo:"
 LOOK_SECONDS = 0.001

@@ -15,17 +15,17 @@ from typing import Any
 from benchmarks.load.processes import DIRECTORY
 from benchmarks.ours.sessions import Key
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.admission import Accepted, Outcome
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import LocalIdentity, OperationIdentity
-from stemmadb.protocol.model.facts import digest_of
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Local
-from stemmadb.protocol.model.proposal import Proposal, prepare
-from stemmadb.protocol.model.request import Content, Operation, Read, digest_request
-from stemmadb.server.engine.api import Asked
-from stemmadb.server.engine.settings import DEFAULTS, Settings
+from stemmadb.protocol.model.commit.admission import Accepted, Outcome
+from stemmadb.protocol.model.commit.proposal import Proposal, prepare
+from stemmadb.protocol.model.commit.request import Content, Operation, Read, digest_request
+from stemmadb.protocol.model.log.commit_record import LocalIdentity, OperationIdentity
+from stemmadb.protocol.model.log.facts import digest_of
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Local
+from stemmadb.server.engine.base.settings import DEFAULTS, Settings
+from stemmadb.server.engine.base.space_port import Asked
 from stemmadb.server.engine.space import Space
-from stemmadb.server.opening import open_store
+from stemmadb.server.open_store import open_store
 
 SPACE_KEY, AUTHOR_KEY = Key(bytes(31) + b"1"), Key(bytes(31) + b"2")
 """Known to all, so that a server can be asked for what was written here."""

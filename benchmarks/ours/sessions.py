@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from benchmarks.load.websocket import WebSocket
 from stemmadb.protocol import identity
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import Did, EntityId, Hash, Local, Version
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.request import Content, Operation, Read
-from stemmadb.protocol.wire.client_side import ClientConnection, Standing
+from stemmadb.protocol.model.commit.request import Content, Operation, Read
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import Did, EntityId, Hash, Local, Version
+from stemmadb.protocol.wire.connection.client_side import ClientConnection, SessionPosition
 from stemmadb.protocol.wire.messages.base import Request
 from stemmadb.protocol.wire.messages.commit import CommitMessage
 from stemmadb.protocol.wire.messages.reading import WatchRequest
@@ -72,7 +72,7 @@ class Session:
         key: Key,
         *,
         number: int,
-        standing: Standing | None = None,
+        standing: SessionPosition | None = None,
         receive_bytes: int | None = None,
     ) -> None:
         self.space, self.key, self.number = space, key, number
@@ -174,7 +174,7 @@ class Space:
         first.link.close()
         return self
 
-    def session(self, standing: Standing | None = None, *, receive_bytes: int | None = None) -> Session:
+    def session(self, standing: SessionPosition | None = None, *, receive_bytes: int | None = None) -> Session:
         self._number += 1
         session = Session(
             self.port, self.did, self.key, number=self._number, standing=standing, receive_bytes=receive_bytes
@@ -192,7 +192,7 @@ class Space:
         """The server was started again and listens elsewhere."""
         self.port = port
 
-    def unopened(self, standing: Standing) -> Session:
+    def unopened(self, standing: SessionPosition) -> Session:
         """Connected and greeted, `session.open` made but not sent."""
         self._number += 1
         return Session(self.port, self.did, self.key, number=self._number, standing=standing)
@@ -209,10 +209,10 @@ class Space:
         session.link.close()
 
 
-def holding(session: Session, query: Query) -> Standing:
+def holding(session: Session, query: Query) -> SessionPosition:
     """What a client says that comes back with one watch."""
     held = HeldWatch(watch=1, query=query, filled=True)
-    return Standing(to=Version(session.to), hash=Hash(session.hash), watches=(held,))
+    return SessionPosition(to=Version(session.to), hash=Hash(session.hash), watches=(held,))
 
 
 def query_of(id_: str, schema: dict[str, Any] | bool | None = None) -> Query:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from benchmarks.load.document import DOCUMENT
 from benchmarks.ours import service, sessions, writers
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.request import Operation
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId
 
 NAME = "stemmadb"
 DURABLE = True

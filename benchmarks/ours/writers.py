@@ -7,10 +7,10 @@ from typing import Self
 
 from benchmarks.load.document import DOCUMENT
 from benchmarks.ours.sessions import Session, write
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.request import Operation, Read
+from stemmadb.protocol.model.commit.request import Operation, Read
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId, Version
 from stemmadb.protocol.wire.messages.reading import QueryRequest
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from benchmarks.load.document import DOCUMENT
 from benchmarks.load.loop import Client
 from benchmarks.peers.process import HOST
-from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.values.body import encode
 
 PATIENCE_SECONDS = 20.0
 _READ_BYTES = 1 << 16

@@ -16,9 +16,9 @@ from benchmarks.ours.client import PREFIX, Client, Meter, Place, Took, filled, o
 from benchmarks.ours.service import Server
 from benchmarks.ours.sessions import Space
 from stemmadb.client import Change, Watch
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.request import Operation
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId
 
 NAME = "client_away"
 TITLE = "an SDK client that was away: 5,000 commits made offline, then sent; 1,000 commits of others that it missed"
@@ -39,7 +39,7 @@ async def made_offline(client: Client, pid: int, count: int, *, entities: int) -
     meter = Meter(pid)
     for number in range(count):
         last = await client.write(number % entities, time.perf_counter_ns())
-    await last.kept()
+    await last.journaled()
     submitted, meter = meter.read(), Meter(pid)
     client.line.mend(client.space)
     await client.decided()

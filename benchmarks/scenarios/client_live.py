@@ -22,9 +22,9 @@ from benchmarks.ours.client import PREFIX, Client, Meter, Place, Took, filled, o
 from benchmarks.ours.service import Server
 from benchmarks.ours.sessions import Space
 from stemmadb.client import Transaction
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.request import Operation
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId
 
 NAME = "client_live"
 TITLE = "one SDK client: until a commit is confirmed, until another client is told, and many commits under way"

@@ -19,7 +19,7 @@ from benchmarks.ours.client import PREFIX, Client, Place, opened, place
 from benchmarks.ours.engine import rss_bytes
 from benchmarks.ours.sessions import Space
 from stemmadb.client import Watch
-from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.values.body import encode
 
 NAME = "client_memory"
 TITLE = "memory of the SDK for each watched entity of 200 B, beside the decoded values in a plain dict"

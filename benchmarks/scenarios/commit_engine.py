@@ -17,11 +17,11 @@ from benchmarks.limits import sqlite
 from benchmarks.load.figures import Figures, Stopwatch
 from benchmarks.load.processes import DIRECTORY
 from benchmarks.ours import engine
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.proposal import Proposal
-from stemmadb.protocol.model.request import Operation, Read
-from stemmadb.server.engine.settings import Settings
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.commit.request import Operation, Read
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.tuning import tune_interpreter
 
 NAME = "commit_engine"

@@ -20,8 +20,8 @@ from benchmarks.ours.system import System
 from benchmarks.ours.writers import Writer
 from benchmarks.peers import etcd
 from benchmarks.peers.port import Peer
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.request import Operation
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.values.body import encode
 
 NAME = "fanout_load"
 TITLE = "100 watchers of one entity and 16 writers that do not wait for them, by event; beside etcd"

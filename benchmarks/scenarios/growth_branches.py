@@ -14,11 +14,11 @@ from benchmarks.harness.rows import Key, Row
 from benchmarks.harness.turns import Turns, of_times
 from benchmarks.load.document import VALUE
 from benchmarks.ours import engine
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import BranchName, EntityId
-from stemmadb.protocol.model.request import Operation
-from stemmadb.server.engine import branching
-from stemmadb.server.engine.merging import MergeWanted, merge
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, EntityId
+from stemmadb.server.engine.plan import branch_writes
+from stemmadb.server.engine.plan.merge import MergeWanted, merge
 
 NAME = "growth_branches"
 TITLE = "ours with 10, 100 and 1,000 branches: a commit on one of them, and how long making and merging one takes"
@@ -42,7 +42,7 @@ class Tree:
         ids = [EntityId(f"urn:todo:{number}") for number in range(ENTITIES)]
         await self.load.commit([Operation(op="set", id=id_, body=VALUE, blind=True) for id_ in ids])
         for number in range(self.branches):
-            await branching.create_branch(self.load.space, self.load.asked(), name=_name(number))
+            await branch_writes.create_branch(self.load.space, self.load.asked(), name=_name(number))
 
     async def commit(self, branch: BranchName) -> float:
         self._count += 1
@@ -55,13 +55,13 @@ class Tree:
     async def made_and_merged(self) -> tuple[float, float]:
         """Seconds that making a branch takes, and merging one changed entity of it; it is gone afterwards."""
         space, name, began = self.load.space, BranchName(f"short{self._count}"), time.perf_counter()
-        await branching.create_branch(space, self.load.asked(), name=name)
+        await branch_writes.create_branch(space, self.load.asked(), name=name)
         made = time.perf_counter() - began
         await self.commit(name)
         began = time.perf_counter()
         await merge(space, self.load.asked(), MergeWanted(source=name))
         merged = time.perf_counter() - began
-        await branching.delete_branch(space, self.load.asked(), name=name)
+        await branch_writes.delete_branch(space, self.load.asked(), name=name)
         return made, merged
 
     async def measure(self) -> dict[str, float]:

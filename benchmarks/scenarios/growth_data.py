@@ -15,8 +15,8 @@ from benchmarks.load.loop import closed_loop, closing
 from benchmarks.load.processes import rss_mb
 from benchmarks.ours import service
 from benchmarks.ours.sessions import Session, Space
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.request import Operation
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.values.ids import EntityId
 
 NAME = "growth_data"
 TITLE = "ours with 1,000, 10,000 and 100,000 entities: 32 clients commit on random ones"

@@ -13,11 +13,11 @@ from benchmarks.harness.plan import Plan
 from benchmarks.harness.rows import Key, Row
 from benchmarks.harness.turns import Turns
 from benchmarks.ours import engine
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import BranchName, EntityId
-from stemmadb.protocol.model.request import Operation
-from stemmadb.server.engine import branching
-from stemmadb.server.engine.merging import MergeWanted, merge
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, EntityId
+from stemmadb.server.engine.plan import branch_writes
+from stemmadb.server.engine.plan.merge import MergeWanted, merge
 
 NAME = "growth_merge"
 TITLE = (
@@ -43,14 +43,14 @@ async def fill(load: engine.Load, entities: int) -> None:
 async def one(load: engine.Load, entities: int, number: int) -> dict[str, float]:
     """One branch, from its making to its end."""
     name, times = BranchName(f"draft{number}"), [time.perf_counter()]
-    await branching.create_branch(load.space, load.asked(), name=name)
+    await branch_writes.create_branch(load.space, load.asked(), name=name)
     times.append(time.perf_counter())
     await change(load, name, entities, number)
     times.append(time.perf_counter())
     report = await merge(load.space, load.asked(), MergeWanted(source=name))
     times.append(time.perf_counter())
     assert len(report.writes) == CHANGED
-    await branching.delete_branch(load.space, load.asked(), name=name)
+    await branch_writes.delete_branch(load.space, load.asked(), name=name)
     times.append(time.perf_counter())
     made, _, merged, deleted = ((b - a) * 1e6 for a, b in pairwise(times))
     return {"rate": 1e6 / merged, "p50_us": merged, "create_p50_us": made, "delete_p50_us": deleted}

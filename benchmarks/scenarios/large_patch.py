@@ -12,9 +12,9 @@ from benchmarks.ours import service
 from benchmarks.ours.service import Server
 from benchmarks.ours.sessions import Space, query_of
 from benchmarks.ours.writers import Writer
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.request import Operation, Read
+from stemmadb.protocol.model.commit.request import Operation, Read
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId, Version
 
 NAME = "large_patch"
 TITLE = "a patch of 100 B on a watched document of 1 MB, beside the same on one of 1 KB; by write and by event"

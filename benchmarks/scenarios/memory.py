@@ -25,12 +25,12 @@ from benchmarks.load import children
 from benchmarks.load.processes import DIRECTORY, rss_mb
 from benchmarks.ours import engine, service
 from benchmarks.ours.sessions import Session, Space, query_of
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.request import Operation
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId
 from stemmadb.protocol.wire.messages.reading import QueryRequest
-from stemmadb.server.engine.settings import DEFAULTS
+from stemmadb.server.engine.base.settings import DEFAULTS
 
 NAME = "memory"
 TITLE = "100,000 entities of 200 B and 1 million facts (ten times that with --full): memory, disk, cold start"

@@ -15,10 +15,10 @@ from benchmarks.load.document import DOCUMENT
 from benchmarks.load.processes import DIRECTORY, cpu_seconds
 from benchmarks.ours import service
 from benchmarks.ours.sessions import Space, holding, query_of
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.request import Operation
-from stemmadb.protocol.wire.client_side import Standing
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId
+from stemmadb.protocol.wire.connection.client_side import SessionPosition
 
 NAME = "resume"
 TITLE = "back after 1,000 missed commits: bytes and time of the first frame, by what was watched and what changed"
@@ -60,7 +60,7 @@ class Setting:
         query = query_of("urn:watched:*")
         session = self.space.session()
         session.watch(query)
-        self.standing: Standing = holding(session, query)
+        self.standing: SessionPosition = holding(session, query)
         session.link.close()
         self._miss(case)
 

@@ -128,7 +128,7 @@ async def kept(client: Client, count: int) -> Kept:
         began = time.perf_counter()
         async with space.transaction() as tx:
             await _set(tx, number)
-        await tx.kept()
+        await tx.journaled()
         found.seconds.append(time.perf_counter() - began)
         found.commit_bytes.append(space.status().pending_bytes - pending)
         found.log_bytes.append(client.journal_bytes() - log)

@@ -14,9 +14,9 @@ from benchmarks.load.loop import closed_loop
 from benchmarks.ours import service
 from benchmarks.ours.service import Server
 from benchmarks.ours.sessions import Session, Space, query_of
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.request import Operation, Read
+from stemmadb.protocol.model.commit.request import Operation, Read
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId, Version
 
 NAME = "sparse"
 TITLE = "1,000 sessions watch 1,000 graphs, commits touch 10 of them, beside only those 10 sessions connected"

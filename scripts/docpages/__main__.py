@@ -27,20 +27,20 @@ def has_transcripts(page: Path) -> bool:
     return any(block.steps and not block.is_skipped for block in read(page.read_text()))
 
 
-def run(pages: Sequence[Path], *, is_check: bool) -> bool:
+def run(pages: Sequence[Path], *, is_check: bool, times: int = 1) -> bool:
     """Whether every page said what happens."""
     found = pages or sorted(filter(has_transcripts, DOCS.rglob("*.md")))
-    results = [_run(page, is_check=is_check) for page in found]
+    results = [_run(page, is_check=is_check, times=times) for page in found]
     return all(results)
 
 
-def _run(page: Path, *, is_check: bool) -> bool:
+def _run(page: Path, *, is_check: bool, times: int) -> bool:
     text = page.read_text()
     blocks = read(text)
     with tempfile.TemporaryDirectory() as place:
         reader = Reader(Path(place))
         try:
-            reader.follow(blocks)
+            reader.follow(blocks, times=times)
         except Failed as failed:
             print(f"{page}: {failed}")
             return False
@@ -87,8 +87,12 @@ def main() -> int:
     parser.add_argument("what", choices=["run", "reference"])
     parser.add_argument("pages", nargs="*", type=Path, help="for run; without them every page with transcripts")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--times", type=int, default=1, help="follow each page so often, on one server")
     given = parser.parse_args()
-    done = run(given.pages, is_check=given.check) if given.what == "run" else reference(is_check=given.check)
+    if given.what == "run":
+        done = run(given.pages, is_check=given.check, times=given.times)
+    else:
+        done = reference(is_check=given.check)
     return 0 if done else 1
 
 

@@ -13,24 +13,24 @@ from stemmadb.client.cli import main
 
 HEAD: Final = """\
 # The command line
-`pip install stemmadb` gives the commands that talk to a server, `pip install "stemmadb[server]"` those that run one
-and look after its data. `stemmadb COMMAND --help` says the same as this page, which
-`make reference` makes from the code.
+In a clone, `pip install -e .` installs the commands that talk to a server, and `pip install -e ".[server]"` also
+those that run one and maintain its data. `stemmadb COMMAND --help` prints the same text as this page, which
+`make reference` writes from the code. Scripts can rely on these exit codes:
 
 | exit code | when |
 |---|---|
 | 0 | done |
 | 1 | the answer is no: `verify` found a break, a merge has conflicts under `fail` |
 | 2 | wrong use |
-| 3 | it cannot be reached or opened |
+| 3 | the server or the data directory cannot be reached or opened |
 | 4 | refused |
 | 130 | Ctrl-C |
 
-Every command takes `--json`: then the last line of standard output is one JSON object, and if it failed that is
-`{"error": {"code", "message"}}` ([the codes](errors.md)). Colours and progress bars are for terminals only,
-and never with `NO_COLOR`.
+With `--json` the last line of standard output is one JSON object; a command that failed prints
+`{"error": {"code", "message"}}` ([the codes](errors.md)). Colours and progress bars are for terminals only;
+`NO_COLOR` turns them off.
 
-| variable | what it stands for |
+| variable | meaning |
 |---|---|
 | `STEMMA_URL` | `--url`, the address of the server |
 | `STEMMA_SPACE` | `--space`, a local name or a `did:key` |

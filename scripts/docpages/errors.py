@@ -11,10 +11,9 @@ from stemmadb.protocol.errors import BadInput, Rejected, StemmaError, Unready
 
 HEAD: Final = """\
 # Errors
-Everything that StemmaDB raises on purpose is a `StemmaError`. It has a `code`, a `message` for a person that says
-what to do, `facts` for a program, and `retriable`: whether the same can succeed later. The same class is raised by
-the server, comes over the wire and is raised again by the client. A command that ends with it exits with the
-code below.
+Every error that StemmaDB raises on purpose is a `StemmaError`. It has a `code`; a `message` that says what is wrong
+and what to do next; `facts` for a program; and `retriable`, which says whether the same request can succeed later.
+The client raises the same class that the server raised. A command that fails with an error exits with the code below.
 
 ```python
 from stemmadb.protocol.errors import Conflict, Rejected, StemmaError, Unready
@@ -23,12 +22,20 @@ assert issubclass(Conflict, Rejected) and issubclass(Rejected, StemmaError)
 assert Unready.retriable and not Conflict.retriable
 ```
 
-Italic words in the sentences are the facts. `make reference` makes this page from the code.
+Italic words in the messages are the facts. `make reference` generates this page from the code.
 """
 GROUPS: Final[tuple[tuple[str, str, type[StemmaError] | None], ...]] = (
-    ("What was sent is not well formed", "`BadInput`: sending the same again gives the same answer.", BadInput),
-    ("Verdicts on a commit", "`Rejected`: it was understood and not accepted; nothing of it was written.", Rejected),
-    ("Not now", "`Unready`: nothing is wrong with it, and trying again can help. A commit stays pending.", Unready),
+    ("The request is not well formed", "`BadInput`: sending the same again gives the same answer.", BadInput),
+    (
+        "Verdicts on a commit",
+        "`Rejected`: the server understood the commit and did not accept it; nothing of it was written.",
+        Rejected,
+    ),
+    (
+        "Not now",
+        "`Unready`: nothing is wrong with the request, and trying again can help. A commit stays pending.",
+        Unready,
+    ),
     ("Everything else", "Direct children of `StemmaError`.", None),
 )
 
@@ -37,7 +44,7 @@ def page() -> str:
     parts = [HEAD]
     for title, says, base in GROUPS:
         rows = [_row(cls) for cls in errors.BY_CODE.values() if _base_of(cls) is base]
-        head = ["| code | class | exit | what it says |", "|---|---|---|---|"]
+        head = ["| code | class | exit | message |", "|---|---|---|---|"]
         parts.append("\n".join([f"## {title}", says, "", *head, *rows, ""]))
     return "\n".join(parts)
 

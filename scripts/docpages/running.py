@@ -24,6 +24,8 @@ SECONDS_MAX: Final = 60.0
 POLL_SECONDS: Final = 0.02
 STATE: Final = ".exported"
 """Where what a command exports is kept for the next one."""
+SCRATCH: Final = ".tmp"
+"""Where `mktemp` puts what a page leaves behind."""
 SHELL: Final = f'[ -f {STATE} ] && . ./{STATE}; eval "$1"; code=$?; export -p > {STATE}; exit $code'
 
 
@@ -41,12 +43,22 @@ class Reader:
         self.outputs: dict[int, list[Step]] = {}
         """What each block printed, by the line it begins at."""
 
-    def follow(self, blocks: Sequence[Block]) -> None:
+    def follow(self, blocks: Sequence[Block], *, times: int = 1) -> None:
+        """Types everything, so often; `outputs` are those of the first time. Later ones have to succeed."""
+        (self._place / SCRATCH).mkdir()
         with _served(self._place, self._environment()) as self._address:
-            for block in blocks:
-                self._do(block)
-            if self._live is not None:
-                raise Failed("a command still runs, and there is no block after it that would end it")
+            self._follow(blocks)
+            first = self.outputs
+            for _ in range(1, times):
+                self.outputs = {}
+                self._follow(blocks)
+            self.outputs = first
+
+    def _follow(self, blocks: Sequence[Block]) -> None:
+        for block in blocks:
+            self._do(block)
+        if self._live is not None:
+            raise Failed("a command still runs, and there is no block after it that would end it")
 
     def _do(self, block: Block) -> None:
         if block.language == "py" and block.title is not None:
@@ -118,13 +130,14 @@ class Reader:
         return tuple(line.rstrip() for line in told.splitlines())
 
     def _environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TMPDIR", "PYTHONPATH") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("LANG", "LC_ALL", "PYTHONPATH") if name in os.environ}
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
         return (
             kept
             | {
                 "PATH": path,
                 "HOME": str(self._place / ".home"),
+                "TMPDIR": str(self._place / SCRATCH),
                 "COLUMNS": COLUMNS,
                 "NO_COLOR": "1",
                 "TZ": "UTC",

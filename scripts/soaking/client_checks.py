@@ -12,10 +12,10 @@ from simulation.run import run as simulate
 import nursery_machine
 from engines import Wandering
 from service_machine import Machine
-from service_peers import house
-from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.server.engine.lanes import Lanes
-from stemmadb.server.service.settings import ServiceSettings
+from service_peers import service_harness
+from stemmadb.protocol.model.values.limits import DEFAULTS
+from stemmadb.server.engine.base.executors import Executors
+from stemmadb.server.service.base.settings import ServiceSettings
 
 SERVICE_STEPS: Final = 60
 CLIENT_SECONDS: Final = 12.0
@@ -26,10 +26,10 @@ def service(seed: int) -> Counts:
     """Clients come, go, read slowly and are lost; a seed in two works in steps of a wandering length."""
 
     async def run() -> int:
-        workers = Lanes(Wandering(seed), Wandering(seed + 1, 12)) if seed % 2 else None
+        workers = Executors(Wandering(seed), Wandering(seed + 1, 12)) if seed % 2 else None
         limits = msgspec.structs.replace(DEFAULTS, part_bytes_max=600) if seed % 3 else DEFAULTS
         settings = ServiceSettings(feed_batches_max=3) if seed % 5 else ServiceSettings()
-        async with house(limits=limits, settings=settings, workers=workers) as home:
+        async with service_harness(limits=limits, settings=settings, workers=workers) as home:
             machine = Machine(home, seed)
             await machine.run(SERVICE_STEPS)
             return machine.checked

@@ -17,7 +17,7 @@ from fuzzing import corpus
 from fuzzing.mutating import mutated
 from fuzzing.targets import TARGETS
 from stemmadb.protocol.errors import InvalidValue
-from stemmadb.protocol.model import body, scan
+from stemmadb.protocol.model.values import body, scan
 
 STEPS: Final = 40
 FUZZ_SHARE: Final = 20

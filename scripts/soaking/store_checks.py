@@ -18,7 +18,7 @@ from scripts.soaking.kinds import Counts
 import engine_machine
 import engines
 import killing
-from faulty_vfs import FailNth, Operation, Room, faulty
+from faulty_vfs import DiskCapacity, FailNth, Operation, faulty
 from power_images import after_marks
 from stemmadb.protocol.errors import StorageFull
 from stemmadb.server.storage.sqlite import SqliteStorage, connection
@@ -26,7 +26,7 @@ from stemmadb.server.storage.sqlite import SqliteStorage, connection
 MACHINE_STEPS: Final = 200
 KILLS: Final = 3
 WAL_PAGES_FULL: Final = 40
-ROOM: Final = range(187_000, 750_000)
+CAPACITY: Final = range(187_000, 750_000)
 """Bytes that a disk has at first: enough to open a space, and fewer than the commits that follow need."""
 OPERATIONS: Final[tuple[Operation, ...]] = ("sync", "write", "truncate", "delete")
 
@@ -76,16 +76,16 @@ def disk_full(seed: int) -> Counts:
     """A disk has room for some bytes and then for none, until there is room again."""
     small = patch.object(connection, "WAL_PAGES_MAX", WAL_PAGES_FULL)
     with small, tempfile.TemporaryDirectory() as name, faulty() as vfs:
-        vfs.before = room = Room(random.Random(seed).choice(ROOM))
-        return asyncio.run(_fill_and_go_on(SqliteStorage(Path(name), vfs=vfs.name), room))
+        vfs.before = capacity = DiskCapacity(random.Random(seed).choice(CAPACITY))
+        return asyncio.run(_fill_and_go_on(SqliteStorage(Path(name), vfs=vfs.name), capacity))
 
 
-async def _fill_and_go_on(storage: SqliteStorage, room: Room) -> Counts:
+async def _fill_and_go_on(storage: SqliteStorage, capacity: DiskCapacity) -> Counts:
     async with engines.engine(storage) as it:
         count, refused = await test_disk_full.fill(it)
         with pytest.raises(StorageFull):
             await it.space.decide(refused)
         await test_disk_full.check_reads(it, count)
-        room.add(10 * test_disk_full.DISK_BYTES)
+        capacity.add(10 * test_disk_full.DISK_BYTES)
         await test_disk_full.check_all(it, refused, count)
     return Counts(count + 2, 1)

@@ -15,6 +15,8 @@ from benchmarks.load.loop import Client, Watcher, closed_loop, fan_out
 from benchmarks.peers import KINDS, process
 from benchmarks.peers.port import Peer
 
+from requirements import FINDERS, missing
+
 WATCHERS, WRITES, FACTS = 3, 5, 20
 
 
@@ -23,7 +25,8 @@ def peer_of(name: str) -> Iterator[Peer]:
     """The temporary directory of tests is closed to other users, and PostgreSQL runs as one."""
     kind = KINDS[name]
     if not kind.is_installed():
-        pytest.skip(f"{name} is not installed")
+        why = f"the peer {name} is not installed"
+        missing(name, why) if name in FINDERS else pytest.skip(why)
     with tempfile.TemporaryDirectory(prefix="peer-") as directory, kind.served(Path(directory)) as peer:
         yield peer
 

@@ -27,7 +27,7 @@ def test_a_row_has_every_column_and_the_medians_of_its_turns() -> None:
     assert row["turns"]["rate"] == [100.0, 300.0, 200.0]
 
 
-def test_a_system_that_is_not_on_the_list_is_a_mistake() -> None:
+def test_a_system_that_is_not_on_the_list_is_an_internal_error() -> None:
     with pytest.raises(AssertionError):
         made_up(Key("commit", "stemmadb, patches", 32), 1.0)
 

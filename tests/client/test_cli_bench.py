@@ -44,7 +44,7 @@ def test_bench_prints_a_table_and_what_it_means(ada: Home) -> None:
     assert head.split() == ["MEASURED", "PER", "SECOND", "P50", "MS", "P99", "MS", "N"]
     assert [row.split()[0] for row in rows[:3]] == ["commit", "event", "past"]
     assert "on the server's disk" in ran.out
-    assert "The scratch space stays on the server: did:key:" in ran.out
+    assert "The scratch space remains on the server: did:key:" in ran.out
 
 
 def test_bench_works_in_a_space_of_its_own_that_has_no_name_here(ada: Home) -> None:

@@ -8,9 +8,19 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from stemmadb.client.cli.moments import AtTag, AtTime, AtVersion, Head, Place, When, parse, parse_place, parse_time
+from stemmadb.client.cli.moments import (
+    AtHead,
+    AtTag,
+    AtTime,
+    AtVersion,
+    BranchMoment,
+    When,
+    parse,
+    parse_place,
+    parse_time,
+)
 from stemmadb.protocol.errors import InvalidName, InvalidQuery
-from stemmadb.protocol.model.ids import BranchName, Version
+from stemmadb.protocol.model.values.ids import BranchName, Version
 
 NOW = datetime(2026, 11, 16, 9, 30, 15, tzinfo=UTC)
 
@@ -25,8 +35,8 @@ def at(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: 
         ("42", AtVersion(Version(42))),
         ("0", AtVersion(Version(0))),
         (str(2**63 - 1), AtVersion(Version(2**63 - 1))),
-        ("head", Head()),
-        (" Now ", Head()),
+        ("head", AtHead()),
+        (" Now ", AtHead()),
         ("tag:v1", AtTag(BranchName("v1"))),
         ("TAG:V1", AtTag(BranchName("V1"))),
         ("10 minutes ago", at(2026, 11, 16, 9, 20, 15)),
@@ -110,16 +120,16 @@ def test_without_a_zone_it_is_that_of_the_machine(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("42", Place(None, AtVersion(Version(42)))),
-        ("yesterday", Place(None, at(2026, 11, 15, 9, 30, 15))),
-        ("draft", Place(BranchName("draft"), Head())),
-        ("branch:yesterday", Place(BranchName("yesterday"), Head())),
-        ("branch:42@7", Place(BranchName("42"), AtVersion(Version(7)))),
-        ("draft@40", Place(BranchName("draft"), AtVersion(Version(40)))),
-        ("draft@10 minutes ago", Place(BranchName("draft"), at(2026, 11, 16, 9, 20, 15))),
+        ("42", BranchMoment(None, AtVersion(Version(42)))),
+        ("yesterday", BranchMoment(None, at(2026, 11, 15, 9, 30, 15))),
+        ("draft", BranchMoment(BranchName("draft"), AtHead())),
+        ("branch:yesterday", BranchMoment(BranchName("yesterday"), AtHead())),
+        ("branch:42@7", BranchMoment(BranchName("42"), AtVersion(Version(7)))),
+        ("draft@40", BranchMoment(BranchName("draft"), AtVersion(Version(40)))),
+        ("draft@10 minutes ago", BranchMoment(BranchName("draft"), at(2026, 11, 16, 9, 20, 15))),
     ],
 )
-def test_a_side_of_a_diff_is_a_moment_a_branch_or_both(text: str, place: Place) -> None:
+def test_a_side_of_a_diff_is_a_moment_a_branch_or_both(text: str, place: BranchMoment) -> None:
     assert parse_place(text, now=NOW, zone=UTC) == place
 
 

@@ -17,9 +17,9 @@ from command_line import MODULE, here, run
 from kept_spaces import fill
 from space import SPACE
 from stemmadb.client.cli import exits, main
+from stemmadb.client.cli.context import CliContext
 from stemmadb.client.cli.for_programs import with_json
 from stemmadb.client.cli.group import Commands
-from stemmadb.client.cli.shell import Shell
 from stemmadb.protocol.errors import (
     BadStream,
     DirectoryHeld,
@@ -136,8 +136,8 @@ def ran(command: click.Command, *words: str) -> int:
     return ended.value.code
 
 
-def test_a_mistake_of_ours_is_told_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ran(raising(ZeroDivisionError("by zero"))) == exits.OUR_MISTAKE
+def test_an_internal_error_is_told_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran(raising(ZeroDivisionError("by zero"))) == exits.INTERNAL_ERROR
     assert "ZeroDivisionError: by zero" in capsys.readouterr().err
 
 
@@ -156,7 +156,7 @@ def test_a_file_that_cannot_be_opened_is_named(capsys: pytest.CaptureFixture[str
 def test_an_answer_with_an_error_says_no(capsys: pytest.CaptureFixture[str]) -> None:
     @click.command("try")
     @click.pass_obj
-    def command(shell: Shell) -> Mapping[str, object]:
+    def command(shell: CliContext) -> Mapping[str, object]:
         shell.say("for a person")
         return {"error": {"code": "broken_chain", "message": "no"}}
 
@@ -198,9 +198,9 @@ def test_progress_is_shown_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     terminal = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Shell(is_json=True).progress() as show:
+    with CliContext(is_json=True).progress() as show:
         show("copying", 1, 2)
     assert terminal.text == ""
-    with Shell(is_json=False).progress() as show:
+    with CliContext(is_json=False).progress() as show:
         show("copying", 1, 2)
     assert "copying" in terminal.text

@@ -8,7 +8,7 @@ from stemmadb.client.console import graph
 from stemmadb.client.console.graph import Here
 from stemmadb.client.reading.branches import Branch
 from stemmadb.client.reading.entries import LogEntry
-from stemmadb.protocol.model.ids import BranchName, Did, TimeMs, Version
+from stemmadb.protocol.model.values.ids import BranchName, Did, TimeMs, Version
 
 
 def branch(name: str, version: int, parent: str | None = None, fork: int = 0, deleted: int | None = None) -> Branch:

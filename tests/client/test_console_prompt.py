@@ -13,11 +13,11 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from console_worlds import Desk, in_a_console, in_the_story, put
-from stemmadb.client.console import completing, remembering
-from stemmadb.client.console.asking import prompt_pieces
-from stemmadb.client.console.completing import Choices, ConsoleCompleter, Remembered, Wanted, wanted
-from stemmadb.client.console.highlighting import ConsoleLexer, pieces
-from stemmadb.client.console.remembering import KeptHistory
+from stemmadb.client.console import completer, history_file
+from stemmadb.client.console.completer import Choices, CompletionContext, ConsoleCompleter, SeenIds, wanted
+from stemmadb.client.console.history_file import KeptHistory
+from stemmadb.client.console.lexer import ConsoleLexer, pieces
+from stemmadb.client.console.prompt import prompt_pieces
 
 # ---------------------------------------------------------------- completion
 
@@ -25,41 +25,41 @@ from stemmadb.client.console.remembering import KeptHistory
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("", Wanted("", "command")),
-        ("ge", Wanted("ge", "command")),
-        ("get ", Wanted("", "id")),
-        ("get urn:t", Wanted("urn:t", "id")),
-        ("get urn:t /a", Wanted("/a", "other")),
-        ("get urn:t /a b", Wanted("b", None)),
-        ("ls ur", Wanted("ur", "prefix")),
-        ("list ur", Wanted("ur", "prefix")),
-        ("branch d", Wanted("d", "branch")),
-        ("merge ", Wanted("", "branch")),
-        ("merge fix --", Wanted("--", None, ("--into", "--strategy", "--dry-run", "--note"))),
-        ("merge fix --dry-run --", Wanted("--", None, ("--into", "--strategy", "--note"))),
-        ("merge fix --into m", Wanted("m", "branch")),
-        ("merge --strategy f", Wanted("f", "strategy")),
-        ("merge --dry-run f", Wanted("f", "branch")),
-        ("merge --strategy fail f", Wanted("f", "branch")),
-        ("log --author a", Wanted("a", "author")),
-        ("diff head dr", Wanted("dr", "moment")),
-        ("help g", Wanted("g", "command")),
-        ("nope ", Wanted("", None)),
-        ("query {", Wanted("", None)),
-        ("at 'yes", Wanted("", None)),
+        ("", CompletionContext("", "command")),
+        ("ge", CompletionContext("ge", "command")),
+        ("get ", CompletionContext("", "id")),
+        ("get urn:t", CompletionContext("urn:t", "id")),
+        ("get urn:t /a", CompletionContext("/a", "other")),
+        ("get urn:t /a b", CompletionContext("b", None)),
+        ("ls ur", CompletionContext("ur", "prefix")),
+        ("list ur", CompletionContext("ur", "prefix")),
+        ("branch d", CompletionContext("d", "branch")),
+        ("merge ", CompletionContext("", "branch")),
+        ("merge fix --", CompletionContext("--", None, ("--into", "--strategy", "--dry-run", "--note"))),
+        ("merge fix --dry-run --", CompletionContext("--", None, ("--into", "--strategy", "--note"))),
+        ("merge fix --into m", CompletionContext("m", "branch")),
+        ("merge --strategy f", CompletionContext("f", "strategy")),
+        ("merge --dry-run f", CompletionContext("f", "branch")),
+        ("merge --strategy fail f", CompletionContext("f", "branch")),
+        ("log --author a", CompletionContext("a", "author")),
+        ("diff head dr", CompletionContext("dr", "moment")),
+        ("help g", CompletionContext("g", "command")),
+        ("nope ", CompletionContext("", None)),
+        ("query {", CompletionContext("", None)),
+        ("at 'yes", CompletionContext("", None)),
     ],
 )
-def test_what_a_word_can_be_is_told_by_the_words_before_it(line: str, expected: Wanted) -> None:
+def test_what_a_word_can_be_is_told_by_the_words_before_it(line: str, expected: CompletionContext) -> None:
     assert wanted(line, may_write=False) == expected
 
 
 def test_commands_that_write_are_completed_only_where_they_work() -> None:
-    assert wanted("set u", may_write=False) == Wanted("u", None)
-    assert wanted("set u", may_write=True) == Wanted("u", "id")
+    assert wanted("set u", may_write=False) == CompletionContext("u", None)
+    assert wanted("set u", may_write=True) == CompletionContext("u", "id")
 
 
 def chosen(desk: Desk, line: str) -> Any:
-    choices = Choices(lambda: desk.state, Remembered())
+    choices = Choices(lambda: desk.state, SeenIds())
     return choices.of(wanted(line, may_write=desk.state.may_write))
 
 
@@ -100,10 +100,10 @@ def test_ids_are_those_of_the_moment_and_what_was_shown() -> None:
         await put(desk.state.space, _2=1)
         await desk.text("at 2")
         assert await chosen(desk, "get urn:") == ["urn:todo:1"]
-        remembered = Remembered()
+        remembered = SeenIds()
         remembered.add(["urn:other:1"])
         choices = Choices(lambda: desk.state, remembered)
-        assert await choices.of(Wanted("urn:", "id")) == ["urn:other:1", "urn:todo:1"]
+        assert await choices.of(CompletionContext("urn:", "id")) == ["urn:other:1", "urn:todo:1"]
 
     in_a_console(scenario)
 
@@ -112,11 +112,11 @@ def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
     async def scenario(desk: Desk) -> None:
         await put(desk.state.space, _1=1)
         desk.world.network["alice"].offline()
-        remembered = Remembered()
+        remembered = SeenIds()
         remembered.add(["urn:todo:7"])
         before = asyncio.get_running_loop().time()
-        assert await Choices(lambda: desk.state, remembered).of(Wanted("urn:", "id")) == ["urn:todo:7"]
-        assert asyncio.get_running_loop().time() - before <= completing.ANSWER_SECONDS + 0.1
+        assert await Choices(lambda: desk.state, remembered).of(CompletionContext("urn:", "id")) == ["urn:todo:7"]
+        assert asyncio.get_running_loop().time() - before <= completer.ANSWER_SECONDS + 0.1
         assert await chosen(desk, "branch ") == []
         desk.world.network["alice"].online()
 
@@ -125,7 +125,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
 
 def test_the_prompt_gets_what_follows_the_word() -> None:
     async def scenario(desk: Desk) -> None:
-        completer = ConsoleCompleter(lambda: desk.state, Remembered())
+        completer = ConsoleCompleter(lambda: desk.state, SeenIds())
         document, event = Document("get urn:todo:"), CompleteEvent(completion_requested=True)
         found = [one async for one in completer.get_completions_async(document, event)]
         assert [(one.text, one.start_position) for one in found] == [("urn:todo:1", -9), ("urn:todo:2", -9)]
@@ -135,11 +135,11 @@ def test_the_prompt_gets_what_follows_the_word() -> None:
 
 
 def test_what_was_shown_is_remembered_up_to_a_bound() -> None:
-    remembered = Remembered()
-    remembered.add(f"urn:{number}" for number in range(completing.IDS_REMEMBERED + 5))
+    remembered = SeenIds()
+    remembered.add(f"urn:{number}" for number in range(completer.IDS_REMEMBERED + 5))
     remembered.add(["urn:7"])
     held = remembered.under("urn:")
-    assert len(held) == completing.IDS_REMEMBERED
+    assert len(held) == completer.IDS_REMEMBERED
     assert held[-1] == "urn:7"
     assert "urn:0" not in held
 
@@ -207,23 +207,23 @@ def test_lines_are_kept_for_the_next_console_in_a_private_file(tmp_path: Path) -
     for line in ("get urn:a", 'query {\n"a": 1}', "log"):
         history.store_string(line)
     assert list(KeptHistory(directory).load_history_strings()) == ["log", 'query {\n"a": 1}', "get urn:a"]
-    assert stat.S_IMODE((directory / remembering.FILE).stat().st_mode) == 0o600
+    assert stat.S_IMODE((directory / history_file.FILE).stat().st_mode) == 0o600
 
 
 def test_a_torn_or_strange_line_is_passed_over(tmp_path: Path) -> None:
-    (tmp_path / remembering.FILE).write_bytes(b'"good"\n{"not": "a text"}\n\xff\xfe\n"torn')
+    (tmp_path / history_file.FILE).write_bytes(b'"good"\n{"not": "a text"}\n\xff\xfe\n"torn')
     assert list(KeptHistory(tmp_path).load_history_strings()) == ["good"]
 
 
 def test_the_newest_lines_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembering, "LINES_KEPT", 3)
-    monkeypatch.setattr(remembering, "LINES_MAX", 6)
+    monkeypatch.setattr(history_file, "LINES_KEPT", 3)
+    monkeypatch.setattr(history_file, "LINES_MAX", 6)
     history = KeptHistory(tmp_path)
     for number in range(7):
         history.store_string(f"get urn:{number}")
     assert list(history.load_history_strings()) == ["get urn:6", "get urn:5", "get urn:4"]
-    assert len((tmp_path / remembering.FILE).read_bytes().splitlines()) == 3
-    history.store_string("x" * remembering.LINE_BYTES_MAX)
+    assert len((tmp_path / history_file.FILE).read_bytes().splitlines()) == 3
+    history.store_string("x" * history_file.LINE_BYTES_MAX)
     assert next(iter(KeptHistory(tmp_path).load_history_strings())) == "get urn:6"
 
 

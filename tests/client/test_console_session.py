@@ -12,13 +12,13 @@ from contextlib import contextmanager
 import pytest
 
 from console_worlds import Desk, desk, in_a_console, in_the_story, put
-from stemmadb.client.cli.shell import Shell
+from stemmadb.client.cli.context import CliContext
 from stemmadb.client.console.session import LOST, STOPPED, ConsoleSession
 from stemmadb.client.testing import World
 
 
 def session_of(desk: Desk, *, is_json: bool = False) -> ConsoleSession:
-    return ConsoleSession(desk.state, Shell(is_json=is_json))
+    return ConsoleSession(desk.state, CliContext(is_json=is_json))
 
 
 def test_a_console_goes_on_after_an_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +120,7 @@ def test_a_key_stops_what_goes_on() -> None:
         yield
 
     async def scenario(desk: Desk) -> None:
-        session = ConsoleSession(desk.state, Shell(is_json=True), stopping=keys)
+        session = ConsoleSession(desk.state, CliContext(is_json=True), stopping=keys)
         watching = asyncio.create_task(session.line("watch urn:todo:"))
         while not stops:
             await asyncio.sleep(0.01)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from stemmadb.client import connect
-from stemmadb.client.dialing.channel import Channel
-from stemmadb.client.session.asker import SessionAsker
-from stemmadb.client.session.questions import Questions
+from stemmadb.client.session.request_queue import RequestQueue
+from stemmadb.client.session.requester import SessionRequester
 from stemmadb.client.space import Space
 from stemmadb.client.testing import AppDisk, World
 from stemmadb.protocol.errors import Conflict, Dependency, GoingAway, NotFound
-from stemmadb.protocol.model.ids import Did, EntityId
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values.ids import Did, EntityId
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.wire.channel import Channel
 from stemmadb.protocol.wire.messages.session import Ping, Pong
 from stemmadb.protocol.wire.version import Subprotocol
 from two_clients import in_a_world, put
@@ -118,8 +118,8 @@ def test_a_transaction_that_read_a_lost_history_is_refused() -> None:
 
 
 @pytest.mark.rule("NURSERY-5", "COMMIT-5")
-def test_the_name_of_a_commit_in_the_tray_is_not_used_again() -> None:
-    """It was refused before it was kept: the tray is the only place that knows of its name."""
+def test_the_name_of_a_rejected_commit_is_not_used_again() -> None:
+    """It was rejected before it was journaled: only the rejected commits hold its name."""
 
     async def scenario(world: World) -> None:
         did, disk = await world.make_space("shared"), AppDisk()
@@ -221,12 +221,12 @@ def test_a_question_in_the_moment_a_connection_is_closed_waits_for_the_next_one(
 
 def test_closing_while_a_question_is_given_up_is_quiet() -> None:
     async def scenario(world: World) -> None:
-        questions = Questions()
-        asker = SessionAsker(questions, random=bytes, ask_seconds=5, why_silent=lambda: None)
-        task = asyncio.get_running_loop().create_task(asker.ask(Ping, Pong))
+        requests = RequestQueue()
+        requester = SessionRequester(requests, random=bytes, ask_seconds=5, why_silent=lambda: None)
+        task = asyncio.get_running_loop().create_task(requester.ask(Ping, Pong))
         await asyncio.sleep(0)
         task.cancel()
-        questions.fail(GoingAway("The client was closed."))
+        requests.fail(GoingAway("The client was closed."))
         with pytest.raises(asyncio.CancelledError):
             await task
 

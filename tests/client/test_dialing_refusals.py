@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from listening import certificate, patiently
-from misbehaving import Guest, Manner, misbehaving
+from misbehaving import Manner, RawConnection, misbehaving
 from space import SPACE
 from stemmadb.client.dialing.failures import unreachable
 from stemmadb.client.dialing.urls import server_url
@@ -65,21 +65,21 @@ def test_a_host_whose_name_is_not_known() -> None:
 
 
 async def test_a_server_that_never_answers() -> None:
-    assert await refused_by(Guest.stay, open_timeout=0.05) == "there was no answer within 0.05 s"
+    assert await refused_by(RawConnection.stay, open_timeout=0.05) == "there was no answer within 0.05 s"
 
 
 async def test_a_server_that_hangs_up_at_once() -> None:
-    async def hang_up(guest: Guest) -> None:
-        await guest.read_head()
+    async def hang_up(connection: RawConnection) -> None:
+        await connection.read_head()
 
     why = await refused_by(hang_up)
     assert why == "the connection was closed before it was answered; with TLS the address begins with wss://"
 
 
 async def test_a_stranger_who_talks_first_and_stays_is_not_waited_for() -> None:
-    async def talk(guest: Guest) -> None:
-        guest.writer.write(b"SSH-2.0-OpenSSH_9.6\r\n")
-        await guest.stay()
+    async def talk(connection: RawConnection) -> None:
+        connection.writer.write(b"SSH-2.0-OpenSSH_9.6\r\n")
+        await connection.stay()
 
     why = await refused_by(talk)
     assert why == "what answers there is not a StemmaDB server; with TLS the address begins with wss://"
@@ -103,27 +103,27 @@ async def test_a_stranger_who_talks_first_and_stays_is_not_waited_for() -> None:
     ],
 )
 async def test_a_plain_answer_tells_its_status_and_its_sentence(status: str, body: str, why: str) -> None:
-    async def answer(guest: Guest) -> None:
-        await guest.answer(status, body)
-        await guest.until_gone()
+    async def answer(connection: RawConnection) -> None:
+        await connection.answer(status, body)
+        await connection.until_gone()
 
     assert await refused_by(answer) == why
 
 
 async def test_a_page_of_html_is_not_shown() -> None:
-    async def answer(guest: Guest) -> None:
-        await guest.answer("404 Not Found", "<h1>Oh no</h1>", kind="text/html")
-        await guest.until_gone()
+    async def answer(connection: RawConnection) -> None:
+        await connection.answer("404 Not Found", "<h1>Oh no</h1>", kind="text/html")
+        await connection.until_gone()
 
     assert await refused_by(answer) == "there is a server, but no StemmaDB at this address (404)"
 
 
 async def test_a_page_without_an_end_is_not_read_to_its_end() -> None:
-    async def answer(guest: Guest) -> None:
-        await guest.answer("200 OK", more="Transfer-Encoding: chunked\r\n")
+    async def answer(connection: RawConnection) -> None:
+        await connection.answer("200 OK", more="Transfer-Encoding: chunked\r\n")
         while True:
-            guest.writer.write(b"10000\r\n" + b"x" * 65_536 + b"\r\n")
-            await guest.writer.drain()
+            connection.writer.write(b"10000\r\n" + b"x" * 65_536 + b"\r\n")
+            await connection.writer.drain()
 
     assert "not a StemmaDB server" in await refused_by(answer)
 
@@ -131,12 +131,12 @@ async def test_a_page_without_an_end_is_not_read_to_its_end() -> None:
 async def test_moves_are_told_and_not_followed() -> None:
     came = 0
 
-    async def move(guest: Guest) -> None:
+    async def move(connection: RawConnection) -> None:
         nonlocal came
         came += 1
-        port = guest.writer.get_extra_info("sockname")[1]
-        await guest.answer("301 Moved Permanently", more=f"Location: ws://127.0.0.1:{port}/elsewhere\r\n")
-        await guest.until_gone()
+        port = connection.writer.get_extra_info("sockname")[1]
+        await connection.answer("301 Moved Permanently", more=f"Location: ws://127.0.0.1:{port}/elsewhere\r\n")
+        await connection.until_gone()
 
     why = await refused_by(move)
     assert why.startswith("it has moved to ws://127.0.0.1:")
@@ -148,9 +148,9 @@ async def test_moves_are_told_and_not_followed() -> None:
     "header", [{"Sec_WebSocket_Accept": "bm8="}, {"Upgrade": "h2c"}, {"Sec_WebSocket_Protocol": "stemma.v9"}]
 )
 async def test_a_wrong_handshake_is_that_of_a_stranger(header: dict[str, str]) -> None:
-    async def shake(guest: Guest) -> None:
-        await guest.upgrade(**header)
-        await guest.until_gone()
+    async def shake(connection: RawConnection) -> None:
+        await connection.upgrade(**header)
+        await connection.until_gone()
 
     assert (await refused_by(shake)).startswith("what answers there is not a StemmaDB server (")
 
@@ -159,9 +159,9 @@ async def test_a_wrong_handshake_is_that_of_a_stranger(header: dict[str, str]) -
 async def test_a_websocket_without_our_subprotocol_is_not_used() -> None:
     hung_up = asyncio.Event()
 
-    async def shake(guest: Guest) -> None:
-        await guest.upgrade(Sec_WebSocket_Protocol=None)
-        await guest.until_gone()
+    async def shake(connection: RawConnection) -> None:
+        await connection.upgrade(Sec_WebSocket_Protocol=None)
+        await connection.until_gone()
         hung_up.set()
 
     async with misbehaving(shake) as port:
@@ -171,16 +171,16 @@ async def test_a_websocket_without_our_subprotocol_is_not_used() -> None:
 
 
 async def test_a_certificate_that_nobody_vouches_for(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
-    async with misbehaving(Guest.until_gone, context=contexts[0]) as port:
+    async with misbehaving(RawConnection.until_gone, context=contexts[0]) as port:
         why = await refusal(f"wss://127.0.0.1:{port}")
     assert why.startswith("its certificate is not trusted (self-signed certificate")
 
 
 async def test_tls_where_none_is_spoken(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
-    async def answer(guest: Guest) -> None:
-        await guest.reader.read(1)
-        guest.writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-        await guest.until_gone()
+    async def answer(connection: RawConnection) -> None:
+        await connection.reader.read(1)
+        connection.writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        await connection.until_gone()
 
     async with misbehaving(answer) as port:
         why = await refusal(f"wss://127.0.0.1:{port}", context=contexts[1])
@@ -188,23 +188,23 @@ async def test_tls_where_none_is_spoken(contexts: tuple[ssl.SSLContext, ssl.SSLC
 
 
 async def test_no_tls_where_it_is_spoken(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
-    async with misbehaving(Guest.until_gone, context=contexts[0]) as port:
+    async with misbehaving(RawConnection.until_gone, context=contexts[0]) as port:
         why = await refusal(f"ws://127.0.0.1:{port}")
     assert why.endswith("; with TLS the address begins with wss://")
 
 
 async def test_a_server_that_knows_no_tls_version_of_ours(contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
-    async def object_(guest: Guest) -> None:
-        await guest.reader.read(1)
-        guest.writer.write(bytes.fromhex("15 0303 0002 02 46"))  # an alert: protocol_version
-        await guest.until_gone()
+    async def object_(connection: RawConnection) -> None:
+        await connection.reader.read(1)
+        connection.writer.write(bytes.fromhex("15 0303 0002 02 46"))  # an alert: protocol_version
+        await connection.until_gone()
 
     async with misbehaving(object_) as port:
         why = await refusal(f"wss://127.0.0.1:{port}", context=contexts[1])
     assert why == "TLS could not be agreed on (TLSV1_ALERT_PROTOCOL_VERSION)"
 
 
-def test_a_context_for_an_address_without_tls_is_a_mistake() -> None:
+def test_a_context_for_an_address_without_tls_is_an_internal_error() -> None:
     with pytest.raises(Malformed, match="'ssl' was given for ws://h"):
         WebSocketDial("ws://h", ssl=ssl.create_default_context())
 
@@ -217,10 +217,10 @@ def test_a_wrong_address_is_told_before_anything_is_dialed() -> None:
 async def test_an_attempt_that_is_cancelled_hangs_up() -> None:
     came, hung_up = asyncio.Event(), asyncio.Event()
 
-    async def wait(guest: Guest) -> None:
-        await guest.read_head()
+    async def wait(connection: RawConnection) -> None:
+        await connection.read_head()
         came.set()
-        await guest.until_gone()
+        await connection.until_gone()
         hung_up.set()
 
     async with misbehaving(wait) as port:
@@ -233,9 +233,9 @@ async def test_an_attempt_that_is_cancelled_hangs_up() -> None:
 
 
 async def test_a_proxy_that_refuses_is_named() -> None:
-    async def refuse(guest: Guest) -> None:
-        await guest.answer("407 Proxy Authentication Required")
-        await guest.until_gone()
+    async def refuse(connection: RawConnection) -> None:
+        await connection.answer("407 Proxy Authentication Required")
+        await connection.until_gone()
 
     async with misbehaving(refuse) as port:
         dial = WebSocketDial("ws://db.example", proxy=f"http://127.0.0.1:{port}")
@@ -247,8 +247,8 @@ async def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.Monke
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{closed_port()}")
     monkeypatch.setenv("no_proxy", "")
 
-    async def answer(guest: Guest) -> None:
-        await guest.answer("404 Not Found")
-        await guest.until_gone()
+    async def answer(connection: RawConnection) -> None:
+        await connection.answer("404 Not Found")
+        await connection.until_gone()
 
     assert "(404)" in await refused_by(answer)

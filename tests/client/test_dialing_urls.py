@@ -6,7 +6,7 @@ import pytest
 
 from stemmadb.client.dialing.urls import is_secure, server_url, space_url
 from stemmadb.protocol.errors import Malformed
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 
 
 @pytest.mark.parametrize(

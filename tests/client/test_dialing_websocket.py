@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from listening import BINARY, CLOSE, CONT, LISTENERS, TEXT, Make, certificate, frame, listening, patiently, turns
-from misbehaving import Guest, Manner, misbehaving
+from misbehaving import Manner, RawConnection, misbehaving
 from served import config_of, served
 from space import SPACE
-from stemmadb.client.dialing.channel import Channel, ChannelClosed, Dial
 from stemmadb.client.dialing.websocket import WRITE_BYTES_MAX, WebSocketDial
 from stemmadb.client.keys.identity import Identity
 from stemmadb.protocol.errors import GoingAway
-from stemmadb.protocol.wire.client_side import ClientConnection
-from stemmadb.protocol.wire.connection import Closed
+from stemmadb.protocol.wire.channel import Channel, ChannelClosed, Dial
+from stemmadb.protocol.wire.connection.base import Closed
+from stemmadb.protocol.wire.connection.client_side import ClientConnection
 from stemmadb.protocol.wire.messages.session import Hello
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import JSON, MSGPACK, Subprotocol, space_path
@@ -43,9 +43,9 @@ async def channel_to(
 ) -> AsyncIterator[Channel]:
     """A channel to a server that takes WebSockets and then has these manners."""
 
-    async def welcome(guest: Guest) -> None:
-        await guest.upgrade()
-        await manner(guest)
+    async def welcome(connection: RawConnection) -> None:
+        await connection.upgrade()
+        await manner(connection)
 
     async with misbehaving(welcome) as port:
         dial: Dial = WebSocketDial(f"ws://127.0.0.1:{port}", subprotocol=subprotocol, message_bytes_max=bytes_max)
@@ -94,29 +94,29 @@ async def test_a_session_is_opened_on_a_real_server_and_told_when_it_stops(
 @pytest.mark.parametrize("make", LISTENERS)
 async def test_messages_of_all_sizes_go_both_ways_on_each_listener(make: Make) -> None:
     async with listening(make, message_bytes_max=4_000_000) as it:
-        it.host.on_received = lambda visitor, data: visitor.socket.send(data)
+        it.handlers.on_received = lambda handler, data: handler.socket.send(data)
         channel = await patiently(WebSocketDial(f"ws://127.0.0.1:{it.listener.port}")(SPACE))
         for size in (0, 1, 125, 126, 65_535, 65_536, 3_000_000):
             await channel.send(bytes(size))
             assert await patiently(channel.receive()) == bytes(size)
         await channel.close()
-        visitor = await it.host.visitor()
-        assert visitor.arrival.space == SPACE
-        assert visitor.arrival.subprotocol == MSGPACK
-        await visitor.gone()
+        handler = await it.handlers.next()
+        assert handler.arrival.space == SPACE
+        assert handler.arrival.subprotocol == MSGPACK
+        await handler.gone()
 
 
 @pytest.mark.parametrize("make", LISTENERS)
 async def test_a_channel_over_tls_is_the_same_and_closes_as_fast(make: Make, tmp_path: Path) -> None:
     server, client = certificate(tmp_path)
     async with listening(make, ssl=server) as it:
-        it.host.on_received = lambda visitor, data: visitor.socket.send(data)
+        it.handlers.on_received = lambda handler, data: handler.socket.send(data)
         channel = await patiently(WebSocketDial(f"wss://localhost:{it.listener.port}", ssl=client)(SPACE))
         await channel.send(bytes(300_000))
         assert await patiently(channel.receive()) == bytes(300_000)
         async with asyncio.timeout(SOON):
             await channel.close()
-        await (await it.host.visitor()).gone()
+        await (await it.handlers.next()).gone()
 
 
 async def test_the_systems_certificates_are_trusted_without_being_given(
@@ -134,38 +134,38 @@ async def test_the_systems_certificates_are_trusted_without_being_given(
 
 @pytest.mark.rule("WIRE-1")
 async def test_the_request_names_the_space_and_one_subprotocol_and_no_extension() -> None:
-    guests: list[Guest] = []
+    connections: list[RawConnection] = []
 
-    async def note(guest: Guest) -> None:
-        guests.append(guest)
-        await guest.until_gone()
+    async def note(connection: RawConnection) -> None:
+        connections.append(connection)
+        await connection.until_gone()
 
     async with channel_to(note, subprotocol=JSON):
         pass
-    assert guests[0].line == f"GET {space_path(SPACE)} HTTP/1.1"
-    assert guests[0].head["sec-websocket-protocol"] == JSON
-    assert guests[0].head["user-agent"] == "stemmadb"
-    assert "sec-websocket-extensions" not in guests[0].head
+    assert connections[0].line == f"GET {space_path(SPACE)} HTTP/1.1"
+    assert connections[0].head["sec-websocket-protocol"] == JSON
+    assert connections[0].head["user-agent"] == "stemmadb"
+    assert "sec-websocket-extensions" not in connections[0].head
 
 
 # ---------------------------------------------------------------- receiving
 
 
 async def test_a_message_in_fragments_comes_whole() -> None:
-    async def speak(guest: Guest) -> None:
-        guest.writer.write(said(BINARY, b"on", fin=False) + said(CONT, b"e, t", fin=False) + said(CONT, b"wo"))
-        await guest.until_gone()
+    async def speak(connection: RawConnection) -> None:
+        connection.writer.write(said(BINARY, b"on", fin=False) + said(CONT, b"e, t", fin=False) + said(CONT, b"wo"))
+        await connection.until_gone()
 
     async with channel_to(speak) as channel:
         assert await channel.receive() == b"one, two"
 
 
 async def test_what_came_before_the_close_is_received_first() -> None:
-    async def speak(guest: Guest) -> None:
-        guest.writer.write(
+    async def speak(connection: RawConnection) -> None:
+        connection.writer.write(
             b"".join(said(BINARY, b"%d" % number) for number in range(100)) + closing(4001, "taken over")
         )
-        await guest.until_gone()
+        await connection.until_gone()
 
     async with channel_to(speak) as channel:
         assert [await channel.receive() for _ in range(100)] == [b"%d" % number for number in range(100)]
@@ -176,9 +176,9 @@ async def test_what_came_before_the_close_is_received_first() -> None:
 
 
 async def test_a_peer_that_closes_and_does_not_hang_up_is_not_waited_for() -> None:
-    async def close_and_stay(guest: Guest) -> None:
-        guest.writer.write(closing(1013))
-        await guest.stay()
+    async def close_and_stay(connection: RawConnection) -> None:
+        connection.writer.write(closing(1013))
+        await connection.stay()
 
     async with channel_to(close_and_stay) as channel:
         with pytest.raises(ChannelClosed) as over:
@@ -188,13 +188,13 @@ async def test_a_peer_that_closes_and_does_not_hang_up_is_not_waited_for() -> No
 
 @pytest.mark.parametrize("how", ["hang up", "reset", "half close"])
 async def test_an_end_without_a_word_is_1006(how: str) -> None:
-    async def end(guest: Guest) -> None:
+    async def end(connection: RawConnection) -> None:
         if how == "reset":
             no_time = struct.pack("ii", 1, 0)
-            guest.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_time)
+            connection.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_time)
         elif how == "half close":
-            guest.writer.write_eof()
-            await guest.until_gone()
+            connection.writer.write_eof()
+            await connection.until_gone()
 
     async with channel_to(end) as channel:
         with pytest.raises(ChannelClosed) as over:
@@ -212,9 +212,9 @@ async def test_an_end_without_a_word_is_1006(how: str) -> None:
     ],
 )
 async def test_a_peer_that_breaks_the_rules_and_stays_ends_the_channel(bad: bytes, reason: str) -> None:
-    async def speak(guest: Guest) -> None:
-        guest.writer.write(bad)
-        await guest.stay()
+    async def speak(connection: RawConnection) -> None:
+        connection.writer.write(bad)
+        await connection.stay()
 
     async with channel_to(speak, bytes_max=1_000) as channel:
         with pytest.raises(ChannelClosed, match=reason) as over:
@@ -223,9 +223,9 @@ async def test_a_peer_that_breaks_the_rules_and_stays_ends_the_channel(bad: byte
 
 
 async def test_json_messages_may_be_six_times_as_large() -> None:
-    async def speak(guest: Guest) -> None:
-        guest.writer.write(said(TEXT, b"x" * 6_000) + said(TEXT, b"x" * 6_001))
-        await guest.until_gone()
+    async def speak(connection: RawConnection) -> None:
+        connection.writer.write(said(TEXT, b"x" * 6_000) + said(TEXT, b"x" * 6_001))
+        await connection.until_gone()
 
     async with channel_to(speak, subprotocol=JSON, bytes_max=1_000) as channel:
         assert await channel.receive() == "x" * 6_000
@@ -236,11 +236,11 @@ async def test_json_messages_may_be_six_times_as_large() -> None:
 async def test_receiving_can_be_cancelled_and_loses_nothing() -> None:
     more = asyncio.Event()
 
-    async def speak(guest: Guest) -> None:
-        guest.writer.write(said(BINARY, b"be", fin=False))
+    async def speak(connection: RawConnection) -> None:
+        connection.writer.write(said(BINARY, b"be", fin=False))
         await more.wait()
-        guest.writer.write(said(CONT, b"gin"))
-        await guest.until_gone()
+        connection.writer.write(said(CONT, b"gin"))
+        await connection.until_gone()
 
     async with channel_to(speak) as channel:
         with pytest.raises(TimeoutError):
@@ -252,14 +252,14 @@ async def test_receiving_can_be_cancelled_and_loses_nothing() -> None:
 async def test_a_client_that_does_not_receive_holds_up_its_server_and_not_its_memory() -> None:
     written = 0
 
-    async def pour(guest: Guest) -> None:
+    async def pour(connection: RawConnection) -> None:
         nonlocal written
-        guest.writer.transport.set_write_buffer_limits(0)
+        connection.writer.transport.set_write_buffer_limits(0)
         while written < 200:
-            guest.writer.write(said(BINARY, bytes(500_000)))
-            await guest.writer.drain()
+            connection.writer.write(said(BINARY, bytes(500_000)))
+            await connection.writer.drain()
             written += 1
-        await guest.until_gone()
+        await connection.until_gone()
 
     async with channel_to(pour) as channel:
         before = -1
@@ -277,9 +277,9 @@ async def test_a_client_that_does_not_receive_holds_up_its_server_and_not_its_me
 async def test_sending_waits_while_the_peer_does_not_read() -> None:
     reads = asyncio.Event()
 
-    async def read_late(guest: Guest) -> None:
+    async def read_late(connection: RawConnection) -> None:
         await reads.wait()
-        await guest.until_gone()
+        await connection.until_gone()
 
     async with channel_to(read_late) as channel:
         sending = asyncio.create_task(_pour(channel, 100))
@@ -290,7 +290,7 @@ async def test_sending_waits_while_the_peer_does_not_read() -> None:
 
 
 async def test_what_waits_to_be_sent_ends_with_the_channel() -> None:
-    async with channel_to(Guest.stay) as channel:
+    async with channel_to(RawConnection.stay) as channel:
         sending = asyncio.create_task(_pour(channel, 100))
         await asyncio.wait({sending}, timeout=0.1)
         await channel.close()
@@ -299,7 +299,7 @@ async def test_what_waits_to_be_sent_ends_with_the_channel() -> None:
 
 
 async def test_a_message_that_did_not_leave_is_not_reported_as_sent() -> None:
-    async with channel_to(Guest.stay) as channel:
+    async with channel_to(RawConnection.stay) as channel:
         sending = asyncio.create_task(channel.send(bytes(100 * WRITE_BYTES_MAX)))
         await asyncio.wait({sending}, timeout=0.1)
         await channel.close()
@@ -310,10 +310,10 @@ async def test_a_message_that_did_not_leave_is_not_reported_as_sent() -> None:
 async def test_a_peer_that_neither_speaks_nor_reads_any_more_is_not_waited_for() -> None:
     leave = asyncio.Event()
 
-    async def half_close(guest: Guest) -> None:
+    async def half_close(connection: RawConnection) -> None:
         await leave.wait()
-        guest.writer.write_eof()
-        await guest.stay()
+        connection.writer.write_eof()
+        await connection.stay()
 
     async with channel_to(half_close) as channel:
         sending = asyncio.create_task(_pour(channel, 100))
@@ -331,9 +331,9 @@ async def _pour(channel: Channel, count: int) -> None:
 
 
 async def test_nothing_is_sent_after_the_end() -> None:
-    async def close(guest: Guest) -> None:
-        guest.writer.write(closing(1001))
-        await guest.until_gone()
+    async def close(connection: RawConnection) -> None:
+        connection.writer.write(closing(1001))
+        await connection.until_gone()
 
     async with channel_to(close) as channel:
         with pytest.raises(ChannelClosed):
@@ -348,7 +348,7 @@ async def test_nothing_is_sent_after_the_end() -> None:
 
 @pytest.mark.parametrize("is_full", [False, True])
 async def test_closing_waits_for_nobody_and_works_twice(is_full: bool) -> None:
-    async with channel_to(Guest.stay) as channel:
+    async with channel_to(RawConnection.stay) as channel:
         if is_full:
             sending = asyncio.create_task(_pour(channel, 100))
             await asyncio.wait({sending}, timeout=0.1)
@@ -369,8 +369,8 @@ async def test_closing_waits_for_nobody_and_works_twice(is_full: bool) -> None:
 async def test_what_was_sent_before_closing_arrives_and_then_the_close() -> None:
     heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
-    async def hear(guest: Guest) -> None:
-        heard.set_result(await guest.reader.read())
+    async def hear(connection: RawConnection) -> None:
+        heard.set_result(await connection.reader.read())
 
     async with channel_to(hear) as channel:
         await channel.send(bytes(100_000))
@@ -382,7 +382,7 @@ async def test_what_was_sent_before_closing_arrives_and_then_the_close() -> None
 
 
 async def test_closing_that_is_cancelled_cuts_the_connection() -> None:
-    async with channel_to(Guest.stay) as channel:
+    async with channel_to(RawConnection.stay) as channel:
         sending = asyncio.create_task(_pour(channel, 100))
         await asyncio.wait({sending}, timeout=0.1)
         closing_it = asyncio.create_task(channel.close())
@@ -397,10 +397,10 @@ async def test_closing_that_is_cancelled_cuts_the_connection() -> None:
 async def test_a_tls_peer_that_does_not_answer_is_cut(tmp_path: Path) -> None:
     server, client = certificate(tmp_path)
 
-    async def welcome(guest: Guest) -> None:
-        await guest.upgrade()
-        guest.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        await guest.stay()
+    async def welcome(connection: RawConnection) -> None:
+        await connection.upgrade()
+        connection.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await connection.stay()
 
     async with misbehaving(welcome, context=server) as port:
         channel = await patiently(WebSocketDial(f"wss://127.0.0.1:{port}", ssl=client)(SPACE))

@@ -21,13 +21,14 @@ from drafts import (
     value_at,
 )
 from space import BOB, MemorySpace, delete_, patch_, set_
-from stemmadb.client.nursery.held import ABSENT, Held
-from stemmadb.client.nursery.plans import Plan
+from stemmadb.client.nursery.entities import ABSENT, CachedEntity
+from stemmadb.client.nursery.plans import CommitPlan
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model import body, patch
-from stemmadb.protocol.model.admission import Accepted, Outcome, Refused
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.request import Operation
+from stemmadb.protocol.model import patch
+from stemmadb.protocol.model.commit.admission import Accepted, Outcome, RefusedCommit
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import EntityId, Version
 
 BLOCKS, SEEDS = 8, 150
 
@@ -43,11 +44,11 @@ class World:
         self.view = PlainView(to=self.space.version)
         self.view.covered = tuple(prefix for prefix in ("urn:a:", "urn:b:") if self.random.random() < 0.4)
         self.view.confirmed = {id_: one for id_ in IDS if (one := self.holding(id_)) is not None}
-        self.plans: list[Plan] = []
+        self.plans: list[CommitPlan] = []
         for _ in range(self.random.randint(0, 3)):
             self.stack()
 
-    def holding(self, id_: str) -> Held | None:
+    def holding(self, id_: str) -> CachedEntity | None:
         """What is watched is true at the view's version; some of the rest was read at an older one, or then."""
         if id_.startswith(self.view.covered):
             one = value_at(self.space, id_, self.view.to)
@@ -93,7 +94,7 @@ class World:
         outcomes = [submit(self.space, plan, local) for local, plan in enumerate(self.plans, 1)]
         return all(isinstance(outcome, Accepted) for outcome in outcomes)
 
-    def can_be_applied(self, plan: Plan) -> bool:
+    def can_be_applied(self, plan: CommitPlan) -> bool:
         """Whether the writes of the plan can be done on what is there now."""
         return all(
             after_all(
@@ -108,7 +109,7 @@ class World:
 class Case(NamedTuple):
     seed: int
     transaction: Transaction
-    plan: Plan
+    plan: CommitPlan
 
 
 def drafted(world: World, seed: int) -> Case | None:
@@ -122,10 +123,10 @@ def drafted(world: World, seed: int) -> Case | None:
 
 
 def refusal(outcome: Outcome) -> str | None:
-    return outcome.error.code if isinstance(outcome, Refused) else None
+    return outcome.error.code if isinstance(outcome, RefusedCommit) else None
 
 
-def is_stale(world: World, plan: Plan) -> bool:
+def is_stale(world: World, plan: CommitPlan) -> bool:
     """Whether the view was too old for the plan already: it read something at a version before the view's."""
     return any(one.version < world.view.to for one in plan.reads)
 
@@ -196,7 +197,7 @@ def test_what_is_accepted_would_have_been_told_the_same_if_it_had_been_alone(blo
         if again.was_refused_blindly:
             continue
         outcome = submit(world.space, case.plan, len(world.plans) + 1)
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, RefusedCommit):
             continue
         again.plan()
         assert again.told == case.transaction.told, seed
@@ -219,7 +220,7 @@ def test_a_plan_falls_with_the_pending_commit_that_it_read_through() -> None:
     space.must(
         patch_("urn:a:1", {"op": "replace", "path": "/n", "value": 9}, blind=True), author=BOB, session="other"
     )
-    assert isinstance(submit(space, first.plan(), 1), Refused)
+    assert isinstance(submit(space, first.plan(), 1), RefusedCommit)
     outcome = submit(space, second.plan(), 2)
     assert refusal(outcome) == "dependency"
     assert space.entity_at(view.branch, EntityId("urn:b:1"), Version(9)).version == 0

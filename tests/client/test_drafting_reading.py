@@ -7,39 +7,41 @@ from typing import Any
 import pytest
 
 from drafts import PlainView, held, name
-from stemmadb.client.drafting import MISSING, Draft
-from stemmadb.client.nursery.held import ABSENT, CommitName, Held
-from stemmadb.client.nursery.plans import PlannedRead, Write
+from stemmadb.client.drafting import MISSING, TransactionDraft
+from stemmadb.client.nursery.entities import ABSENT, CachedEntity, CommitName
+from stemmadb.client.nursery.plans import CommitWrite, PlannedRead
 from stemmadb.protocol.errors import InvalidId, InvalidPointer, LimitExceeded
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
 
 ONE, TWO, THREE = EntityId("urn:a:1"), EntityId("urn:a:2"), EntityId("urn:a:3")
 
 
-def draft(view: PlainView | None = None, **limits: int) -> Draft:
-    return Draft(view or PlainView(), limits=Limits(**limits))
+def draft(view: PlainView | None = None, **limits: int) -> TransactionDraft:
+    return TransactionDraft(view or PlainView(), limits=Limits(**limits))
 
 
-def covered(*pending: Write, **confirmed: Any) -> PlainView:
+def covered(*pending: CommitWrite, **confirmed: Any) -> PlainView:
     """A view of everything under `urn:`, with one pending commit for each write."""
     held_ = {f"urn:a:{key.strip('_')}": held(value) for key, value in confirmed.items()}
-    stack: list[tuple[CommitName, list[Write]]] = [(name(local), [write]) for local, write in enumerate(pending, 1)]
+    stack: list[tuple[CommitName, list[CommitWrite]]] = [
+        (name(local), [write]) for local, write in enumerate(pending, 1)
+    ]
     return PlainView(covered=("urn:",), confirmed=held_, pending=[*stack])
 
 
-def put(id_: str, value: Any) -> Write:
-    return Write("set", EntityId(id_), encode(value), value, None)
+def put(id_: str, value: Any) -> CommitWrite:
+    return CommitWrite("set", EntityId(id_), encode(value), value, None)
 
 
-def patched(id_: str, *paths: str, blind: bool = False) -> Write:
+def patched(id_: str, *paths: str, blind: bool = False) -> CommitWrite:
     """A patch that replaces what is at each path by 7."""
     operations: Any = [{"op": "add", "path": path, "value": 7} for path in paths]
-    return Write("patch", EntityId(id_), encode(operations), operations, paths, blind)
+    return CommitWrite("patch", EntityId(id_), encode(operations), operations, paths, blind)
 
 
-def reads(made: Draft) -> list[tuple[str | None, str, int, tuple[int, ...]]]:
+def reads(made: TransactionDraft) -> list[tuple[str | None, str, int, tuple[int, ...]]]:
     """The declared reads as plain tuples: the id or the prefix with a star, path, version, locals."""
     return [
         (one.id or f"{one.prefix}*", one.path, one.version, tuple(each.local for each in one.through))
@@ -200,7 +202,9 @@ def test_what_a_blind_pending_patch_hides_is_missing_and_comes_with_the_patch_on
 
 @pytest.mark.rule("COMMIT-2", "COMMIT-4")
 def test_a_listing_declares_the_prefix_through_every_commit_that_is_pending_there() -> None:
-    view = covered(put(TWO, 2), put("urn:b:1", 0), Write("delete", THREE, None, None, None), put(TWO, 4), _1=1, _3=3)
+    view = covered(
+        put(TWO, 2), put("urn:b:1", 0), CommitWrite("delete", THREE, None, None, None), put(TWO, 4), _1=1, _3=3
+    )
     made = draft(view)
     assert made.listing("urn:a:") == {ONE: 1, TWO: 4}
     assert reads(made) == [("urn:a:*", "", 5, (1, 3, 4))]
@@ -226,7 +230,11 @@ def test_an_empty_prefix_lists_everything() -> None:
 
 @pytest.mark.rule("NURSERY-2")
 def test_a_listing_that_is_not_in_view_is_learned_with_the_pending_commits_on_top() -> None:
-    pending = [put(TWO, 2), patched(ONE, "/a", blind=True), Write("delete", THREE, None, None, None, blind=True)]
+    pending = [
+        put(TWO, 2),
+        patched(ONE, "/a", blind=True),
+        CommitWrite("delete", THREE, None, None, None, blind=True),
+    ]
     made = draft(PlainView(pending=[(name(9), pending)]))
     assert made.listing("urn:a:") is MISSING
     assert reads(made) == []
@@ -316,7 +324,7 @@ def test_a_read_that_was_learned_at_the_version_of_the_view_is_covered_by_a_whol
     made = draft()
     made.patch(ONE, [{"op": "replace", "path": "/a", "value": 2}])
     made.set(ONE, 3)
-    made.learn(ONE, Held({"a": 1}, Version(1), held(0).hash, Version(5)))
+    made.learn(ONE, CachedEntity({"a": 1}, Version(1), held(0).hash, Version(5)))
     assert reads(made) == [(ONE, "", 5, ())]
 
 
@@ -331,9 +339,9 @@ def test_reads_are_bounded_and_counted_as_they_will_be_sent() -> None:
     made.listing("urn:a:")
     assert len(made.plan().reads) == 3
     made.get(TWO)
-    with pytest.raises(LimitExceeded, match="reads_max is limited to 3, and this has 4"):
+    with pytest.raises(LimitExceeded, match="reads_max allows at most 3, and this has 4"):
         made.get(THREE)
-    with pytest.raises(LimitExceeded, match="reads_max is limited to 3, and this has 4"):
+    with pytest.raises(LimitExceeded, match="reads_max allows at most 3, and this has 4"):
         made.listing("urn:b:")
     assert len(made.plan().reads) == 3
 

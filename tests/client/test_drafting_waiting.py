@@ -7,32 +7,32 @@ from typing import Any
 import pytest
 
 from drafts import PlainView, held, name
-from stemmadb.client.drafting import MISSING, Draft
-from stemmadb.client.nursery.held import ABSENT
-from stemmadb.client.nursery.plans import Write
+from stemmadb.client.drafting import MISSING, TransactionDraft
+from stemmadb.client.nursery.entities import ABSENT
+from stemmadb.client.nursery.plans import CommitWrite
 from stemmadb.protocol.errors import AlreadyExists, LimitExceeded, NotFound, NotInView, PatchFailed
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
 
 ONE, TWO = EntityId("urn:a:1"), EntityId("urn:a:2")
 NOTHING: frozenset[EntityId] = frozenset()
 
 
-def draft(view: PlainView | None = None, **limits: int) -> Draft:
+def draft(view: PlainView | None = None, **limits: int) -> TransactionDraft:
     """A draft over a view that holds nothing."""
-    return Draft(view or PlainView(), limits=Limits(**limits))
+    return TransactionDraft(view or PlainView(), limits=Limits(**limits))
 
 
 def replace(path: str, value: Any) -> dict[str, Any]:
     return {"op": "replace", "path": path, "value": value}
 
 
-def writes(made: Draft) -> list[tuple[str, str, object]]:
+def writes(made: TransactionDraft) -> list[tuple[str, str, object]]:
     return [(write.op, write.id, write.value) for write in made.plan().writes]
 
 
-def reads(made: Draft) -> list[tuple[str | None, str, int]]:
+def reads(made: TransactionDraft) -> list[tuple[str | None, str, int]]:
     return [(one.id, one.path, one.version) for one in made.plan().reads]
 
 
@@ -218,7 +218,7 @@ def test_a_blind_patch_is_checked_once_it_is_known_what_is_there() -> None:
 @pytest.mark.rule("NURSERY-1", "COMMIT-4")
 def test_writes_on_what_a_blind_pending_patch_hides_rest_on_it() -> None:
     operations: Any = [{"op": "add", "path": "/a", "value": 7}]
-    pending = [Write("patch", ONE, encode(operations), operations, ("/a",), blind=True)]
+    pending = [CommitWrite("patch", ONE, encode(operations), operations, ("/a",), blind=True)]
     view = PlainView(pending=[(name(1), pending)])
     whole, small = draft(view), draft(view)
     whole.set(ONE, 1)
@@ -261,7 +261,7 @@ def test_a_plan_can_be_made_again() -> None:
 
 def test_a_draft_on_another_branch_plans_for_it() -> None:
     view = PlainView(branch=BranchName("draft"))
-    made = Draft(view, limits=DEFAULTS)
+    made = TransactionDraft(view, limits=DEFAULTS)
     made.set(ONE, 1)
     assert made.plan().branch == "draft"
     made.delete(ONE)

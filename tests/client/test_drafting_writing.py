@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from drafts import PlainView, held, name
-from stemmadb.client.drafting import Draft
-from stemmadb.client.nursery.plans import Plan, Write
+from stemmadb.client.drafting import TransactionDraft
+from stemmadb.client.nursery.plans import CommitPlan, CommitWrite
 from stemmadb.protocol.errors import (
     AlreadyExists,
     InvalidId,
@@ -21,42 +21,43 @@ from stemmadb.protocol.errors import (
     NotFound,
     PatchFailed,
 )
-from stemmadb.protocol.model import body, patch
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import MAIN, EntityId
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model import patch
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, EntityId
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
 
 ONE, TWO = EntityId("urn:a:1"), EntityId("urn:a:2")
 
 
-def draft(value: Any = None, **limits: int) -> Draft:
+def draft(value: Any = None, **limits: int) -> TransactionDraft:
     """A draft over a view in which everything is known, and only the first entity is there, if it has a value."""
     confirmed = {} if value is None else {str(ONE): held(value)}
-    return Draft(PlainView(covered=("urn:",), confirmed=confirmed), limits=Limits(**limits))
+    return TransactionDraft(PlainView(covered=("urn:",), confirmed=confirmed), limits=Limits(**limits))
 
 
 def replace(path: str, value: Any) -> dict[str, Any]:
     return {"op": "replace", "path": path, "value": value}
 
 
-def kinds(made: Draft) -> list[tuple[str, object, bool]]:
+def kinds(made: TransactionDraft) -> list[tuple[str, object, bool]]:
     return [(write.op, write.value, write.blind) for write in made.plan().writes]
 
 
-def paths(made: Draft) -> list[str]:
+def paths(made: TransactionDraft) -> list[str]:
     """The paths of the first entity that are declared."""
     return [one.path for one in made.plan().reads if one.id == ONE]
 
 
 def test_a_draft_that_did_nothing_writes_nothing() -> None:
-    assert draft().plan() == Plan(branch=MAIN, writes=())
+    assert draft().plan() == CommitPlan(branch=MAIN, writes=())
 
 
 @pytest.mark.rule("COMMIT-3")
 def test_a_set_claims_that_the_entity_is_as_it_was() -> None:
     made = draft({"a": 1})
     made.set(ONE, {"b": 2})
-    assert made.plan().writes == (Write("set", ONE, encode({"b": 2}), {"b": 2}, None),)
+    assert made.plan().writes == (CommitWrite("set", ONE, encode({"b": 2}), {"b": 2}, None),)
     assert paths(made) == [""]
 
 
@@ -84,7 +85,7 @@ def test_what_the_app_changes_later_changes_nothing_here() -> None:
     value: dict[str, Any] = {"list": [1]}
     operation: dict[str, Any] = {"op": "add", "path": "/x", "value": [1]}
     note: dict[str, Any] = {"message": "m"}
-    made = Draft(PlainView(covered=("urn:",)), limits=DEFAULTS, note=note)
+    made = TransactionDraft(PlainView(covered=("urn:",)), limits=DEFAULTS, note=note)
     made.set(ONE, value)
     made.patch(ONE, [operation])
     made.create(TWO, value)
@@ -160,7 +161,7 @@ def test_what_is_not_json_is_refused_with_its_path(value: Any, path: str) -> Non
         made.patch(ONE, [replace("/a", value)])
     assert refused.value.facts["path"].startswith("/0/value")
     with pytest.raises(InvalidValue):
-        Draft(PlainView(), limits=DEFAULTS, note=value)
+        TransactionDraft(PlainView(), limits=DEFAULTS, note=value)
     assert made.plan().writes == ()
 
 
@@ -186,7 +187,7 @@ def test_plain_values_of_a_narrower_type_are_taken_for_what_they_are() -> None:
 
 def test_a_large_and_a_deep_value_are_refused_at_once() -> None:
     made = draft(value_bytes_max=100, depth_max=8)
-    with pytest.raises(LimitExceeded, match="value_bytes_max is limited to 100"):
+    with pytest.raises(LimitExceeded, match="value_bytes_max allows at most 100"):
         made.set(ONE, "x" * 100)
     with pytest.raises(InvalidValue, match="nested deeper than 8"):
         made.set(ONE, [[[[[[[[[1]]]]]]]]])
@@ -196,12 +197,12 @@ def test_a_large_and_a_deep_value_are_refused_at_once() -> None:
 
 def test_a_note_is_any_value_within_its_bound() -> None:
     view = PlainView()
-    assert Draft(view, limits=DEFAULTS, note="why").plan().note == encode("why")
-    assert Draft(view, limits=DEFAULTS).plan().note is None
-    with pytest.raises(LimitExceeded, match="note_bytes_max is limited to 10"):
-        Draft(view, limits=Limits(note_bytes_max=10), note="x" * 10)
+    assert TransactionDraft(view, limits=DEFAULTS, note="why").plan().note == encode("why")
+    assert TransactionDraft(view, limits=DEFAULTS).plan().note is None
+    with pytest.raises(LimitExceeded, match="note_bytes_max allows at most 10"):
+        TransactionDraft(view, limits=Limits(note_bytes_max=10), note="x" * 10)
     with pytest.raises(InvalidValue, match="nested deeper than 1"):
-        Draft(view, limits=Limits(depth_max=1), note=[[1]])
+        TransactionDraft(view, limits=Limits(depth_max=1), note=[[1]])
 
 
 def test_operations_are_bounded() -> None:
@@ -209,7 +210,7 @@ def test_operations_are_bounded() -> None:
     made.set(TWO, 1)
     made.update(ONE, {"n": 1})
     made.increment(ONE, "/n")
-    with pytest.raises(LimitExceeded, match="operations_max is limited to 2, and this has 3"):
+    with pytest.raises(LimitExceeded, match="operations_max allows at most 2, and this has 3"):
         made.delete(ONE)
     assert len(made.plan().writes) == 2
 
@@ -228,7 +229,7 @@ def test_create_is_a_set_that_claims_that_nothing_is_there() -> None:
 @pytest.mark.rule("COMMIT-2")
 def test_create_of_what_is_there_is_refused_and_whoever_goes_on_relies_on_that() -> None:
     made = draft({"a": 1})
-    with pytest.raises(AlreadyExists, match="'urn:a:1' is there already on branch 'main'"):
+    with pytest.raises(AlreadyExists, match="'urn:a:1' already exists on branch 'main'"):
         made.create(ONE, 1)
     assert kinds(made) == []
     assert paths(made) == [""]
@@ -305,11 +306,11 @@ def test_a_patch_that_follows_a_whole_write_needs_no_read() -> None:
 
 @pytest.mark.rule("COMMIT-4")
 def test_a_patch_on_top_of_pending_commits_names_those_it_overlaps() -> None:
-    pending = [Write("patch", ONE, b"", [replace(path, 2)], (path,)) for path in ("/a", "/b")]
+    pending = [CommitWrite("patch", ONE, b"", [replace(path, 2)], (path,)) for path in ("/a", "/b")]
     view = PlainView(
         confirmed={ONE: held({"a": 1, "b": 1})}, pending=[(name(3), pending[:1]), (name(4), pending[1:])]
     )
-    made = Draft(view, limits=DEFAULTS)
+    made = TransactionDraft(view, limits=DEFAULTS)
     made.patch(ONE, [replace("/b", 3)])
     assert [(one.path, one.through) for one in made.plan().reads] == [("/b", (name(4),))]
 
@@ -354,7 +355,7 @@ def test_whoever_goes_on_after_a_refused_patch_relies_on_what_it_told() -> None:
     [[{"op": "replace", "path": "a", "value": 1}], [{"op": "jump", "path": "/a"}], [{"op": "remove"}]],
 )
 def test_the_shape_of_a_patch_is_checked_at_once_also_where_nothing_is_known(operations: Any) -> None:
-    made = Draft(PlainView(), limits=DEFAULTS)
+    made = TransactionDraft(PlainView(), limits=DEFAULTS)
     with pytest.raises(PatchFailed):
         made.patch(ONE, operations)
     assert made.missing() == frozenset()
@@ -375,12 +376,12 @@ def test_a_patch_can_be_given_as_a_tuple() -> None:
 def test_a_patch_without_operations_writes_nothing() -> None:
     made = draft({"a": 1})
     made.patch(ONE, [])
-    assert made.plan() == Plan(branch=MAIN, writes=())
+    assert made.plan() == CommitPlan(branch=MAIN, writes=())
 
 
 def test_the_bounds_of_a_patch() -> None:
     made = draft({"a": "", "b": ""}, patch_operations_max=2, value_bytes_max=100, depth_max=8)
-    with pytest.raises(LimitExceeded, match="patch_operations_max is limited to 2, and this has 3"):
+    with pytest.raises(LimitExceeded, match="patch_operations_max allows at most 2, and this has 3"):
         made.patch(ONE, [replace("/a", 1)] * 3)
     with pytest.raises(LimitExceeded, match="value_bytes_max"):
         made.patch(ONE, [replace("/a", "x" * 100)])
@@ -391,7 +392,7 @@ def test_the_bounds_of_a_patch() -> None:
     with pytest.raises(LimitExceeded, match="depth_max"):
         made.patch(ONE, [replace("/a", [[[[[[[[[]]]]]]]]])])
     made.patch(ONE, [replace("/a", "x" * 60)])
-    with pytest.raises(LimitExceeded, match="value_bytes_max is limited to 100"):  # of the value, not of the patch
+    with pytest.raises(LimitExceeded, match="value_bytes_max allows at most 100"):  # of the value, not of the patch
         made.patch(ONE, [replace("/b", "x" * 60)])
     assert len(made.plan().writes) == 1
 
@@ -452,7 +453,7 @@ def test_an_update_writes_and_claims_only_what_changed() -> None:
 def test_an_update_to_what_is_there_writes_nothing() -> None:
     made = draft({"a": 1, "b": 2})
     made.update(ONE, {"b": 2, "a": 1})
-    assert made.plan() == Plan(branch=MAIN, writes=())
+    assert made.plan() == CommitPlan(branch=MAIN, writes=())
 
 
 def test_an_update_shows_what_its_patch_gives_to_the_letter() -> None:

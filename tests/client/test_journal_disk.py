@@ -15,33 +15,32 @@ from pathlib import Path
 import pytest
 
 from journals import (
-    LOST_KEEP_MAX,
     PRINCIPAL,
     SESSION,
     SPACE,
     base,
     confirmed,
-    kept,
+    journaled,
     loaded,
     name,
     numbered,
     opened,
     random_steps,
+    rejected,
     state_after,
-    trayed,
     written,
 )
-from stemmadb.client.journal.contents import BASE_BYTES_MAX, Contents
+from stemmadb.client.journal.contents import BASE_BYTES_MAX, JournalContents
 from stemmadb.client.journal.disk import DiskJournal, journal_file
 from stemmadb.client.journal.port import Journal, JournalState, JournalStep
 from stemmadb.protocol.errors import DirectoryHeld
-from stemmadb.protocol.model.ids import Did, Version
+from stemmadb.protocol.model.values.ids import Did, Version
 
 
 @pytest.mark.rule("NURSERY-5")
 @pytest.mark.parametrize("seed", range(12))
 async def test_what_was_written_is_found_by_the_next_one(seed: int, tmp_path: Path) -> None:
-    contents = Contents(lost_keep_max=LOST_KEEP_MAX)
+    contents = JournalContents()
     steps = random_steps(seed, 60)
     for at in range(0, len(steps), 20):
         journal = opened(tmp_path)
@@ -87,16 +86,16 @@ async def test_one_who_raises_when_told_keeps_nobody_else_from_being_told(tmp_pa
     journal = opened(tmp_path)
     seen: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: seen.append(what["exception"]))
-    mistake = ValueError("not ours")
+    raised = ValueError("not ours")
 
     def raises(error: Exception | None) -> None:
-        raise mistake
+        raise raised
 
     told: list[Exception | None] = []
     journal.write(numbered(1), raises)
     journal.write(numbered(2), told.append)
     await journal.close()
-    assert (seen, told) == ([mistake], [None])
+    assert (seen, told) == ([raised], [None])
 
 
 async def test_closing_waits_for_what_was_written_and_may_be_done_twice(tmp_path: Path) -> None:
@@ -127,7 +126,7 @@ async def test_a_local_is_remembered_when_its_commit_is_decided_and_anew_in_each
     journal = opened(tmp_path)
     await written(
         journal,
-        JournalStep(session=SESSION, keep=(kept(7),)),
+        JournalStep(session=SESSION, add=(journaled(7),)),
         JournalStep(confirm=(confirmed(7),)),
         JournalStep(session=SESSION),
     )
@@ -137,9 +136,9 @@ async def test_a_local_is_remembered_when_its_commit_is_decided_and_anew_in_each
     journal = opened(tmp_path)
     await written(
         journal,
-        JournalStep(keep=(kept(8),)),
+        JournalStep(add=(journaled(8),)),
         JournalStep(session=b"t" * 16),
-        JournalStep(keep=(kept(9),)),  # an older session's: it does not count in the new one
+        JournalStep(add=(journaled(9),)),  # an older session's: it does not count in the new one
     )
     await journal.close()
     state = await loaded(tmp_path)
@@ -148,45 +147,44 @@ async def test_a_local_is_remembered_when_its_commit_is_decided_and_anew_in_each
 
 
 @pytest.mark.rule("RESUME-4")
-async def test_the_last_confirmed_commits_are_kept_and_no_more(tmp_path: Path) -> None:
+async def test_confirmed_commits_are_kept_in_their_order_until_they_are_forgotten(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     steps = [JournalStep(confirm=(confirmed(local),)) for local in range(1, 51)]
     await written(journal, *steps, JournalStep(forget=(name(40), name(45))), JournalStep(confirm=(confirmed(51),)))
     await journal.close()
-    left = [local for local in range(31, 52) if local not in (40, 45)]
+    left = [local for local in range(1, 52) if local not in (40, 45)]
     assert [commit.name.local for commit in (await loaded(tmp_path)).confirmed] == left
     journal = opened(tmp_path)
     await written(journal, *(JournalStep(confirm=(confirmed(local),)) for local in (52, 53, 33)))
     await journal.close()
     found = [commit.name.local for commit in (await loaded(tmp_path)).confirmed]
-    assert found == [local for local in left if local not in (31, 33)] + [52, 53, 33]
-    assert len(found) == LOST_KEEP_MAX
+    assert found == [local for local in left if local != 33] + [52, 53, 33]
 
 
 @pytest.mark.rule("NURSERY-5")
-async def test_what_is_in_the_tray_stays_there_whole_until_it_is_dropped(tmp_path: Path) -> None:
+async def test_a_rejected_commit_stays_whole_until_it_is_dropped(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     await written(
         journal,
-        JournalStep(keep=(kept(1), kept(2))),
-        JournalStep(tray=(trayed(1), trayed(2))),
-        JournalStep(tray=(trayed(1, message="again"),)),
+        JournalStep(add=(journaled(1), journaled(2))),
+        JournalStep(reject=(rejected(1), rejected(2))),
+        JournalStep(reject=(rejected(1, message="again"),)),
     )
     await journal.close()
     state = await loaded(tmp_path)
     assert state.pending == ()
-    assert state.tray == (trayed(2), trayed(1, message="again"))
+    assert state.rejected == (rejected(2), rejected(1, message="again"))
     journal = opened(tmp_path)
     await written(journal, JournalStep(drop=(name(2),)), JournalStep(drop=(name(99),)))
     await journal.close()
-    assert (await loaded(tmp_path)).tray == (trayed(1, message="again"),)
+    assert (await loaded(tmp_path)).rejected == (rejected(1, message="again"),)
 
 
 async def test_a_base_is_there_once_as_long_as_a_pending_commit_names_it(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     big = b"x" * BASE_BYTES_MAX
-    commits = [kept(local, base(1, as_of=local, body=big), base(2, body=None)) for local in range(1, 41)]
-    await written(journal, JournalStep(keep=tuple(commits)))
+    commits = [journaled(local, base(1, as_of=local, body=big), base(2, body=None)) for local in range(1, 41)]
+    await written(journal, JournalStep(add=tuple(commits)))
     await journal.close()
     assert journal.file.stat().st_size < 3 * BASE_BYTES_MAX
     found = (await loaded(tmp_path)).pending
@@ -195,7 +193,7 @@ async def test_a_base_is_there_once_as_long_as_a_pending_commit_names_it(tmp_pat
     journal = opened(tmp_path)
     await written(journal, JournalStep(confirm=tuple(confirmed(local) for local in range(1, 40))))
     assert _bases(journal) == 2
-    await written(journal, JournalStep(tray=(trayed(40),)))
+    await written(journal, JournalStep(reject=(rejected(40),)))
     assert _bases(journal) == 0
     await journal.close()
 
@@ -208,10 +206,10 @@ def _bases(journal: DiskJournal) -> int:
 
 async def test_a_base_that_is_too_large_is_left_out_and_the_others_are_not(tmp_path: Path) -> None:
     journal = opened(tmp_path)
-    commit = kept(1, base(1), base(2, body=b"x" * (BASE_BYTES_MAX + 1)), base(3))
-    await written(journal, JournalStep(keep=(commit,)))
+    commit = journaled(1, base(1), base(2, body=b"x" * (BASE_BYTES_MAX + 1)), base(3))
+    await written(journal, JournalStep(add=(commit,)))
     await journal.close()
-    assert (await loaded(tmp_path)).pending == (kept(1, base(1), base(3)),)
+    assert (await loaded(tmp_path)).pending == (journaled(1, base(1), base(3)),)
 
 
 async def test_the_second_one_is_told_who_holds_it_also_in_the_same_process(tmp_path: Path) -> None:
@@ -270,7 +268,7 @@ async def test_a_copy_of_the_directory_opens_while_the_first_is_in_use(tmp_path:
 
 async def test_a_commit_is_not_kept_twice(tmp_path: Path) -> None:
     journal = opened(tmp_path)
-    (_, error) = await written(journal, JournalStep(keep=(kept(1),)), JournalStep(keep=(kept(1),)))
+    (_, error) = await written(journal, JournalStep(add=(journaled(1),)), JournalStep(add=(journaled(1),)))
     assert error is not None
     await journal.close()
 
@@ -278,8 +276,8 @@ async def test_a_commit_is_not_kept_twice(tmp_path: Path) -> None:
 async def test_the_write_ahead_log_stays_short(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     for first in range(1, 200, 10):
-        large = (kept(local, size=60_000) for local in range(first, first + 10))
-        await written(journal, *(JournalStep(keep=(commit,)) for commit in large))
+        large = (journaled(local, size=60_000) for local in range(first, first + 10))
+        await written(journal, *(JournalStep(add=(commit,)) for commit in large))
     log = journal.file.with_name(f"{journal.file.name}-wal")
     assert log.stat().st_size < 8_000_000
     assert journal.file.stat().st_size > 4_000_000
@@ -290,8 +288,8 @@ async def test_the_write_ahead_log_stays_short(tmp_path: Path) -> None:
 
 async def test_ten_thousand_pending_commits_open_quickly_and_make_no_step_slower(tmp_path: Path) -> None:
     journal = opened(tmp_path)
-    commits = tuple(kept(local, base(1), size=300) for local in range(1, 10_001))
-    await written(journal, JournalStep(session=SESSION, keep=commits, standing=(Version(9), base(1).hash)))
+    commits = tuple(journaled(local, base(1), size=300) for local in range(1, 10_001))
+    await written(journal, JournalStep(session=SESSION, add=commits, standing=(Version(9), base(1).hash)))
     await journal.close()
     began = time.monotonic()
     journal = opened(tmp_path)
@@ -299,7 +297,7 @@ async def test_ten_thousand_pending_commits_open_quickly_and_make_no_step_slower
     assert time.monotonic() - began < 5, "it takes a tenth of a second"
     assert state.pending == commits
     at = _work(journal)
-    await written(journal, JournalStep(keep=(kept(10_001, base(1)),)), JournalStep(confirm=(confirmed(5_000),)))
+    await written(journal, JournalStep(add=(journaled(10_001, base(1)),)), JournalStep(confirm=(confirmed(5_000),)))
     assert _work(journal) - at < 2_000, "steps of SQLite's machine: they do not grow with what is pending"
     await journal.close()
 

@@ -21,14 +21,14 @@ from journals import (
     SPACE,
     Failing,
     base,
-    kept,
+    journaled,
     loaded,
     numbered,
     opened,
     random_steps,
+    rejected,
     state_after,
     steps_in,
-    trayed,
     written,
 )
 from stemmadb.client.journal import schema
@@ -108,7 +108,7 @@ async def test_after_a_failed_sync_every_step_fails_and_none_comes_back(
     errors += await written(journal, numbered(8))
     assert [str(error) for error in errors] == [
         f"The journal {str(journal.file)!r} cannot be written: disk I/O error. "
-        "Make room or check the disk, and connect again."
+        "Free some disk space or check the disk, then connect again."
     ] * 3
     assert all(isinstance(error, JournalFailed) for error in errors)
     assert len({id(error) for error in errors}) == 3
@@ -125,14 +125,14 @@ async def test_a_failed_sync_right_after_the_log_was_emptied_leaves_nothing_eith
     failing: type[Failing], tmp_path: Path
 ) -> None:
     journal = opened(tmp_path, factory=failing)
-    large = JournalStep(keep=tuple(kept(local, size=500_000) for local in range(1, 11)))
+    large = JournalStep(add=tuple(journaled(local, size=500_000) for local in range(1, 11)))
     await written(journal, large)
     failing.is_broken = True
-    (error,) = await written(journal, JournalStep(keep=(kept(11),)))
+    (error,) = await written(journal, JournalStep(add=(journaled(11),)))
     assert isinstance(error, JournalFailed)
     shutil.copytree(tmp_path, tmp_path / "as after a kill")
     await journal.close()
-    assert (await loaded(tmp_path / "as after a kill")).pending == large.keep
+    assert (await loaded(tmp_path / "as after a kill")).pending == large.add
 
 
 async def test_each_sync_reaches_the_disk_before_it_is_told(tmp_path: Path) -> None:
@@ -165,12 +165,12 @@ async def test_a_log_that_was_left_is_written_and_synced_again_before_it_is_beli
 
 async def test_a_log_that_cannot_be_moved_loses_nothing_and_ends_the_journal(tmp_path: Path) -> None:
     journal = opened(tmp_path, factory=_Immovable)
-    large = JournalStep(keep=tuple(kept(local, size=500_000) for local in range(1, 11)))
+    large = JournalStep(add=tuple(journaled(local, size=500_000) for local in range(1, 11)))
     assert await written(journal, large) == [None]
     (error,) = await written(journal, numbered(50))
     assert isinstance(error, JournalFailed)
     await journal.close()
-    assert (await loaded(tmp_path)).pending == large.keep
+    assert (await loaded(tmp_path)).pending == large.add
 
 
 class _Immovable(sqlite3.Connection):
@@ -215,11 +215,11 @@ def _tear(log: Path, size: int, dice: random.Random) -> None:
 @pytest.mark.rule("NURSERY-7")
 async def test_a_byte_that_has_changed_is_noticed_or_means_nothing(tmp_path: Path) -> None:
     journal = opened(tmp_path / "good")
-    await written(journal, *random_steps(1, 60), JournalStep(keep=(kept(9_999, base(3, body=b"x" * 9_000)),)))
+    await written(journal, *random_steps(1, 60), JournalStep(add=(journaled(9_999, base(3, body=b"x" * 9_000)),)))
     await journal.close()
     state = await loaded(tmp_path / "good")
     content = journal.file.read_bytes()
-    decide = JournalStep(tray=tuple(trayed(commit.name.local, commit.name.session) for commit in state.pending))
+    decide = JournalStep(reject=tuple(rejected(commit.name.local, commit.name.session) for commit in state.pending))
     dice = random.Random(5)
     noticed = 0
     for attempt in range(120):
@@ -282,7 +282,7 @@ def _change(file: Path, sql: str) -> None:
 
 async def test_a_commit_in_the_place_of_another_is_noticed(tmp_path: Path) -> None:
     journal = opened(tmp_path)
-    await written(journal, JournalStep(keep=(kept(1),)))
+    await written(journal, JournalStep(add=(journaled(1),)))
     await journal.close()
     _change(journal.file, "UPDATE pending SET local = 2")
     with pytest.raises(JournalFailed, match="another's place"):
@@ -291,10 +291,10 @@ async def test_a_commit_in_the_place_of_another_is_noticed(tmp_path: Path) -> No
 
 async def test_a_commit_is_not_lost_with_a_base_that_is(tmp_path: Path) -> None:
     journal = opened(tmp_path)
-    await written(journal, JournalStep(keep=(kept(1, base(1)),)))
+    await written(journal, JournalStep(add=(journaled(1, base(1)),)))
     await journal.close()
     _change(journal.file, "DELETE FROM bases")
-    assert (await loaded(tmp_path)).pending == (kept(1),)
+    assert (await loaded(tmp_path)).pending == (journaled(1),)
 
 
 async def test_a_newer_journal_is_left_alone(tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ async def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
-async def test_another_program_that_reads_the_file_is_told_of(tmp_path: Path) -> None:
+async def test_another_program_that_reads_the_file_is_reported(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     await journal.close()
     with closing(sqlite3.connect(journal.file, isolation_level=None)) as reader:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from journals import SESSION, confirmed, kept, name, numbered, state_after
-from stemmadb.client.journal.memory import KeptInMemory, MemoryJournal
+from journals import SESSION, confirmed, journaled, name, numbered, state_after
+from stemmadb.client.journal.memory import MemoryJournal, SimulatedJournal
 from stemmadb.client.journal.port import Journal, JournalState, JournalStep
 from stemmadb.protocol.errors import JournalFailed
 
@@ -24,7 +24,7 @@ async def test_without_a_path_a_step_is_done_at_once_and_nothing_is_kept() -> No
 
 @pytest.mark.rule("NURSERY-5")
 async def test_what_is_kept_in_memory_is_there_after_a_restart() -> None:
-    journal = KeptInMemory(lost_keep_max=20)
+    journal = SimulatedJournal()
     told: Told = []
     for number in range(1, 31):
         journal.write(numbered(number), told.append)
@@ -35,7 +35,7 @@ async def test_what_is_kept_in_memory_is_there_after_a_restart() -> None:
 
 
 def test_a_step_that_is_held_is_told_in_order_when_it_is_released() -> None:
-    journal = KeptInMemory()
+    journal = SimulatedJournal()
     journal.hold()
     told: list[int] = []
     for number in (1, 2, 3):
@@ -52,7 +52,7 @@ def test_a_step_that_is_held_is_told_in_order_when_it_is_released() -> None:
 
 
 def test_who_writes_when_told_does_not_overtake_what_waits() -> None:
-    journal = KeptInMemory()
+    journal = SimulatedJournal()
     journal.hold()
     told: list[int] = []
 
@@ -68,7 +68,7 @@ def test_who_writes_when_told_does_not_overtake_what_waits() -> None:
 
 
 async def test_closing_lets_what_is_held_become_durable() -> None:
-    journal = KeptInMemory()
+    journal = SimulatedJournal()
     journal.hold()
     told: Told = []
     journal.write(numbered(1), told.append)
@@ -77,7 +77,7 @@ async def test_closing_lets_what_is_held_become_durable() -> None:
 
 
 def test_a_crash_takes_what_was_not_durable_and_tells_nobody() -> None:
-    journal = KeptInMemory()
+    journal = SimulatedJournal()
     journal.write(numbered(1), lambda _: None)
     journal.hold()
     told: Told = []
@@ -89,7 +89,7 @@ def test_a_crash_takes_what_was_not_durable_and_tells_nobody() -> None:
 
 
 def test_after_a_failure_every_step_fails_until_the_app_starts_again() -> None:
-    journal = KeptInMemory()
+    journal = SimulatedJournal()
     journal.write(numbered(1), lambda _: None)
     journal.hold()
     told: Told = []
@@ -106,17 +106,17 @@ def test_after_a_failure_every_step_fails_until_the_app_starts_again() -> None:
 
 @pytest.mark.rule("NURSERY-5")
 def test_a_copy_goes_its_own_way() -> None:
-    journal = KeptInMemory(lost_keep_max=1)
-    journal.write(JournalStep(session=SESSION, keep=(kept(1), kept(2))), lambda _: None)
+    journal = SimulatedJournal()
+    journal.write(JournalStep(session=SESSION, add=(journaled(1), journaled(2))), lambda _: None)
     other = journal.copy()
-    other.write(JournalStep(confirm=(confirmed(1), confirmed(2))), lambda _: None)
+    other.write(JournalStep(confirm=(confirmed(1), confirmed(2)), forget=(name(1),)), lambda _: None)
     assert [commit.name for commit in journal.state().pending] == [name(1), name(2)]
     assert other.state().pending == ()
     assert [commit.name for commit in other.state().confirmed] == [name(2)]
 
 
 def test_a_commit_is_not_kept_twice_in_memory() -> None:
-    journal = KeptInMemory()
-    journal.write(JournalStep(keep=(kept(1),)), lambda _: None)
+    journal = SimulatedJournal()
+    journal.write(JournalStep(add=(journaled(1),)), lambda _: None)
     with pytest.raises(AssertionError, match="kept already"):
-        journal.write(JournalStep(keep=(kept(1),)), lambda _: None)
+        journal.write(JournalStep(add=(journaled(1),)), lambda _: None)

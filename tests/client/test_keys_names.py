@@ -13,7 +13,7 @@ import pytest
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.keys.names import FILE_BYTES_MAX, Names
 from stemmadb.protocol.errors import InvalidDid, InvalidName, Malformed, NewerStorage
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 
 HERE = "ws://127.0.0.1:8420"
 FIRST, SECOND = Identity.from_seed(b"1" * 32).did, Identity.from_seed(b"2" * 32).did

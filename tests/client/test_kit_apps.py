@@ -103,7 +103,7 @@ def test_an_app_that_was_killed_goes_on_where_its_disk_stands() -> None:
             world.network["alice"].offline()
             async with space.transaction() as tx:
                 tx.set("urn:todo:1", "kept", blind=True)
-            await tx.kept()
+            await tx.journaled()
             disk(space.did, world.identity("alice").did).hold()
             async with space.transaction() as tx:
                 tx.set("urn:todo:2", "not kept", blind=True)
@@ -162,7 +162,7 @@ def test_a_copied_disk_is_another_one() -> None:
             world.network["alice"].offline()
             async with space.transaction() as tx:
                 tx.set("urn:todo:1", 1, blind=True)
-            await tx.kept()
+            await tx.journaled()
             copied = disk.copy()
             world.network["alice"].online()
             await tx.confirmed()
@@ -200,7 +200,7 @@ def test_a_journal_on_a_real_disk_works_in_virtual_time_too(tmp_path: Path) -> N
             world.network["alice"].offline()
             async with space.transaction() as tx:
                 tx.set("urn:todo:1", 1, blind=True)
-            await tx.kept()
+            await tx.journaled()
         world.network["alice"].online()
         async with world.connect("alice", journal=tmp_path) as alice:
             space = await alice.space("todo")

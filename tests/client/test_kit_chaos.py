@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kit_clients import RawClient, put
-from stemmadb.client.dialing.channel import ChannelClosed
 from stemmadb.client.testing import Towards, World
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.wire.channel import ChannelClosed
 from stemmadb.protocol.wire.messages.commit import Accepted
 
 COMMITS = 12

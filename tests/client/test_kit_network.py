@@ -10,17 +10,17 @@ from typing import TypeAlias
 import pytest
 
 from kit_clients import RawClient, put
-from stemmadb.client.dialing.channel import ChannelClosed
 from stemmadb.client.testing import Towards, World
 from stemmadb.protocol.errors import TakenOver, Unreachable
-from stemmadb.protocol.model.ids import Did
-from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire.channel import ChannelClosed
 from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.protocol.wire.messages.session import Ping
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import JSON
-from stemmadb.server.service.settings import ServiceSettings
-from stemmadb.server.service.sockets import DRAIN_BYTES
+from stemmadb.server.service.base.settings import ServiceSettings
+from stemmadb.server.service.base.transport import DRAIN_BYTES
 
 Scenario: TypeAlias = Callable[[World, Did], Awaitable[None]]
 
@@ -317,7 +317,7 @@ def test_the_server_says_why_it_closes() -> None:
 def test_a_message_that_is_too_large_closes_the_connection() -> None:
     async def scenario(world: World, space: Did) -> None:
         alice = await RawClient(world, "alice", space).open()
-        await alice.channel.send(bytes(20_000))
+        await alice.channel.send(bytes(20_001))
         assert await alice.over() == 1009
 
     in_a_world(scenario, limits=Limits(message_bytes_max=10_000))

@@ -8,9 +8,9 @@ import pytest
 
 from stemmadb.client.space import Space
 from stemmadb.client.testing import World
-from stemmadb.client.testing.link import Link
-from stemmadb.protocol.model.ids import Version
-from stemmadb.protocol.wire.codec import Data
+from stemmadb.client.testing.link import SimulatedConnection
+from stemmadb.protocol.model.values.ids import Version
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
 
 X, Y = "urn:x", "urn:y"
 
@@ -53,7 +53,7 @@ def test_what_the_dead_server_appends_is_not_told() -> None:
 def test_what_the_server_sends_is_told_also_if_it_never_arrives() -> None:
     async def scenario(world: World) -> None:
         did = await world.make_space("todo")
-        told: list[tuple[Link, Data]] = []
+        told: list[tuple[SimulatedConnection, Data]] = []
         world.network.on_sent(lambda link, data: told.append((link, data)))
         async with world.connect("alice") as db:
             space = await db.space(did)

@@ -13,11 +13,11 @@ from kit_clients import RawClient, put
 from stemmadb.client.testing import Deadlock, World
 from stemmadb.client.testing.crash_points import CrashPoints
 from stemmadb.protocol.errors import GoingAway, Unreachable
-from stemmadb.protocol.model.ids import Did, EntityId
+from stemmadb.protocol.model.values.ids import Did, EntityId
 from stemmadb.protocol.wire.messages.commit import Accepted, Rejected
 from stemmadb.protocol.wire.messages.session import Hello
 from stemmadb.protocol.wire.messages.sync import Sync
-from stemmadb.server.storage.port import StorageFull
+from stemmadb.server.storage.port import DiskFull
 
 Scenario: TypeAlias = Callable[[World, Did], Awaitable[None]]
 
@@ -198,7 +198,7 @@ def test_a_storage_that_fails_after_it_has_written_defers_a_commit_that_is_there
 def test_a_full_disk_says_so() -> None:
     async def scenario(world: World, space: Did) -> None:
         alice = await RawClient(world, "alice", space).open()
-        world.fail_append(StorageFull)
+        world.fail_append(DiskFull)
         await alice.send(put("urn:a", 1))
         await alice.until(lambda: alice.deferred)
         assert [one.code for one in alice.deferred] == ["storage_full"]
@@ -280,9 +280,9 @@ async def test_a_world_works_on_an_ordinary_loop_too() -> None:
         await again.leave()
 
 
-def test_a_mistake_of_the_server_fails_the_run() -> None:
+def test_an_internal_error_of_the_server_fails_the_run() -> None:
     async def scenario(world: World) -> None:
-        logging.getLogger("stemmadb.session").error("mistake", extra={"fields": {"what": "it went wrong"}})
+        logging.getLogger("stemmadb.session").error("internal_error", extra={"fields": {"what": "it went wrong"}})
 
     with pytest.raises(AssertionError, match="it went wrong"):
         World().run(scenario)
@@ -354,10 +354,10 @@ def test_a_crash_leaves_a_failure_that_was_asked_for_to_the_next_life() -> None:
     crashed = []
     points = CrashPoints(lambda: crashed.append(True))
     points.crash_after(1)
-    points.fail(StorageFull, 1, written=True)
+    points.fail(DiskFull, 1, written=True)
     points.after_append()
     assert crashed == [True]
-    with pytest.raises(StorageFull):
+    with pytest.raises(DiskFull):
         points.after_append()
     points.crash_before(1)
     points.clear()

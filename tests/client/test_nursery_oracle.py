@@ -14,13 +14,13 @@ import stemmadb.client.nursery
 from nursery_hands import SESSION, Hand, adding, deleting, hand, patching, setting
 from nursery_oracle import Log, Oracle, Read
 from space import delete_, patch_, session_of, set_
-from stemmadb.client.nursery.held import ABSENT, UNKNOWN, CommitName
+from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CommitName
 from stemmadb.client.nursery.pending import named
-from stemmadb.client.nursery.plans import Plan, PlannedRead, Write
+from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
 from stemmadb.protocol.errors import JournalFailed
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.facts import NO_BODY, digest_of, empty, hash_fact
-from stemmadb.protocol.model.ids import MAIN, EntityId, Hash, Local, TimeMs, Version
+from stemmadb.protocol.model.log.facts import NO_BODY, digest_of, empty, hash_fact
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, EntityId, Hash, Local, TimeMs, Version
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.protocol.wire.messages.sync import Entered, Sync
@@ -264,7 +264,7 @@ def test_a_commit_made_on_an_older_view_of_a_refused_one_is_refused_at_once() ->
     one.refuse(first)
     one.deliver()
     name = CommitName(SESSION, Local(9))
-    refusal = one.nursery.add(named(Plan(MAIN, (setting(A, 2),), (late,)), name, nonce=bytes(16)))
+    refusal = one.nursery.add(named(CommitPlan(MAIN, (setting(A, 2),), (late,)), name, nonce=bytes(16)))
     assert refusal is not None
     assert (refusal.code, refusal.because, one.value(A), one.pending()) == ("dependency", first, 0, [])
 
@@ -510,7 +510,7 @@ def test_starting_over_keeps_what_is_pending_on_top_of_what_comes_again() -> Non
 
 
 @pytest.mark.rule("RESUME-4")
-def test_after_another_history_every_undecided_commit_can_be_put_into_the_tray() -> None:
+def test_after_another_history_every_undecided_commit_can_be_rejected() -> None:
     one = hand("urn:", set_(A, 0))
     first = one.write(setting(A, 1), reads=[A])
     second = one.write(setting(B, 1, blind=True))
@@ -633,6 +633,6 @@ def test_the_oracle_skips_what_does_not_apply_and_what_is_built_on_it() -> None:
     assert oracle.ended == {first: "rejected", second: "fallen"}
 
 
-def plan_of(*writes: Write, through: CommitName | None = None) -> Plan:
+def plan_of(*writes: CommitWrite, through: CommitName | None = None) -> CommitPlan:
     names = () if through is None else (through,)
-    return Plan(MAIN, writes, (PlannedRead(Version(0), EntityId(A), through=names),))
+    return CommitPlan(MAIN, writes, (PlannedRead(Version(0), EntityId(A), through=names),))

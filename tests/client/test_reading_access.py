@@ -1,4 +1,4 @@
-"""The access list and delegations: given, lent on, narrowed, and taken back."""
+"""The access list and delegations: given, delegated further, narrowed, and taken back."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from askers import Desk, PeerAsker, desk
+from requesters import Desk, PeerRequester, desk
 from service_peers import ALICE, BOB, CAROL, SPACE, Key, put, read
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.reading.access import ACL_TRIES_MAX, Acl, Roles
-from stemmadb.client.reading.delegating import Delegating, Loan, read_tokens
+from stemmadb.client.reading.delegation import DelegationTerms, Delegator, read_tokens
 from stemmadb.client.reading.moment import Moment
 from stemmadb.protocol.errors import (
     Conflict,
@@ -24,11 +24,11 @@ from stemmadb.protocol.errors import (
     InvalidValue,
     UnknownSpace,
 )
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.delegation import verify
-from stemmadb.protocol.model.ids import MAIN, EntityId, TimeMs, Version
-from stemmadb.protocol.model.request import Operation
-from stemmadb.protocol.wire import problems
+from stemmadb.protocol.model.access.delegation import verify
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, EntityId, TimeMs, Version
+from stemmadb.protocol.wire.connection import problems
 from stemmadb.protocol.wire.messages.access import AclRequest
 from stemmadb.protocol.wire.messages.commit import Rejected
 
@@ -46,7 +46,7 @@ def acl(it: Desk, meanwhile: Callable[[], Any] | None = None) -> Acl:
         if isinstance(verdict, Rejected):
             raise problems.restore(verdict)
 
-    return Acl(it.asker, commit)
+    return Acl(it.requester, commit)
 
 
 # ---------------------------------------------------------------- the access list
@@ -64,7 +64,7 @@ async def test_roles_are_given_changed_and_taken() -> None:
         assert (await acl(it).get()).roles == {ALICE.did: "own", BOB.did: "own", DAVE.did: "read"}
         assert (await acl(it).get(version=1)).roles == first
         await acl(it).remove(ALICE.did)
-        assert (await acl(it._replace(asker=PeerAsker(it.house, BOB))).get()).roles == {
+        assert (await acl(it._replace(requester=PeerRequester(it.harness, BOB))).get()).roles == {
             BOB.did: "own",
             DAVE.did: "read",
         }
@@ -95,7 +95,7 @@ async def test_the_list_keeps_an_owner_and_only_owners_change_it() -> None:
 @pytest.mark.rule("ACL-1")
 async def test_a_change_is_made_again_on_top_of_somebody_elses() -> None:
     async with desk() as it:
-        other = await it.house.peer(ALICE).open()
+        other = await it.harness.peer(ALICE).open()
         roles = (await acl(it).get()).roles
         left: list[Roles] = [{**roles, DAVE.did: "write"}]
 
@@ -107,10 +107,10 @@ async def test_a_change_is_made_again_on_top_of_somebody_elses() -> None:
         assert (await acl(it).get()).roles == {ALICE.did: "own", BOB.did: "write", DAVE.did: "write"}
 
         left.extend([{**roles, DAVE.did: "read"}, roles] * ACL_TRIES_MAX)
-        it.asker.asked.clear()
+        it.requester.asked.clear()
         with pytest.raises(Conflict):
             await acl(it, overtake).set(CAROL.did, "own")
-        assert it.asker.asked == [AclRequest] * ACL_TRIES_MAX
+        assert it.requester.asked == [AclRequest] * ACL_TRIES_MAX
 
 
 # ---------------------------------------------------------------- delegations
@@ -120,91 +120,95 @@ def identity_of(name: str) -> Identity:
     return Identity.from_seed(hashlib.sha256(name.encode()).digest())
 
 
-def lender(it: Desk, name: str = "alice", held: tuple[bytes, ...] = ()) -> Delegating:
-    return Delegating(it.asker, identity_of(name), space=SPACE.did, now=lambda: TimeMs(it.house.clock.now), held=held)
+def delegator(it: Desk, name: str = "alice", held: tuple[bytes, ...] = ()) -> Delegator:
+    return Delegator(
+        it.requester, identity_of(name), space=SPACE.did, now=lambda: TimeMs(it.harness.clock.now), held=held
+    )
 
 
-def loan(audience: Key = DAVE, role: Any = "write", *prefixes: str, expires: Any = timedelta(days=1)) -> Loan:
-    return Loan(audience=audience.did, role=role, prefixes=prefixes or ("urn:todo:*",), expires=expires)
+def terms(
+    audience: Key = DAVE, role: Any = "write", *prefixes: str, expires: Any = timedelta(days=1)
+) -> DelegationTerms:
+    return DelegationTerms(audience=audience.did, role=role, prefixes=prefixes or ("urn:todo:*",), expires=expires)
 
 
 async def reader(it: Desk, key: Key, *texts: str) -> Moment:
-    asker = PeerAsker(it.house, key, delegations=read_tokens(texts))
-    return Moment(asker, branch=MAIN, space=SPACE.did)
+    requester = PeerRequester(it.harness, key, delegations=read_tokens(texts))
+    return Moment(requester, branch=MAIN, space=SPACE.did)
 
 
 @pytest.mark.rule("ACL-4")
-async def test_a_token_lends_what_it_says_until_it_is_revoked() -> None:
+async def test_a_token_delegates_what_it_says_until_it_is_revoked() -> None:
     async with desk() as it:
         await it.commit(put("urn:todo:1", 1), put("urn:other", 2))
-        token = lender(it).delegate(loan())
+        token = delegator(it).delegate(terms())
         assert token.replace("-", "").replace("_", "").isalnum()
         assert await (await reader(it, DAVE, token)).list() == {"urn:todo:1": 1}
-        dave = await it.house.peer(DAVE).open(delegations=read_tokens([token]))
+        dave = await it.harness.peer(DAVE).open(delegations=read_tokens([token]))
         verdict = await dave.commit(put("urn:todo:2", 2))
         assert verdict.version == 3
-        done = await lender(it).revoke(token)
+        done = await delegator(it).revoke(token)
         assert done.version == 4
         assert (await dave.commit(put("urn:todo:3", 3))).code == "forbidden"
 
 
 @pytest.mark.rule("ACL-4")
-async def test_what_was_lent_is_lent_on_with_its_chain_and_never_wider() -> None:
+async def test_a_delegate_delegates_further_with_its_chain_and_never_wider() -> None:
     async with desk() as it:
         await it.commit(put("urn:todo:1", 1), put("urn:todo:x:1", 2))
-        first = lender(it).delegate(loan(DAVE))
-        dave = lender(it, "dave", read_tokens([first]))
-        second = dave.delegate(loan(Key("eve"), "read", "urn:todo:x:*", expires=60))
+        first = delegator(it).delegate(terms(DAVE))
+        dave = delegator(it, "dave", read_tokens([first]))
+        second = dave.delegate(terms(Key("eve"), "read", "urn:todo:x:*", expires=60))
         assert second.endswith("." + first)
         assert await (await reader(it, Key("eve"), second)).list() == {"urn:todo:x:1": 2}
         assert len(read_tokens([second, first, second])) == 2
         for wider in (
-            loan(BOB, "write", "*"),
-            loan(BOB, "write", "urn:todo:*", "urn:a:*"),
-            loan(BOB, expires=timedelta(days=2)),
+            terms(BOB, "write", "*"),
+            terms(BOB, "write", "urn:todo:*", "urn:a:*"),
+            terms(BOB, expires=timedelta(days=2)),
         ):
-            with pytest.raises(InvalidDelegation, match="less"):
+            with pytest.raises(InvalidDelegation, match="cannot delegate more"):
                 dave.delegate(wider)
-        await lender(it).revoke(first)
-        eve = await it.house.peer(Key("eve")).open(delegations=read_tokens([second]))
+        await delegator(it).revoke(first)
+        eve = await it.harness.peer(Key("eve")).open(delegations=read_tokens([second]))
         assert eve.closed is not None
         assert isinstance(eve.closed.error, UnknownSpace)
 
 
 @pytest.mark.rule("ACL-4")
-async def test_a_lender_whose_clock_is_behind_lends_on_no_longer_than_it_was_lent() -> None:
+async def test_a_delegate_whose_clock_is_behind_delegates_no_longer_than_its_own_token() -> None:
     async with desk() as it:
         await it.commit(put("urn:todo:1", 1))
-        first = lender(it).delegate(loan(DAVE))
-        late = TimeMs(it.house.clock.now - 600_000)
+        first = delegator(it).delegate(terms(DAVE))
+        late = TimeMs(it.harness.clock.now - 600_000)
         held = read_tokens([first])
-        dave = Delegating(it.asker, identity_of("dave"), space=SPACE.did, now=lambda: late, held=held)
-        second = dave.delegate(loan(Key("eve"), "read"))
+        dave = Delegator(it.requester, identity_of("dave"), space=SPACE.did, now=lambda: late, held=held)
+        second = dave.delegate(terms(Key("eve"), "read"))
         assert await (await reader(it, Key("eve"), second)).list() == {"urn:todo:1": 1}
 
 
 @pytest.mark.rule("ACL-4")
 async def test_a_loan_ends_when_it_says_and_begins_before_any_clock_that_is_behind() -> None:
     async with desk() as it:
-        now = datetime.fromtimestamp(it.house.clock.now / 1000, UTC)
+        now = datetime.fromtimestamp(it.harness.clock.now / 1000, UTC)
         for expires in (now + timedelta(minutes=1), timedelta(minutes=1), 60, 60.0):
-            token = lender(it).delegate(loan(CAROL, "read", "*", expires=expires))
+            token = delegator(it).delegate(terms(CAROL, "read", "*", expires=expires))
             (held,) = read_tokens([token])
-            (lent,) = verify([held], space=SPACE.did, audience=CAROL.did)
-            assert lent.expires == it.house.clock.now + 60_000
-            assert lent.not_before == it.house.clock.now - 5 * 60_000
-            assert lent.prefixes == ("",)
+            (delegated,) = verify([held], space=SPACE.did, audience=CAROL.did)
+            assert delegated.expires == it.harness.clock.now + 60_000
+            assert delegated.not_before == it.harness.clock.now - 5 * 60_000
+            assert delegated.prefixes == ("",)
 
 
 async def test_what_nobody_could_use_is_not_made() -> None:
     async with desk() as it:
-        for wrong in (loan(role="own"), loan(expires=-600), loan(DAVE, "read", "urn:a b*")):
+        for wrong in (terms(role="own"), terms(expires=-600), terms(DAVE, "read", "urn:a b*")):
             with pytest.raises(InvalidDelegation):
-                lender(it).delegate(wrong)
+                delegator(it).delegate(wrong)
         with pytest.raises(InvalidDelegation):
-            lender(it).delegate(Loan(audience="dave", role="read", prefixes=["*"], expires=60))
+            delegator(it).delegate(DelegationTerms(audience="dave", role="read", prefixes=["*"], expires=60))
         with pytest.raises(InvalidQuery, match="zone"):
-            lender(it).delegate(loan(expires=datetime(2030, 1, 1)))
+            delegator(it).delegate(terms(expires=datetime(2030, 1, 1)))
 
 
 @pytest.mark.parametrize("text", ["", "!", "a", "abc=def", "abcd.", "äöü"])

@@ -11,7 +11,7 @@ import pytest
 from blake3 import blake3
 from msgspec.structs import replace
 
-from askers import Desk, Loss, PeerAsker, desk
+from requesters import Desk, Loss, PeerRequester, desk
 from service_peers import BOB, CAROL
 from stemmadb.client.reading import blob_sources
 from stemmadb.client.reading.blob_sources import at_once
@@ -25,9 +25,9 @@ from stemmadb.protocol.errors import (
     Malformed,
     UnknownBlob,
 )
-from stemmadb.protocol.model import reference
-from stemmadb.protocol.model.ids import Hash
-from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.ids import Hash
+from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.messages.base import Part, Request
 from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk, BlobEnd, BlobOffset, BlobPart, BlobRead
 
@@ -42,7 +42,7 @@ LOSSES: tuple[Loss, ...] = ("question", "answer")
 
 
 def blobs(it: Desk) -> Blobs:
-    return Blobs(it.asker)
+    return Blobs(it.requester)
 
 
 def name_of(data: bytes) -> Hash:
@@ -65,9 +65,9 @@ async def test_bytes_are_put_and_got(data: bytes) -> None:
 async def test_what_the_server_has_is_not_sent_again() -> None:
     async with desk(limits=LIMITS) as it:
         await blobs(it).put(DATA)
-        it.asker.asked.clear()
+        it.requester.asked.clear()
         ref = await blobs(it).put(bytearray(DATA), content_type="image/png")
-        assert BlobChunk not in it.asker.asked
+        assert BlobChunk not in it.requester.asked
         assert ref.content_type == "application/octet-stream"
 
 
@@ -133,14 +133,14 @@ async def test_what_is_not_bytes_is_refused(tmp_path: Path) -> None:
             await blobs(it).get(reference.write(name_of(b"nobody")))
         with pytest.raises(UnknownBlob):
             await blobs(it).stat(reference.write(name_of(b"nobody")))
-        assert {BlobBegin, BlobChunk}.isdisjoint(it.asker.asked)
+        assert {BlobBegin, BlobChunk}.isdisjoint(it.requester.asked)
 
 
 async def test_who_may_not_write_may_not_upload() -> None:
     async with desk(CAROL, limits=LIMITS) as it:
         with pytest.raises(Forbidden):
             await blobs(it).put(DATA)
-        ref = await Blobs(PeerAsker(it.house, BOB)).put(DATA)
+        ref = await Blobs(PeerRequester(it.harness, BOB)).put(DATA)
         assert await blobs(it).get(ref) == DATA
 
 
@@ -159,33 +159,33 @@ async def test_an_upload_goes_on_after_every_loss() -> None:
     for index in range(7):
         for loss in LOSSES:
             async with desk(limits=LIMITS) as it:
-                it.asker.losses.extend([*NOT_YET[:index], loss])
+                it.requester.losses.extend([*NOT_YET[:index], loss])
                 ref = await blobs(it).put(DATA)
-                assert await Blobs(PeerAsker(it.house)).get(ref) == DATA
-                assert it.asker.asked.count(BlobChunk) <= 5
+                assert await Blobs(PeerRequester(it.harness)).get(ref) == DATA
+                assert it.requester.asked.count(BlobChunk) <= 5
 
 
 async def test_an_upload_that_was_left_goes_on_where_it_stopped() -> None:
     async with desk(limits=LIMITS) as it:
         blob = name_of(DATA)
-        await it.asker.ask(BlobBegin, BlobOffset, blob=blob, size=len(DATA))
-        await it.asker.ask(BlobChunk, BlobOffset, blob=blob, offset=0, data=DATA[:1_500][:1_000])
-        it.asker.asked.clear()
+        await it.requester.ask(BlobBegin, BlobOffset, blob=blob, size=len(DATA))
+        await it.requester.ask(BlobChunk, BlobOffset, blob=blob, offset=0, data=DATA[:1_500][:1_000])
+        it.requester.asked.clear()
         told: list[int] = []
         await blobs(it).put(DATA, progress=lambda done, _: told.append(done))
         assert told[0] == 1_000
-        assert it.asker.asked.count(BlobChunk) == 3
+        assert it.requester.asked.count(BlobChunk) == 3
 
 
 async def test_wrong_bytes_of_somebody_else_under_the_same_name_are_sent_over() -> None:
     async with desk(limits=LIMITS) as it:
         blob = name_of(DATA)
-        await it.asker.ask(BlobBegin, BlobOffset, blob=blob, size=len(DATA))
-        await it.asker.ask(BlobChunk, BlobOffset, blob=blob, offset=0, data=b"wrong")
+        await it.requester.ask(BlobBegin, BlobOffset, blob=blob, size=len(DATA))
+        await it.requester.ask(BlobChunk, BlobOffset, blob=blob, offset=0, data=b"wrong")
         assert await blobs(it).get(await blobs(it).put(DATA)) == DATA
 
 
-class Altered(PeerAsker):
+class Altered(PeerRequester):
     """What comes is not what the server sent."""
 
     def __init__(self, at: Any, **changes: Any) -> None:
@@ -204,7 +204,7 @@ async def test_other_bytes_than_were_asked_for_are_never_given(changes: dict[str
     async with desk(limits=LIMITS) as it:
         data = DATA[:1_000]
         ref = await blobs(it).put(data)
-        altered = Blobs(Altered(it.house, **changes))
+        altered = Blobs(Altered(it.harness, **changes))
         with pytest.raises(BlobMismatch):
             await altered.get(ref)
         target = tmp_path / "target"
@@ -224,22 +224,22 @@ async def test_a_file_that_changes_while_it_is_sent_is_refused(tmp_path: Path) -
             async def change(to: bytes = changed) -> None:
                 path.write_bytes(to)
 
-            it.asker.meanwhile.append(change)
+            it.requester.meanwhile.append(change)
             with pytest.raises(BlobMismatch):
-                await Blobs(it.asker, run=at_once).put(path)
-            assert it.asker.asked.count(BlobBegin) == 1
+                await Blobs(it.requester, run=at_once).put(path)
+            assert it.requester.asked.count(BlobBegin) == 1
             with pytest.raises(UnknownBlob):
                 await blobs(it).get(reference.write(name_of(b"x" * 2_500)))
 
 
 async def test_an_upload_may_be_cut_off_as_often_as_it_gets_farther() -> None:
     async with desk(limits=LIMITS) as it:
-        it.asker.losses.extend([loss for _ in range(4) for loss in ONE_CHUNK])
+        it.requester.losses.extend([loss for _ in range(4) for loss in ONE_CHUNK])
         assert await blobs(it).get(await blobs(it).put(DATA)) == DATA
-        assert not it.asker.losses
+        assert not it.requester.losses
 
 
-class Dropped(PeerAsker):
+class Dropped(PeerRequester):
     """A server that forgets an upload once."""
 
     async def ask(self, kind: type[Request], answer: Any, *, timeout: float | None = None, **fields: Any) -> Any:
@@ -250,12 +250,12 @@ class Dropped(PeerAsker):
 
 async def test_an_upload_that_the_server_forgot_begins_again() -> None:
     async with desk(limits=LIMITS) as it:
-        asker = Dropped(it.house)
-        await Blobs(asker).put(DATA)
-        assert asker.asked.count(BlobBegin) == 2
+        requester = Dropped(it.harness)
+        await Blobs(requester).put(DATA)
+        assert requester.asked.count(BlobBegin) == 2
 
 
-class Endless(PeerAsker):
+class Endless(PeerRequester):
     """A server that sends more than there is."""
 
     async def ask(self, kind: type[Request], *_: Any, **fields: Any) -> Any:
@@ -266,13 +266,13 @@ class Endless(PeerAsker):
 
 async def test_more_bytes_than_there_are_end_the_reading() -> None:
     async with desk() as it:
-        asker = Endless(it.house)
+        requester = Endless(it.harness)
         with pytest.raises(BlobMismatch):
-            await Blobs(asker).get(reference.write(name_of(DATA)))
-        assert asker.asked == [BlobRead]
+            await Blobs(requester).get(reference.write(name_of(DATA)))
+        assert requester.asked == [BlobRead]
 
 
-class Forgetful(PeerAsker):
+class Forgetful(PeerRequester):
     """A server that never gets anywhere."""
 
     async def ask(self, kind: type[Request], *_: Any, **__: Any) -> Any:
@@ -284,9 +284,9 @@ class Forgetful(PeerAsker):
 
 async def test_an_upload_that_gets_nowhere_ends() -> None:
     async with desk(limits=LIMITS) as it:
-        asker = Forgetful(it.house)
+        requester = Forgetful(it.harness)
         with pytest.raises(Malformed):
-            await Blobs(asker).put(DATA)
-        assert asker.asked == [BlobBegin, BlobChunk] * (UPLOAD_TRIES_MAX + 1)
-        assert BlobEnd not in asker.asked
-        assert BlobRead not in asker.asked
+            await Blobs(requester).put(DATA)
+        assert requester.asked == [BlobBegin, BlobChunk] * (UPLOAD_TRIES_MAX + 1)
+        assert BlobEnd not in requester.asked
+        assert BlobRead not in requester.asked

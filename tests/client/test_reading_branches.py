@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from askers import PeerAsker, desk
+from requesters import PeerRequester, desk
 from service_peers import CAROL, SPACE, put, remove
 from stemmadb.client.reading.branches import Branch, Branches, Tag, Tags
-from stemmadb.client.reading.merging import MergeClash, PlannedWrite, merge
+from stemmadb.client.reading.merge import MergeClash, PlannedWrite, merge
 from stemmadb.client.reading.moment import Moment
 from stemmadb.client.reading.past import log
 from stemmadb.client.reading.plain import DELETED
@@ -28,8 +28,8 @@ from stemmadb.protocol.errors import (
     UnknownBranch,
     UnknownTag,
 )
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Version
+from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.messages.structure import CreateBranch, MergeRequest
 
 X, Y, Z = "urn:x", "urn:y", "urn:z"
@@ -39,7 +39,7 @@ DRAFT = BranchName("draft")
 @pytest.mark.rule("BRANCH-1")
 async def test_branches_are_made_listed_and_ended() -> None:
     async with desk(limits=Limits(page_max=1)) as it:
-        branches = Branches(it.asker)
+        branches = Branches(it.requester)
         await it.commit(put(X, 1))
         made = await branches.create("draft", note="try")
         assert made.version == 3
@@ -56,7 +56,7 @@ async def test_branches_are_made_listed_and_ended() -> None:
 
 async def test_what_cannot_be_done_with_branches_says_why() -> None:
     async with desk() as it:
-        branches = Branches(it.asker)
+        branches = Branches(it.requester)
         await branches.create("draft")
         with pytest.raises(BranchExists):
             await branches.create("draft")
@@ -77,21 +77,21 @@ async def test_what_cannot_be_done_with_branches_says_why() -> None:
             await branches.delete("draft")
     async with desk(CAROL) as it:
         with pytest.raises(Forbidden):
-            await Branches(it.asker).create("draft")
+            await Branches(it.requester).create("draft")
 
 
 @pytest.mark.rule("COMMIT-11")
 async def test_a_write_whose_answer_was_lost_is_done_once() -> None:
     async with desk() as it:
-        it.asker.losses.extend(["answer", "question", "answer"])
-        made = await Branches(it.asker).create("draft")
-        assert it.asker.asked == [CreateBranch] * 4
-        assert [entry.version for entry in await log(it.asker).all()] == [made.version, 1]
+        it.requester.losses.extend(["answer", "question", "answer"])
+        made = await Branches(it.requester).create("draft")
+        assert it.requester.asked == [CreateBranch] * 4
+        assert [entry.version for entry in await log(it.requester).all()] == [made.version, 1]
 
 
 async def test_tags_are_made_listed_and_removed() -> None:
     async with desk(limits=Limits(page_max=1)) as it:
-        tags = Tags(it.asker)
+        tags = Tags(it.requester)
         await it.commit(put(X, 1))
         await tags.create("b")
         await tags.create("a", version=1, note={"why": "first"})
@@ -110,18 +110,18 @@ async def test_tags_are_made_listed_and_removed() -> None:
 async def test_a_merge_brings_what_the_source_has_and_reports_what_both_changed() -> None:
     async with desk() as it:
         await it.commit(put(X, 1), put(Y, 1))
-        await Branches(it.asker).create("draft")
+        await Branches(it.requester).create("draft")
         await it.commit(put(X, 2), put(Z, 3), branch="draft")
         await it.commit(put(X, 5))
-        report = await merge(it.asker, "draft", "main", note={"message": "bring it"})
+        report = await merge(it.requester, "draft", "main", note={"message": "bring it"})
         assert (report.version, report.source_version, report.target_version) == (6, 5, 5)
         clash = MergeClash(
             id=EntityId(X), path="", base=Version(2), source=Version(4), target=Version(5), winner="target"
         )
         assert (report.conflicts, report.conflicts_count, report.writes_count) == ((clash,), 1, 1)
         assert report.hash is not None
-        assert await Moment(it.asker, branch=MAIN, space=SPACE.did).list("urn:*") == {X: 5, Y: 1, Z: 3}
-        again = await merge(it.asker, "draft", "main")
+        assert await Moment(it.requester, branch=MAIN, space=SPACE.did).list("urn:*") == {X: 5, Y: 1, Z: 3}
+        again = await merge(it.requester, "draft", "main")
         assert (again.version, again.conflicts, again.hash, again.time_ms) == (None, (), None, None)
 
 
@@ -129,27 +129,27 @@ async def test_a_merge_brings_what_the_source_has_and_reports_what_both_changed(
 async def test_a_dry_run_says_what_would_be_written() -> None:
     async with desk() as it:
         await it.commit(put(X, {"a": 1}), put(Y, 1))
-        await Branches(it.asker).create("draft")
+        await Branches(it.requester).create("draft")
         await it.commit(put(X, {"a": 2}), remove(Y), put(Z, {"z": None}), branch="draft")
-        report = await merge(it.asker, "draft", "main", dry_run=True)
+        report = await merge(it.requester, "draft", "main", dry_run=True)
         assert (report.version, report.writes_count) == (None, 3)
         assert report.writes == (
             PlannedWrite(id=EntityId(X), kind="patch", patch=[{"op": "replace", "path": "/a", "value": 2}]),
             PlannedWrite(id=EntityId(Y), kind="delete"),
             PlannedWrite(id=EntityId(Z), kind="set", value={"z": None}),
         )
-        assert await Moment(it.asker, branch=MAIN, space=SPACE.did).get(X) == {"a": 1}
+        assert await Moment(it.requester, branch=MAIN, space=SPACE.did).get(X) == {"a": 1}
 
 
 @pytest.mark.rule("MERGE-3")
 async def test_conflicts_under_fail_come_with_the_error_and_resolutions_settle_them() -> None:
     async with desk() as it:
         await it.commit(put(X, 1), put(Y, 1))
-        await Branches(it.asker).create("draft")
+        await Branches(it.requester).create("draft")
         await it.commit(put(X, 2), put(Y, 2), branch="draft")
         await it.commit(put(X, 5), put(Y, 5))
         with pytest.raises(MergeConflict) as failed:
-            await merge(it.asker, "draft", "main", strategy="fail")
+            await merge(it.requester, "draft", "main", strategy="fail")
         clashes = failed.value.facts["conflicts"]
         assert failed.value.facts["count"] == 2
         assert [(clash.id, clash.base, clash.source, clash.target) for clash in clashes] == [
@@ -157,12 +157,12 @@ async def test_conflicts_under_fail_come_with_the_error_and_resolutions_settle_t
             (Y, 2, 4, 5),
         ]
         assert all(isinstance(clash, MergeClash) for clash in clashes)
-        report = await merge(it.asker, "draft", "main", strategy="fail", resolutions={X: {"both": 7}, Y: DELETED})
+        report = await merge(it.requester, "draft", "main", strategy="fail", resolutions={X: {"both": 7}, Y: DELETED})
         assert [clash.winner for clash in report.conflicts] == ["resolution", "resolution"]
-        assert await Moment(it.asker, branch=MAIN, space=SPACE.did).list("urn:*") == {X: {"both": 7}}
+        assert await Moment(it.requester, branch=MAIN, space=SPACE.did).list("urn:*") == {X: {"both": 7}}
 
 
-class Untold(PeerAsker):
+class Untold(PeerRequester):
     """A server whose conflicts cannot be read."""
 
     async def ask(self, *_: Any, **__: Any) -> Any:
@@ -172,7 +172,7 @@ class Untold(PeerAsker):
 async def test_conflicts_that_cannot_be_read_do_not_hide_the_error() -> None:
     async with desk() as it:
         with pytest.raises(MergeConflict) as failed:
-            await merge(Untold(it.house), "draft", "main")
+            await merge(Untold(it.harness), "draft", "main")
         assert failed.value.facts == {"count": 1, "conflicts": ()}
 
 
@@ -180,29 +180,29 @@ async def test_conflicts_that_cannot_be_read_do_not_hide_the_error() -> None:
 async def test_the_strategy_and_the_version_of_the_source_are_given() -> None:
     async with desk() as it:
         await it.commit(put(X, 1))
-        await Branches(it.asker).create("draft")
+        await Branches(it.requester).create("draft")
         version = await it.commit(put(X, 2), branch="draft")
         await it.commit(put(X, 3), branch="draft")
         await it.commit(put(X, 5))
-        report = await merge(it.asker, "draft", "main", strategy="source", source_version=version)
+        report = await merge(it.requester, "draft", "main", strategy="source", source_version=version)
         assert report.source_version == version
-        assert await Moment(it.asker, branch=MAIN, space=SPACE.did).get(X) == 2
+        assert await Moment(it.requester, branch=MAIN, space=SPACE.did).get(X) == 2
         with pytest.raises(InvalidMerge, match="lww"):
-            await merge(it.asker, "draft", "main", strategy="best")  # type: ignore[arg-type]
+            await merge(it.requester, "draft", "main", strategy="best")  # type: ignore[arg-type]
         with pytest.raises(InvalidMerge):
-            await merge(it.asker, "main", "main")
+            await merge(it.requester, "main", "main")
         with pytest.raises(InvalidMerge):
-            await merge(it.asker, "draft", "main", resolutions={"urn:no": None})
+            await merge(it.requester, "draft", "main", resolutions={"urn:no": None})
 
 
 @pytest.mark.rule("COMMIT-11")
 async def test_a_merge_whose_answer_was_lost_gives_the_same_report() -> None:
     async with desk() as it:
         await it.commit(put(X, 1))
-        await Branches(it.asker).create("draft")
+        await Branches(it.requester).create("draft")
         await it.commit(put(Y, 2), branch="draft")
-        it.asker.asked.clear()
-        it.asker.losses.append("answer")
-        report = await merge(it.asker, "draft", "main")
+        it.requester.asked.clear()
+        it.requester.losses.append("answer")
+        report = await merge(it.requester, "draft", "main")
         assert report.version == 5
-        assert it.asker.asked == [MergeRequest] * 2
+        assert it.requester.asked == [MergeRequest] * 2

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from askers import Desk, desk
+from requesters import Desk, desk
 from service_peers import SPACE, patch, put, remove
 from stemmadb.client.reading.blobs import Blobs
 from stemmadb.client.reading.branches import Branches, Tags
-from stemmadb.client.reading.erasing import compact, erase
+from stemmadb.client.reading.erasure import compact, erase
 from stemmadb.client.reading.moment import Moment
 from stemmadb.client.reading.plain import DELETED
 from stemmadb.protocol.errors import (
@@ -26,19 +26,19 @@ from stemmadb.protocol.errors import (
     UnknownBranch,
     UnknownTag,
 )
-from stemmadb.protocol.model.ids import MAIN, BranchName
-from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.values.ids import MAIN, BranchName
+from stemmadb.protocol.model.values.limits import Limits
 
 X, Y = "urn:x", "urn:y"
 pytestmark = pytest.mark.rule("HISTORY-2")
 
 
 def at(it: Desk, branch: str = MAIN, **when: Any) -> Moment:
-    return Moment(it.asker, branch=BranchName(branch), space=SPACE.did, **when)
+    return Moment(it.requester, branch=BranchName(branch), space=SPACE.did, **when)
 
 
 def clock(it: Desk) -> datetime:
-    return datetime.fromtimestamp(it.house.clock.now / 1000, UTC)
+    return datetime.fromtimestamp(it.harness.clock.now / 1000, UTC)
 
 
 async def test_a_value_is_read_as_it_was_at_a_version() -> None:
@@ -58,16 +58,16 @@ async def test_a_value_is_read_as_it_was_at_a_time() -> None:
     async with desk() as it:
         await it.commit(put(X, 1))
         first = clock(it)
-        it.house.clock.now += 1_000
+        it.harness.clock.now += 1_000
         await it.commit(put(X, 2))
         then = at(it, time=first + timedelta(milliseconds=999, microseconds=999))
-        assert repr(then) == f"Moment('main', time={it.house.clock.now - 1})"
+        assert repr(then) == f"Moment('main', time={it.harness.clock.now - 1})"
         assert await then.get(X) == 1
         assert repr(then) == "Moment('main', version=2)"
         elsewhere = (first + timedelta(seconds=1)).astimezone(timezone(timedelta(hours=5)))
         assert await at(it, time=elsewhere).get(X) == 2
-        assert await at(it, time=it.house.clock.now).get(X) == 2
-        assert await at(it, time=it.house.clock.now - 1).get(X) == 1
+        assert await at(it, time=it.harness.clock.now).get(X) == 2
+        assert await at(it, time=it.harness.clock.now - 1).get(X) == 1
 
 
 async def test_what_is_asked_first_settles_the_version_for_all_that_follows() -> None:
@@ -88,7 +88,7 @@ async def test_two_first_questions_at_once_are_of_one_version() -> None:
         async def overtake() -> None:
             await it.commit(put(X, 2))
 
-        it.asker.meanwhile.append(overtake)
+        it.requester.meanwhile.append(overtake)
         now = at(it)
         first, second, version = await asyncio.gather(now.get(X), now.get(X), now.settled())
         assert (first, second, version) == (1, 1, 2)
@@ -97,9 +97,9 @@ async def test_two_first_questions_at_once_are_of_one_version() -> None:
 async def test_a_tag_names_a_version_of_its_branch() -> None:
     async with desk(limits=Limits(page_max=1)) as it:
         await it.commit(put(X, 1))
-        await Branches(it.asker).create("draft")
+        await Branches(it.requester).create("draft")
         await it.commit(put(X, 2), branch="draft")
-        tags = Tags(it.asker)
+        tags = Tags(it.requester)
         await tags.create("a", version=2)
         await tags.create("b", branch="draft")
         await it.commit(put(X, 3), branch="draft")
@@ -127,7 +127,7 @@ async def test_history_and_blame_go_up_to_the_moment() -> None:
     async with desk() as it:
         await it.commit(put(X, 1))
         then = clock(it)
-        it.house.clock.now += 1_000
+        it.harness.clock.now += 1_000
         await it.commit(put(X, 2))
         assert [entry.version for entry in await at(it, time=then).history(X).all()] == [2]
         assert [entry.version for entry in await at(it, version=3).history(X, order="oldest").all()] == [2, 3]
@@ -137,7 +137,7 @@ async def test_history_and_blame_go_up_to_the_moment() -> None:
 async def test_a_branch_is_read_at_any_version_as_well() -> None:
     async with desk() as it:
         await it.commit(put(X, 1))
-        await Branches(it.asker).create("draft")
+        await Branches(it.requester).create("draft")
         await it.commit(put(X, 2), branch="draft")
         assert await at(it, "draft", version=3).get(X) == 1
         assert await at(it, "draft").get(X) == 2
@@ -170,7 +170,7 @@ async def test_what_was_erased_or_compacted_is_not_taken_for_what_never_was() ->
         await it.commit(patch(X, {"op": "add", "path": "/b", "value": 1}))
         await it.commit(remove(X))
         await it.commit(put(X, {"a": "public"}))
-        await erase(it.asker, X, [2])
+        await erase(it.requester, X, [2])
         for version in (2, 3):
             with pytest.raises(Erased):
                 await at(it, version=version).get(X)
@@ -179,7 +179,7 @@ async def test_what_was_erased_or_compacted_is_not_taken_for_what_never_was() ->
         assert await at(it, version=4).get(X) is None
         assert await at(it, version=5).get(X) == {"a": "public"}
         assert await at(it, version=3).list("urn:*") == {}
-        await compact(it.asker, 5)
+        await compact(it.requester, 5)
         with pytest.raises(Compacted) as compacted:
             await at(it, version=4).get(X)
         assert compacted.value.facts["oldest"] == 5
@@ -189,8 +189,8 @@ async def test_what_was_erased_or_compacted_is_not_taken_for_what_never_was() ->
 async def test_erasing_a_head_leaves_what_is_given_on_each_branch() -> None:
     async with desk() as it:
         await it.commit(put(X, "secret"))
-        await Branches(it.asker).create("draft")
-        done = await erase(it.asker, X, [2], survivors={"main": {"kept": None}, "draft": DELETED}, note="law")
+        await Branches(it.requester).create("draft")
+        done = await erase(it.requester, X, [2], survivors={"main": {"kept": None}, "draft": DELETED}, note="law")
         assert (done.version, done.erased) == (4, 1)
         assert await at(it).get(X) == {"kept": None}
         assert await at(it, "draft").get(X) is None
@@ -201,19 +201,19 @@ async def test_erasing_a_head_leaves_what_is_given_on_each_branch() -> None:
 @pytest.mark.rule("ERASE-1")
 async def test_blobs_are_erased_with_the_value_that_names_them() -> None:
     async with desk() as it:
-        ref = await Blobs(it.asker).put(b"secret")
+        ref = await Blobs(it.requester).put(b"secret")
         await it.commit(put(X, {"file": ref.hash}))
         await it.commit(put(X, {}))
-        await erase(it.asker, X, [2], blobs=[ref.hash])
+        await erase(it.requester, X, [2], blobs=[ref.hash])
         with pytest.raises(UnknownBlob):
-            await Blobs(it.asker).get(ref)
+            await Blobs(it.requester).get(ref)
 
 
 async def test_a_compaction_tells_what_it_removed() -> None:
     async with desk() as it:
         for value in range(4):
             await it.commit(put(X, value))
-        done = await compact(it.asker, 5, note={"message": "old"})
+        done = await compact(it.requester, 5, note={"message": "old"})
         assert (done.version, done.floor, done.bodies) == (6, 5, 3)
 
 

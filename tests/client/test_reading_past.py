@@ -6,21 +6,21 @@ from datetime import UTC, datetime
 
 import pytest
 
-from askers import desk
+from requesters import desk
 from service_peers import ALICE, BOB, SPACE, patch, put, remove
 from stemmadb.client.reading.branches import Branches
 from stemmadb.client.reading.differences import EntityChange, diff
 from stemmadb.client.reading.entries import FactChange
 from stemmadb.client.reading.moment import Moment
-from stemmadb.client.reading.past import Point, blame, history, log
+from stemmadb.client.reading.past import HistoryPoint, blame, history, log
 from stemmadb.protocol.errors import FutureVersion, InvalidQuery, NotFound, UnknownBranch
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import MAIN, BranchName, Version
-from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Version
+from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.messages.reading import LogRequest
 
 X, Y = "urn:x", "urn:y"
-HERE = Point(MAIN)
+HERE = HistoryPoint(MAIN)
 
 
 @pytest.mark.rule("HISTORY-1")
@@ -29,7 +29,7 @@ async def test_history_tells_every_change_with_its_commit_newest_first() -> None
         await it.commit(put(X, {"a": 1}), note=encode({"message": "first"}))
         await it.commit(patch(X, {"op": "replace", "path": "/a", "value": 2}))
         await it.commit(remove(X))
-        gone, patched, made = await history(it.asker, X, HERE).all()
+        gone, patched, made = await history(it.requester, X, HERE).all()
         assert (made.version, made.kind, made.value, made.patch) == (2, "set", {"a": 1}, None)
         assert (made.note, made.author, made.branch, made.made_by) == (
             {"message": "first"},
@@ -37,8 +37,8 @@ async def test_history_tells_every_change_with_its_commit_newest_first() -> None
             MAIN,
             "commit",
         )
-        assert made.time_ms == it.house.clock.now
-        assert made.time == datetime.fromtimestamp(it.house.clock.now / 1000, UTC)
+        assert made.time_ms == it.harness.clock.now
+        assert made.time == datetime.fromtimestamp(it.harness.clock.now / 1000, UTC)
         assert made.hash.startswith("b3:")
         assert (patched.kind, patched.value) == ("patch", None)
         assert patched.patch == [{"op": "replace", "path": "/a", "value": 2}]
@@ -50,16 +50,16 @@ async def test_history_is_read_page_by_page_of_one_version_while_others_write() 
     async with desk(limits=Limits(page_max=2)) as it:
         for value in range(5):
             await it.commit(put(X, value))
-        listing = history(it.asker, X, HERE, order="oldest")
+        listing = history(it.requester, X, HERE, order="oldest")
         assert repr(listing) == "Listing(version=None)"
-        assert not it.asker.asked
+        assert not it.requester.asked
         seen = []
         async for entry in listing:
             seen.append(entry.value)
             await it.commit(put(X, "later"))
         assert seen == [0, 1, 2, 3, 4]
         assert listing.version == 6
-        assert len(it.asker.asked) == 3
+        assert len(it.requester.asked) == 3
         assert len(await listing.all()) == 10
         assert listing.version == 11
 
@@ -68,13 +68,13 @@ async def test_of_a_list_no_more_is_asked_for_than_is_wanted() -> None:
     async with desk(limits=Limits(page_max=2)) as it:
         for value in range(5):
             await it.commit(put(X, value))
-        listing = history(it.asker, X, HERE)
+        listing = history(it.requester, X, HERE)
         newest = await listing.first()
         assert newest is not None
         assert newest.value == 4
         assert [entry.value for entry in await listing.all(limit=3)] == [4, 3, 2]
         assert await listing.all(limit=0) == []
-        assert len(it.asker.asked) == 3
+        assert len(it.requester.asked) == 3
         with pytest.raises(InvalidQuery):
             await listing.all(limit=-1)
 
@@ -82,28 +82,28 @@ async def test_of_a_list_no_more_is_asked_for_than_is_wanted() -> None:
 async def test_the_history_of_what_never_was_is_not_found() -> None:
     async with desk() as it:
         with pytest.raises(NotFound):
-            await history(it.asker, X, HERE).first()
+            await history(it.requester, X, HERE).first()
         with pytest.raises(NotFound):
-            await blame(it.asker, X, branch=MAIN)
+            await blame(it.requester, X, branch=MAIN)
 
 
 @pytest.mark.rule("HISTORY-1")
 async def test_the_log_shows_the_commits_that_pass_every_filter() -> None:
     async with desk() as it:
-        bob = await it.house.peer(BOB).open()
+        bob = await it.harness.peer(BOB).open()
         await it.commit(put(X, 1))
-        it.house.clock.now += 1_000
+        it.harness.clock.now += 1_000
         await bob.commit(put(Y, 1))
-        then = datetime.fromtimestamp(it.house.clock.now / 1000, UTC)
-        it.house.clock.now += 1_000
+        then = datetime.fromtimestamp(it.harness.clock.now / 1000, UTC)
+        it.harness.clock.now += 1_000
         await it.commit(put(Y, 2))
-        assert [entry.version for entry in await log(it.asker).all()] == [4, 3, 2, 1]
-        assert [entry.version for entry in await log(it.asker, author=BOB.did).all()] == [3]
-        assert [entry.version for entry in await log(it.asker, prefix=Y, order="oldest").all()] == [3, 4]
-        assert [entry.version for entry in await log(it.asker, since=then, until=then).all()] == [3]
-        assert [entry.version for entry in await log(it.asker, session=bob.session).all()] == [3]
-        assert [entry.version for entry in await log(it.asker, version=2, branch="main").all()] == [2, 1]
-        entry = await log(it.asker, author=BOB.did).first()
+        assert [entry.version for entry in await log(it.requester).all()] == [4, 3, 2, 1]
+        assert [entry.version for entry in await log(it.requester, author=BOB.did).all()] == [3]
+        assert [entry.version for entry in await log(it.requester, prefix=Y, order="oldest").all()] == [3, 4]
+        assert [entry.version for entry in await log(it.requester, since=then, until=then).all()] == [3]
+        assert [entry.version for entry in await log(it.requester, session=bob.session).all()] == [3]
+        assert [entry.version for entry in await log(it.requester, version=2, branch="main").all()] == [2, 1]
+        entry = await log(it.requester, author=BOB.did).first()
         assert entry is not None
         assert (entry.kind, entry.branch, entry.session, entry.local) == ("commit", "main", bob.session, 1)
         assert (entry.time, entry.details, entry.changes, entry.facts_count) == (then, None, (), 1)
@@ -117,20 +117,20 @@ async def test_a_commit_that_is_cut_between_pages_of_the_log_is_one_entry(page_m
     async with desk(limits=limits) as it:
         await it.commit(*(put(f"urn:b:{n}", big) for n in range(6)))
         await it.commit(*(put(f"urn:c:{n}", big) for n in range(6)))
-        entries = await log(it.asker, with_facts=True).all()
+        entries = await log(it.requester, with_facts=True).all()
         assert [entry.version for entry in entries] == [3, 2, 1]
         assert [change.id for change in entries[0].changes] == [f"urn:c:{n}" for n in range(6)]
         assert entries[1].changes[5] == FactChange(id="urn:b:5", kind="set", branch=MAIN, value=big)  # type: ignore[arg-type]
-        assert len(it.asker.asked) > 1
-        first = await log(it.asker, with_facts=True).first()
+        assert len(it.requester.asked) > 1
+        first = await log(it.requester, with_facts=True).first()
         assert first == entries[0]
 
 
 async def test_what_a_write_did_is_told_in_words() -> None:
     async with desk() as it:
         await it.commit(put(X, 1))
-        await Branches(it.asker).create("draft", note="try it")
-        entry = await log(it.asker).first()
+        await Branches(it.requester).create("draft", note="try it")
+        entry = await log(it.requester).first()
         assert entry is not None
         assert (entry.kind, entry.branch, entry.note) == ("branch.create", None, "try it")
         assert entry.details == {"kind": "branch.create", "name": "draft", "parent": "main", "fork": 2}
@@ -141,7 +141,7 @@ async def test_a_difference_leads_from_one_state_to_another() -> None:
     async with desk(limits=Limits(page_max=1)) as it:
         await it.commit(put(X, {"a": 1}), put(Y, 1))
         await it.commit(put(X, {"a": 2}), remove(Y), put("urn:z", None))
-        found = await diff(it.asker, 2, 3, branch=MAIN)
+        found = await diff(it.requester, 2, 3, branch=MAIN)
         assert (found.left, found.right, found.version, len(found)) == (2, 3, 3, 3)
         changes = {change.id: change for change in found}
         assert changes == {
@@ -155,54 +155,54 @@ async def test_a_difference_leads_from_one_state_to_another() -> None:
             "urn:z": EntityChange(id="urn:z", after=Version(3)),  # type: ignore[arg-type]
         }
         assert [change.kind for change in found] == ["changed", "removed", "added"]
-        assert len(it.asker.asked) == 3
-        assert not await diff(it.asker, 3, branch=MAIN)
-        assert [change.id for change in await diff(it.asker, 2, 3, branch=MAIN, prefix="urn:z*")] == ["urn:z"]
+        assert len(it.requester.asked) == 3
+        assert not await diff(it.requester, 3, branch=MAIN)
+        assert [change.id for change in await diff(it.requester, 2, 3, branch=MAIN, prefix="urn:z*")] == ["urn:z"]
 
 
 async def test_the_sides_of_a_difference_can_be_times_branches_and_moments() -> None:
     async with desk() as it:
         await it.commit(put(X, 1))
-        then = datetime.fromtimestamp(it.house.clock.now / 1000, UTC)
-        it.house.clock.now += 1_000
+        then = datetime.fromtimestamp(it.harness.clock.now / 1000, UTC)
+        it.harness.clock.now += 1_000
         await it.commit(put(X, 2))
-        assert [change.before for change in await diff(it.asker, then, branch=MAIN)] == [2]
-        moment = Moment(it.asker, branch=MAIN, space=SPACE.did, time=then)
-        assert [change.before for change in await diff(it.asker, moment, "main", branch=MAIN)] == [2]
+        assert [change.before for change in await diff(it.requester, then, branch=MAIN)] == [2]
+        moment = Moment(it.requester, branch=MAIN, space=SPACE.did, time=then)
+        assert [change.before for change in await diff(it.requester, moment, "main", branch=MAIN)] == [2]
         with pytest.raises(UnknownBranch):
-            await diff(it.asker, "draft", branch=MAIN)
+            await diff(it.requester, "draft", branch=MAIN)
         with pytest.raises(FutureVersion):
-            await diff(it.asker, 1, 9, branch=MAIN)
+            await diff(it.requester, 1, 9, branch=MAIN)
         with pytest.raises(InvalidQuery):
-            await diff(it.asker, -1, branch=MAIN)
+            await diff(it.requester, -1, branch=MAIN)
 
 
 @pytest.mark.rule("HISTORY-1")
 async def test_blame_names_who_wrote_each_leaf_last() -> None:
     async with desk(limits=Limits(page_max=1)) as it:
-        bob = await it.house.peer(BOB).open()
+        bob = await it.harness.peer(BOB).open()
         await it.commit(put(X, {"a": 1, "b": {"c": 2}}))
         await bob.commit(patch(X, {"op": "replace", "path": "/b/c", "value": 3}), note=encode("better"))
-        lines = await blame(it.asker, X, branch=MAIN)
+        lines = await blame(it.requester, X, branch=MAIN)
         told = [(line.path, line.version, line.author, line.note) for line in lines]
         assert told == [("/a", 2, ALICE.did, None), ("/b/c", 3, BOB.did, "better")]
-        assert [line.path for line in await blame(it.asker, X, branch=MAIN, path="/b")] == ["/b/c"]
-        assert [line.version for line in await blame(it.asker, X, branch=MAIN, version=Version(2))] == [2, 2]
+        assert [line.path for line in await blame(it.requester, X, branch=MAIN, path="/b")] == ["/b/c"]
+        assert [line.version for line in await blame(it.requester, X, branch=MAIN, version=Version(2))] == [2, 2]
 
 
 async def test_reading_goes_on_after_connections_were_lost() -> None:
     async with desk(limits=Limits(page_max=1)) as it:
         for value in range(3):
             await it.commit(put(X, value))
-        it.asker.losses.extend(["answer", "no", "question", "answer"])
-        assert [entry.version for entry in await log(it.asker).all()] == [4, 3, 2, 1]
-        assert it.asker.asked == [LogRequest] * 7
+        it.requester.losses.extend(["answer", "no", "question", "answer"])
+        assert [entry.version for entry in await log(it.requester).all()] == [4, 3, 2, 1]
+        assert it.requester.asked == [LogRequest] * 7
 
 
 async def test_what_is_read_belongs_to_the_reader() -> None:
     async with desk() as it:
         await it.commit(put(X, {"a": [1]}), note=encode({"m": 1}))
-        listing = history(it.asker, X, HERE)
+        listing = history(it.requester, X, HERE)
         entry = await listing.first()
         assert entry is not None
         assert isinstance(entry.value, dict)
@@ -215,12 +215,12 @@ async def test_what_is_read_belongs_to_the_reader() -> None:
 async def test_a_time_without_a_zone_is_refused() -> None:
     async with desk() as it:
         with pytest.raises(InvalidQuery, match="has no zone"):
-            log(it.asker, since=datetime(2026, 1, 1))
+            log(it.requester, since=datetime(2026, 1, 1))
         with pytest.raises(InvalidQuery):
-            log(it.asker, version=-3)
+            log(it.requester, version=-3)
         with pytest.raises(InvalidQuery):
-            history(it.asker, X, Point(MAIN, Version(-1)))
+            history(it.requester, X, HistoryPoint(MAIN, Version(-1)))
         with pytest.raises(InvalidQuery):
-            await blame(it.asker, X, branch=MAIN, version=Version(-1))
+            await blame(it.requester, X, branch=MAIN, version=Version(-1))
         with pytest.raises(UnknownBranch):
-            await log(it.asker, branch=BranchName("nowhere")).first()
+            await log(it.requester, branch=BranchName("nowhere")).first()

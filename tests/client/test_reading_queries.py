@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from askers import Desk, PendingWrites, desk
+from requesters import Desk, PendingWrites, desk
 from service_peers import SPACE, put, remove
 from stemmadb.client.reading.branches import Branches
-from stemmadb.client.reading.fetching import Cut
+from stemmadb.client.reading.fetch import FetchedSnapshot
 from stemmadb.client.reading.heads import HEAD_READS_MAX, Heads
 from stemmadb.client.reading.moment import Moment
-from stemmadb.client.reading.queries import Place, QueryResult
+from stemmadb.client.reading.queries import EntityPath, QueryResult
 from stemmadb.protocol.errors import (
     InvalidPointer,
     InvalidQuery,
@@ -22,9 +22,9 @@ from stemmadb.protocol.errors import (
     Malformed,
     Unavailable,
 )
-from stemmadb.protocol.model.ids import MAIN, BranchName
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Query, Root
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.ids import MAIN, BranchName
+from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
 
 X, Y, Z = "urn:x", "urn:y", "urn:z"
@@ -36,7 +36,7 @@ def link(id_: str) -> dict[str, Any]:
 
 
 def heads(it: Desk, own: PendingWrites | None = None, branch: str = MAIN) -> Heads:
-    return Heads(it.asker, own or PendingWrites(), branch=BranchName(branch), space=SPACE.did)
+    return Heads(it.requester, own or PendingWrites(), branch=BranchName(branch), space=SPACE.did)
 
 
 # ---------------------------------------------------------------- as users write them
@@ -52,8 +52,8 @@ async def test_a_query_takes_ids_prefixes_roots_and_several_of_them() -> None:
         assert dict(await at.query([Y, "urn:t:*"])) == {Y: 2, "urn:t:1": 3, "urn:t:2": 4}
         found = await at.query([Root(X, "/a"), Y, "urn:lost"])
         assert dict(found) == {X: {"a": 1}, Y: 2}
-        assert found.roots == (Place(X, "/a"), Place(Y, ""))
-        assert found.unresolved == (Place("urn:lost", ""),)
+        assert found.roots == (EntityPath(X, "/a"), EntityPath(Y, ""))
+        assert found.unresolved == (EntityPath("urn:lost", ""),)
         assert found.nested() == [1, 2]
         assert found.version == 2
 
@@ -80,7 +80,7 @@ async def test_what_cannot_be_asked_is_refused_before_it_is_sent() -> None:
             await at.query(X, path="a")
         with pytest.raises(InvalidQuery):
             await at.list("urn:t:")
-        assert not it.asker.asked
+        assert not it.requester.asked
 
 
 @pytest.mark.rule("QUERY-7")
@@ -89,10 +89,10 @@ async def test_links_are_followed_and_nested() -> None:
         await it.commit(put(X, {"child": link(Y), "lost": link("urn:no")}), put(Y, {"n": 1}))
         for found in (
             await heads(it).query(X, schema=True),
-            await Moment(it.asker, branch=MAIN, space=SPACE.did).query(X, schema=True),
+            await Moment(it.requester, branch=MAIN, space=SPACE.did).query(X, schema=True),
         ):
             assert set(found) == {X, Y}
-            assert found.unresolved == (Place("urn:no", ""),)
+            assert found.unresolved == (EntityPath("urn:no", ""),)
             assert found.nested() == [{"child": {"n": 1}, "lost": link("urn:no")}]
 
 
@@ -108,7 +108,7 @@ async def test_what_a_query_gives_belongs_to_the_reader() -> None:
         found[X].clear()
         found[Z]["deep"].append(2)
         assert found.nested() == [{"child": {"n": [1]}, "other": {"n": [1]}}, {"deep": [1]}]
-        assert found.roots == (Place(X, ""), Place(Z, ""))
+        assert found.roots == (EntityPath(X, ""), EntityPath(Z, ""))
         assert await heads(it, own).get(Z) == {"deep": [1]}
         got: Any = await heads(it, own).get(Z)
         got["deep"].append(9)
@@ -135,14 +135,14 @@ async def test_own_pending_writes_are_seen_at_once() -> None:
         assert await at.list("urn:*") == {X: {"n": 5}, Z: 3}
         assert list(await at.query("*")) == [SPACE.did, X, Z]
         found = await at.query([X, Y])
-        assert (dict(found), found.unresolved) == ({X: {"n": 5}}, (Place(Y, ""),))
+        assert (dict(found), found.unresolved) == ({X: {"n": 5}}, (EntityPath(Y, ""),))
 
 
 @pytest.mark.rule("NURSERY-1")
 async def test_pending_writes_on_another_branch_are_not_seen() -> None:
     async with desk() as it:
         await it.commit(put(X, 1))
-        await Branches(it.asker).create("draft")
+        await Branches(it.requester).create("draft")
         own = PendingWrites(BranchName("draft"))
         own.add(X, "set", 2)
         assert await heads(it, own).list("urn:*") == {X: 1}
@@ -161,7 +161,7 @@ async def test_a_pending_link_is_followed_to_what_the_server_has() -> None:
         assert found.nested() == [{"done": False, "next": {"next": {"z": 1}}}]
         own.add(Y, "delete")
         found = await heads(it, own).query("urn:x*", schema=schema)
-        assert (set(found), found.unresolved) == ({X}, (Place(Y, ""),))
+        assert (set(found), found.unresolved) == ({X}, (EntityPath(Y, ""),))
 
 
 @pytest.mark.rule("NURSERY-1")
@@ -176,11 +176,11 @@ async def test_a_read_that_would_miss_an_own_accepted_write_is_made_again() -> N
 
         for read in (at.get, at.query):
             own.add(X, "set", 2)
-            it.asker.meanwhile.append(accepted)
-            it.asker.asked.clear()
+            it.requester.meanwhile.append(accepted)
+            it.requester.asked.clear()
             got = await read(X)
             assert (dict(got) if isinstance(got, QueryResult) else {X: got}) == {X: 2}
-            assert it.asker.asked == [QueryRequest] * 2
+            assert it.requester.asked == [QueryRequest] * 2
 
 
 @pytest.mark.rule("NURSERY-1")
@@ -194,7 +194,7 @@ async def test_a_write_that_was_made_and_accepted_while_reading_is_not_lost_bene
             own.accept(await it.commit(put(X, {"m": 1})))
             own.add(X, "patch", [{"op": "add", "path": "/k", "value": 2}])
 
-        it.asker.meanwhile.append(write_twice)
+        it.requester.meanwhile.append(write_twice)
         assert dict(await heads(it, own).query("urn:*")) == {X: {"m": 1, "k": 2}}
 
 
@@ -209,7 +209,7 @@ async def test_a_later_pending_write_is_not_shown_without_an_earlier_one_that_wa
             own.accept(await it.commit(put(X, 2)))
             own.add(Y, "set", 3)
 
-        it.asker.meanwhile.append(write_both)
+        it.requester.meanwhile.append(write_both)
         assert dict(await heads(it, own).query("urn:*")) == {X: 2, Y: 3}
 
 
@@ -241,7 +241,7 @@ async def test_links_are_followed_at_the_version_of_the_roots_whatever_is_writte
         async def overtake() -> None:
             await it.commit(put(Y, "new"))
 
-        it.asker.meanwhile.append(overtake)
+        it.requester.meanwhile.append(overtake)
         found = await heads(it, own).query(X, schema=True)
         assert (found.version, dict(found)) == (2, {X: link(Y), Y: "old"})
 
@@ -259,10 +259,10 @@ async def test_a_refusal_while_links_are_followed_leaves_no_half_of_a_commit() -
         async def refused() -> None:
             own.pending.clear()
 
-        it.asker.meanwhile.extend([nothing, refused])
+        it.requester.meanwhile.extend([nothing, refused])
         found = await heads(it, own).query(X, schema=True)
         assert dict(found) == {X: {"to": link(Y)}, Y: {"old": 1}}
-        assert not it.asker.meanwhile
+        assert not it.requester.meanwhile
 
 
 async def test_a_head_that_own_commits_change_all_the_time_says_so() -> None:
@@ -274,11 +274,11 @@ async def test_a_head_that_own_commits_change_all_the_time_says_so() -> None:
             own.add(X, "set", 0)
             own.accept(await it.commit(put(X, 0)))
 
-        it.asker.meanwhile.extend([again] * HEAD_READS_MAX)
+        it.requester.meanwhile.extend([again] * HEAD_READS_MAX)
         with pytest.raises(Unavailable) as busy:
             await heads(it, own).get(X)
         assert busy.value.retriable
-        assert len(it.asker.asked) == HEAD_READS_MAX
+        assert len(it.requester.asked) == HEAD_READS_MAX
 
 
 @pytest.mark.rule("QUERY-6")
@@ -300,19 +300,19 @@ async def test_lost_connections_do_not_show() -> None:
         await it.commit(put(X, 1), put(Y, 2))
         own = PendingWrites()
         own.add(Z, "set", 3)
-        it.asker.losses.extend(["question", "answer", "no", "answer", "no", "question"])
+        it.requester.losses.extend(["question", "answer", "no", "answer", "no", "question"])
         assert await heads(it, own).list("urn:*") == {X: 1, Y: 2, Z: 3}
 
 
 async def test_pages_of_two_versions_are_never_put_together() -> None:
     async with desk(limits=Limits(page_max=1)) as it:
         await it.commit(put(X, 1), put(Y, 2))
-        first = await it.asker.ask(QueryRequest, QueryAnswer, query=Query((Root("urn:*"),)))
-        cut = Cut(first.version)
-        cut.take(first)
+        first = await it.requester.ask(QueryRequest, QueryAnswer, query=Query((Root("urn:*"),)))
+        snapshot = FetchedSnapshot(first.version)
+        snapshot.take(first)
         await it.commit(put(Y, 3))
         with pytest.raises(Malformed):
-            cut.take(await it.asker.ask(QueryRequest, QueryAnswer, query=Query((Root("urn:*"),))))
+            snapshot.take(await it.requester.ask(QueryRequest, QueryAnswer, query=Query((Root("urn:*"),))))
 
 
 IDS = [f"urn:g:{n}" for n in range(6)]

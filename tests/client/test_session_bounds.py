@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from session_worlds import Stage, staged, staged_in, until
-from stemmadb.client.journal.memory import KeptInMemory
+from stemmadb.client.journal.memory import SimulatedJournal
 from stemmadb.client.session.settings import ClientSettings
 from stemmadb.client.testing import Towards
 from stemmadb.protocol.errors import LimitExceeded
-from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.values.limits import Limits
 
 
 @staged
@@ -65,7 +65,7 @@ async def test_commits_wait_while_the_line_is_slow_and_the_rest_of_the_app_does_
     for number in range(100):
         await app.set(f"urn:{number}", "x" * 10_000, blind=True)
         await asyncio.sleep(0)
-        carrier: Any = app.core.link._carrier
+        carrier: Any = app.core.link._pump
         handed = max(handed, carrier._queued_bytes)
     assert handed <= 100_000 + 11_000
     assert app.space.status().pending == 100
@@ -79,7 +79,7 @@ async def test_commits_wait_while_the_line_is_slow_and_the_rest_of_the_app_does_
 def test_ten_thousand_pending_commits_are_decided_when_the_line_is_back(has_journal: bool) -> None:
     @staged
     async def scenario(stage: Stage) -> None:
-        app = await stage.app(disk=KeptInMemory() if has_journal else None)
+        app = await stage.app(disk=SimulatedJournal() if has_journal else None)
         for number in range(50):
             await app.set(f"urn:{number}", {"n": 0})
         async with app.space.watch("urn:*") as watch:
@@ -138,11 +138,11 @@ async def test_a_session_with_nothing_pending_stays_quiet_and_small(stage: Stage
     for number in range(300):
         await (await app.set("urn:a", number)).confirmed()
     session = app.core.session
-    await until(lambda: not session._questions._sent)
+    await until(lambda: not session._requests._sent)
     assert (len(session.nursery), session.pending_bytes, len(session._outgoing), session._outgoing.sent) == (
         0,
         0,
         0,
         {},
     )
-    assert not session._kept
+    assert not session._journaled

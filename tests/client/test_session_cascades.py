@@ -42,7 +42,7 @@ async def test_a_rejection_takes_three_levels_of_dependents_and_nothing_else(sta
             with pytest.raises(Dependency):
                 await one.confirmed()
             assert one.rejection is not None
-            assert one.rejection.fell_with == first.rejection.name  # type: ignore[union-attr]
+            assert one.rejection.rejected_because_of == first.rejection.name  # type: ignore[union-attr]
         assert [await free.confirmed(), await on_free.confirmed()] == [4, 5]
         assert [await app.space.get(f"urn:{one}") for one in "abcde"] == [{"n": 50}, None, None, {"n": 7}, {"n": 8}]
     assert stage.entities() == {"urn:a": {"n": 50}, "urn:d": {"n": 7}, "urn:e": {"n": 8}}

@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from session_worlds import Stage, staged, staged_in
-from stemmadb.client.journal.memory import KeptInMemory
+from stemmadb.client.journal.memory import SimulatedJournal
 from stemmadb.protocol.errors import Conflict
-from stemmadb.server.service.settings import ServiceSettings
-from stemmadb.server.storage.port import StorageFailed, StorageFull
+from stemmadb.server.service.base.settings import ServiceSettings
+from stemmadb.server.storage.port import DiskFull, StorageFailed
 
 
 @pytest.mark.rule("COMMIT-10", "NURSERY-7")
-@pytest.mark.parametrize("error", [StorageFailed, StorageFull])
+@pytest.mark.parametrize("error", [StorageFailed, DiskFull])
 @pytest.mark.parametrize("written", [False, True])
 def test_commits_that_were_deferred_are_confirmed_once_and_in_order(
     error: type[StorageFailed], written: bool
@@ -40,9 +40,9 @@ def test_commits_that_were_deferred_are_confirmed_once_and_in_order(
 @pytest.mark.rule("COMMIT-10")
 @staged
 async def test_a_full_disk_keeps_work_pending_until_there_is_room(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
-    stage.world.fail_append(StorageFull, times=100_000)
+    stage.world.fail_append(DiskFull, times=100_000)
     tx = await app.increment("urn:a")
     await asyncio.sleep(60)
     assert (tx.status, app.space.status().connection) == ("pending", "open")
@@ -95,7 +95,7 @@ async def test_a_client_that_is_too_fast_is_slowed_down_and_loses_nothing(stage:
 @pytest.mark.rule("COMMIT-10", "RESUME-2")
 @staged_in(settings=ServiceSettings(commits_per_second=10))
 async def test_deferred_commits_survive_reconnects_and_restarts(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     for number in range(60):
         await app.increment("urn:a")

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from session_worlds import Stage, staged, until
-from stemmadb.client.journal.memory import KeptInMemory
+from stemmadb.client.journal.memory import SimulatedJournal
 from stemmadb.protocol.errors import Dependency, JournalFailed, Unconfirmed
 
 BROKEN = JournalFailed(path="/disk", why="no space left")
@@ -16,11 +16,11 @@ BROKEN = JournalFailed(path="/disk", why="no space left")
 @pytest.mark.rule("NURSERY-5")
 @staged
 async def test_a_write_is_applied_at_once_kept_when_it_is_on_disk_and_sent_only_then(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     app.disk.hold()
     tx = await app.set("urn:a", {"n": 1}, blind=True)
     await tx.applied()
-    waiting = asyncio.create_task(tx.kept())
+    waiting = asyncio.create_task(tx.journaled())
     await asyncio.sleep(60)
     assert not waiting.done()
     assert stage.entities() == {}
@@ -40,7 +40,7 @@ async def test_a_write_is_applied_at_once_kept_when_it_is_on_disk_and_sent_only_
 @pytest.mark.rule("NURSERY-5", "NURSERY-7")
 @staged
 async def test_a_write_that_cannot_be_kept_fails_is_not_sent_and_leaves_the_view(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     async with app.space.watch("urn:*") as watch:
         await watch.next()
@@ -55,7 +55,7 @@ async def test_a_write_that_cannot_be_kept_fails_is_not_sent_and_leaves_the_view
         with pytest.raises(Dependency):
             await second.confirmed()
         with pytest.raises(JournalFailed):
-            await first.kept()
+            await first.journaled()
         assert (await watch.next()).updated == {"urn:a": {"n": 0}}
         with pytest.raises(JournalFailed):
             await app.set("urn:b", 1)
@@ -68,11 +68,11 @@ async def test_a_write_that_cannot_be_kept_fails_is_not_sent_and_leaves_the_view
 @pytest.mark.rule("NURSERY-5")
 @staged
 async def test_reading_goes_on_after_the_disk_has_failed_and_a_restart_heals_it(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     bob = await stage.app("bob")
     app.disk.fail(BROKEN)
     with pytest.raises(JournalFailed):
-        await (await app.set("urn:a", 1)).kept()
+        await (await app.set("urn:a", 1)).journaled()
     await (await bob.set("urn:b", 1)).confirmed()
     assert await app.space.get("urn:b") == 1
     assert app.space.status().connection == "open"
@@ -84,10 +84,10 @@ async def test_reading_goes_on_after_the_disk_has_failed_and_a_restart_heals_it(
 @pytest.mark.rule("NURSERY-5", "COMMIT-5")
 @staged
 async def test_a_confirmation_that_cannot_be_kept_is_true_all_the_same(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     app.line.offline()
     tx = await app.set("urn:a", {"n": 1}, blind=True)
-    await tx.kept()
+    await tx.journaled()
     app.disk.fail(BROKEN)
     app.line.online()
     assert await tx.confirmed() == 2
@@ -99,8 +99,8 @@ async def test_a_confirmation_that_cannot_be_kept_is_true_all_the_same(stage: St
 
 @pytest.mark.rule("NURSERY-5")
 @staged
-async def test_a_rejection_is_in_the_tray_on_disk_before_it_is_told(stage: Stage) -> None:
-    app, bob = await stage.app(disk=KeptInMemory()), await stage.app("bob")
+async def test_a_rejected_commit_is_on_disk_before_the_app_is_notified(stage: Stage) -> None:
+    app, bob = await stage.app(disk=SimulatedJournal()), await stage.app("bob")
     await (await bob.set("urn:a", {"n": 0})).confirmed()
     app.line.offline()
     tx = await app.set("urn:a", 1)
@@ -114,7 +114,7 @@ async def test_a_rejection_is_in_the_tray_on_disk_before_it_is_told(stage: Stage
     assert (tx.status, heard, app.space.rejected()) == ("pending", [], [])
     app.disk.release()
     assert (tx.status, heard) == ("rejected", ["conflict"])
-    assert len(app.disk.state().tray) == 1
+    assert len(app.disk.state().rejected) == 1
     assert not app.disk.state().pending
 
 
@@ -162,7 +162,7 @@ async def test_closing_right_after_a_cut_still_waits_for_the_verdict(stage: Stag
 @pytest.mark.rule("NURSERY-5", "NURSERY-7")
 @staged
 async def test_closing_with_a_journal_offline_is_quick_and_quiet_and_the_next_life_goes_on(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     app.line.offline()
     await asyncio.sleep(1)
     await app.set("urn:a", 1, blind=True)

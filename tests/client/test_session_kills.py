@@ -7,18 +7,18 @@ import asyncio
 import pytest
 
 from session_worlds import Stage, staged, until
-from stemmadb.client.journal.memory import KeptInMemory
+from stemmadb.client.journal.memory import SimulatedJournal
 from stemmadb.client.testing import Towards
 
 
 @pytest.mark.rule("NURSERY-5", "NURSERY-7")
 @staged
 async def test_an_app_killed_before_its_write_was_kept_has_lost_it_and_never_called_it_kept(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     app.disk.hold()
     tx = await app.set("urn:b", {"n": 1})
-    waiting = asyncio.create_task(tx.kept())
+    waiting = asyncio.create_task(tx.journaled())
     await asyncio.sleep(60)
     assert (tx.status, waiting.done()) == ("pending", False)
     await app.restart()
@@ -33,10 +33,10 @@ async def test_an_app_killed_before_its_write_was_kept_has_lost_it_and_never_cal
 @pytest.mark.rule("NURSERY-5", "RESUME-2")
 @staged
 async def test_an_app_killed_between_keep_and_send_sends_its_write_when_it_starts_again(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     app.line.offline()
     tx = await app.set("urn:a", {"n": 1}, blind=True)
-    await tx.kept()
+    await tx.journaled()
     assert stage.entities() == {}
     await app.kill()
     app.line.online()
@@ -51,7 +51,7 @@ async def test_an_app_killed_between_keep_and_send_sends_its_write_when_it_start
 def test_an_app_killed_at_any_moment_after_it_sent_has_its_write_once(after: float) -> None:
     @staged
     async def scenario(stage: Stage) -> None:
-        app = await stage.app(disk=KeptInMemory())
+        app = await stage.app(disk=SimulatedJournal())
         await (await app.set("urn:a", {"n": 0})).confirmed()
         for _ in range(3):
             await app.increment("urn:a")
@@ -95,7 +95,7 @@ async def test_a_server_killed_before_its_append_decides_the_commit_anew(stage: 
 def test_app_and_server_killed_together_several_times_write_each_commit_once(is_after: bool) -> None:
     @staged
     async def scenario(stage: Stage) -> None:
-        app = await stage.app(disk=KeptInMemory())
+        app = await stage.app(disk=SimulatedJournal())
         await (await app.set("urn:a", {"n": 0})).confirmed()
         for made in range(1, 6):
             if is_after:
@@ -103,7 +103,7 @@ def test_app_and_server_killed_together_several_times_write_each_commit_once(is_
             else:
                 stage.world.crash_before_append(down=1)
             tx = await app.increment("urn:a")
-            await tx.kept()
+            await tx.journaled()
             await stage.world.crashed()
             await app.restart()
             assert [one.ids for one in app.space.pending()] == [("urn:a",)]
@@ -140,7 +140,7 @@ async def test_a_commit_that_is_lost_on_its_way_up_is_sent_again(stage: Stage) -
 @pytest.mark.rule("NURSERY-5")
 @staged
 async def test_a_verdict_is_on_disk_before_anyone_is_told(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     app.line.offline()
     tx = await app.set("urn:a", {"n": 1}, blind=True)
     waiting = asyncio.create_task(tx.confirmed())
@@ -158,9 +158,9 @@ async def test_a_verdict_is_on_disk_before_anyone_is_told(stage: Stage) -> None:
 @pytest.mark.rule("NURSERY-5", "COMMIT-5")
 @staged
 async def test_an_app_killed_before_a_verdict_was_on_disk_is_told_the_same_in_its_next_life(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     app.line.offline()
-    await (await app.set("urn:a", {"n": 0}, blind=True)).kept()
+    await (await app.set("urn:a", {"n": 0}, blind=True)).journaled()
     app.disk.hold()
     app.line.online()
     await until(lambda: app.disk.waiting)

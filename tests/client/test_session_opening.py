@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from stemmadb.client.testing import World
+from stemmadb.protocol.errors import GoingAway
 
 
 def test_two_who_open_the_same_name_at_once_get_the_same_space() -> None:
@@ -20,6 +21,22 @@ def test_two_who_open_the_same_name_at_once_get_the_same_space() -> None:
             assert await other.get("urn:a:1") == 1
 
     World(seed=1).run(scenario)
+
+
+def test_connect_may_be_awaited_and_closed_by_hand() -> None:
+    async def scenario(world: World) -> None:
+        db = await world.connect("alice")
+        space = await db.space("new")
+        async with space.transaction() as tx:
+            tx.set("urn:a:1", 1)
+        await db.close()
+        assert tx.status == "confirmed", "closing waits for it"
+        with pytest.raises(GoingAway):
+            await db.space("new")
+        async with await world.connect("alice") as again:
+            assert await (await again.space("new")).get("urn:a:1") == 1
+
+    World(seed=4).run(scenario)
 
 
 def test_a_name_whose_space_the_server_lacks_is_made_again() -> None:

@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
-from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.nursery.entities import CommitName
 from stemmadb.client.nursery.pending import Pending
 from stemmadb.client.session.outgoing import Outgoing
 from stemmadb.protocol.errors import LimitExceeded, StemmaError
-from stemmadb.protocol.model.ids import MAIN, Local
-from stemmadb.protocol.wire.client_side import ClientConnection
+from stemmadb.protocol.model.values.ids import MAIN, Local
+from stemmadb.protocol.wire.connection.client_side import ClientConnection
 from stemmadb.protocol.wire.messages.commit import CommitMessage
 
 OLD, NEW = b"o" * 16, b"n" * 16
@@ -125,6 +125,6 @@ def test_a_new_connection_starts_over_with_all_that_is_pending() -> None:
     queue.push(wire)
     queue.defer(first.name)
     queue.start_over((first, second))
-    assert not queue.is_held
+    assert not queue.is_paused
     assert queue.sent == {}
     assert queue.push(wire) == [1, 2]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from session_worlds import Stage, staged
-from stemmadb.client.journal.memory import KeptInMemory
+from stemmadb.client.journal.memory import SimulatedJournal
 from stemmadb.protocol.errors import Conflict, Dependency, NotInView, Unreachable
 
 
 @pytest.mark.rule("NURSERY-5")
 @staged
 async def test_a_restarted_app_shows_its_pending_patches_without_a_server(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0, "title": "x"})).confirmed()
     await (await app.set("urn:b", {"n": 0})).confirmed()
     async with app.space.watch("urn:a") as watch:
@@ -25,7 +25,7 @@ async def test_a_restarted_app_shows_its_pending_patches_without_a_server(stage:
     assert app.space.status().connection == "offline"
     assert await app.space.get("urn:a") == {"n": 2, "title": "x"}
     assert await app.space.get("urn:c") == {"n": 9}
-    assert [(one.ids, one.is_kept, one.applies) for one in app.space.pending()] == [
+    assert [(one.ids, one.is_journaled, one.applies) for one in app.space.pending()] == [
         (("urn:a",), True, True),
         (("urn:a",), True, True),
         (("urn:c",), True, True),
@@ -38,7 +38,7 @@ async def test_a_restarted_app_shows_its_pending_patches_without_a_server(stage:
 @pytest.mark.rule("NURSERY-5")
 @staged
 async def test_an_app_goes_on_writing_on_what_it_wrote_before_its_restart(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     app.line.offline()
     await app.set("urn:a", {"n": 0}, blind=True)
     await app.restart()
@@ -56,7 +56,7 @@ async def test_an_app_goes_on_writing_on_what_it_wrote_before_its_restart(stage:
 @pytest.mark.rule("NURSERY-5")
 @staged
 async def test_a_commit_of_an_earlier_life_can_be_awaited(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     bob = await stage.app("bob")
     await (await bob.set("urn:a", {"n": 0})).confirmed()
     async with app.space.watch("urn:a") as watch:
@@ -79,8 +79,8 @@ async def test_a_commit_of_an_earlier_life_can_be_awaited(stage: Stage) -> None:
 
 @pytest.mark.rule("NURSERY-5", "NURSERY-7")
 @staged
-async def test_the_tray_survives_restarts_and_a_refused_commit_is_tried_again(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+async def test_rejected_commits_survive_restarts_and_can_be_retried(stage: Stage) -> None:
+    app = await stage.app(disk=SimulatedJournal())
     bob = await stage.app("bob")
     await (await bob.set("urn:a", {"n": 0})).confirmed()
     app.line.offline()
@@ -104,7 +104,7 @@ async def test_the_tray_survives_restarts_and_a_refused_commit_is_tried_again(st
 @pytest.mark.rule("NURSERY-5")
 @staged
 async def test_a_refused_commit_that_was_dropped_stays_dropped(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     app.line.offline()
     tx = await app.set("urn:a", {"n": 1})
@@ -122,25 +122,25 @@ async def test_a_refused_commit_that_was_dropped_stays_dropped(stage: Stage) -> 
 @pytest.mark.rule("NURSERY-5")
 @staged
 async def test_a_space_that_was_opened_once_is_opened_without_a_server(stage: Stage) -> None:
-    disk = KeptInMemory()
+    disk = SimulatedJournal()
     app = await stage.app(disk=disk)
     await app.kill()
     app.line.offline()
     await app.start()
     assert app.space.status().connection == "offline"
     tx = await app.set("urn:a", {"n": 1}, blind=True)
-    await tx.kept()
+    await tx.journaled()
     app.line.online()
     await tx.confirmed()
     app.line.offline()
     with pytest.raises(Unreachable):
-        await stage.app("bob", line="alice", disk=KeptInMemory())
+        await stage.app("bob", line="alice", disk=SimulatedJournal())
 
 
 @pytest.mark.rule("NURSERY-8")
 @staged
 async def test_after_a_restart_without_a_server_only_what_pending_work_lies_on_is_in_view(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     app.line.offline()
     await app.restart()
@@ -152,7 +152,7 @@ async def test_after_a_restart_without_a_server_only_what_pending_work_lies_on_i
 @pytest.mark.rule("COMMIT-5")
 @staged
 async def test_numbers_of_commits_are_never_used_twice_over_restarts(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     for _ in range(4):
         await app.restart()
@@ -164,7 +164,7 @@ async def test_numbers_of_commits_are_never_used_twice_over_restarts(stage: Stag
 @pytest.mark.rule("NURSERY-5", "NURSERY-3")
 @staged
 async def test_a_commit_made_on_one_that_is_decided_after_the_restart_is_accepted_with_it(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     async with app.space.watch("urn:a") as watch:
         await watch.next()

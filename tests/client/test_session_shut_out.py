@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from session_worlds import App, Stage, staged, until
-from stemmadb.client.journal.memory import KeptInMemory
+from stemmadb.client.journal.memory import SimulatedJournal
 from stemmadb.client.reading.access import Grant
 from stemmadb.protocol.errors import Forbidden, NotInView, UnknownSpace
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 
 
 async def give(stage: Stage, who: str, role: Grant | None) -> None:
@@ -48,7 +48,7 @@ async def test_a_space_that_is_not_there_is_told_at_once(stage: Stage) -> None:
 async def test_who_is_revoked_while_connected_keeps_what_is_pending_and_goes_on_when_let_in_again(
     stage: Stage,
 ) -> None:
-    app = await stage.app("bob", disk=KeptInMemory())
+    app = await stage.app("bob", disk=SimulatedJournal())
     await shut_out(stage, app)
     assert isinstance(app.space.status().error, UnknownSpace)
     tx = await app.set("urn:b", {"n": 1}, blind=True)
@@ -144,7 +144,7 @@ async def test_a_watch_that_was_offline_while_its_reader_was_shut_out_goes_on_wh
 @pytest.mark.rule("NURSERY-5")
 @staged
 async def test_an_app_that_starts_while_it_is_not_let_in_is_told_and_its_journal_is_untouched(stage: Stage) -> None:
-    app = await stage.app("bob", disk=KeptInMemory())
+    app = await stage.app("bob", disk=SimulatedJournal())
     app.line.offline()
     await app.set("urn:a", 1, blind=True)
     await app.kill()

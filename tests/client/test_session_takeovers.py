@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from session_worlds import App, Stage, staged, staged_in, until
-from stemmadb.client.journal.memory import KeptInMemory
+from stemmadb.client.journal.memory import SimulatedJournal
 from stemmadb.protocol.errors import IdentityClash, Overtaken
-from stemmadb.server.service.settings import ServiceSettings
+from stemmadb.server.service.base.settings import ServiceSettings
 
 
 async def copied(stage: Stage, app: App) -> App:
@@ -20,7 +20,7 @@ async def copied(stage: Stage, app: App) -> App:
 @pytest.mark.rule("NURSERY-5", "WIRE-3")
 @staged
 async def test_an_app_that_was_taken_over_goes_on_in_a_new_session(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     before = app.core.session.id
     other = await copied(stage, app)
@@ -41,7 +41,7 @@ async def test_an_app_that_was_taken_over_goes_on_in_a_new_session(stage: Stage)
 @pytest.mark.rule("NURSERY-5", "COMMIT-5")
 @staged
 async def test_undecided_commits_of_a_session_taken_over_keep_their_names(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     app.line.offline()
     await app.set("urn:b", 1, blind=True)
@@ -59,8 +59,8 @@ async def test_undecided_commits_of_a_session_taken_over_keep_their_names(stage:
 
 @pytest.mark.rule("NURSERY-5", "COMMIT-5")
 @staged
-async def test_another_commit_under_the_same_name_goes_to_the_tray_and_is_written_when_retried(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+async def test_another_commit_under_the_same_name_is_rejected_and_is_written_when_retried(stage: Stage) -> None:
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     app.line.offline()
     other = await copied(stage, app)
@@ -79,8 +79,8 @@ async def test_another_commit_under_the_same_name_goes_to_the_tray_and_is_writte
 
 @pytest.mark.rule("NURSERY-5", "COMMIT-5")
 @staged
-async def test_a_commit_that_came_too_late_in_its_session_goes_to_the_tray(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+async def test_a_commit_that_came_too_late_in_its_session_is_rejected(stage: Stage) -> None:
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     other_disk = app.disk.copy()
     app.line.offline()
@@ -104,7 +104,7 @@ async def test_a_commit_that_came_too_late_in_its_session_goes_to_the_tray(stage
 @pytest.mark.rule("NURSERY-5")
 @staged
 async def test_many_commits_that_came_too_late_take_one_new_session(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     app.line.offline()
     other = await copied(stage, app)
@@ -128,7 +128,7 @@ async def test_many_commits_that_came_too_late_take_one_new_session(stage: Stage
 def test_two_apps_on_copies_of_one_journal_have_each_commit_decided_once(seed: int) -> None:
     @staged_in(seed=seed)
     async def scenario(stage: Stage) -> None:
-        first = await stage.app(disk=KeptInMemory())
+        first = await stage.app(disk=SimulatedJournal())
         await (await first.set("urn:a", {"n": 0})).confirmed()
         first.line.offline()
         made = [await first.set(f"urn:before:{number}", 1, blind=True) for number in range(3)]
@@ -162,7 +162,7 @@ def test_two_apps_on_copies_of_one_journal_have_each_commit_decided_once(seed: i
 @pytest.mark.rule("COMMIT-4", "COMMIT-10", "NURSERY-5")
 @staged_in(settings=ServiceSettings(commits_per_second=5))
 async def test_a_commit_built_on_one_of_an_older_session_is_not_sent_before_that_is_decided(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     async with app.space.watch("urn:a") as watch:
         await watch.next()

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from session_worlds import Stage, WrapDial, staged, until
-from stemmadb.client.dialing.channel import Channel, Dial
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import Did, EntityId
-from stemmadb.protocol.wire.codec import Data
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import Did, EntityId
+from stemmadb.protocol.wire.channel import Channel, Dial
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
 
 Message: TypeAlias = dict[str, Any]
 

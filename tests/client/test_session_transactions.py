@@ -122,7 +122,7 @@ async def test_an_empty_transaction_is_confirmed_and_writes_nothing(stage: Stage
     async with app.space.transaction() as tx:
         await tx.get("urn:a")
     assert (tx.status, tx.version, await tx.confirmed()) == ("confirmed", 1, 1)
-    await tx.kept()
+    await tx.journaled()
     await tx.applied()
     assert stage.world.truth.version(stage.did) == 1
 
@@ -136,7 +136,7 @@ async def test_a_block_that_raises_writes_nothing_and_says_so(stage: Stage) -> N
             tx.set("urn:a", 1)
             _ = 1 / 0
     assert (tx.status, tx.version, tx.rejection) == ("rejected", None, None)
-    for waiting in (tx.confirmed, tx.kept, tx.applied):
+    for waiting in (tx.confirmed, tx.journaled, tx.applied):
         with pytest.raises(Malformed, match="nothing was written"):
             await waiting()
     await asyncio.sleep(10)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from session_worlds import App, Stage, staged, staged_in, until
-from stemmadb.client.journal.memory import KeptInMemory
+from stemmadb.client.journal.memory import SimulatedJournal
 from stemmadb.client.session.settings import ClientSettings
 from stemmadb.client.watches import Watch
 from stemmadb.protocol.errors import BranchDeleted, GoingAway, LimitExceeded, UnknownBranch
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.server.service.settings import ServiceSettings
+from stemmadb.protocol.model.values.ids import EntityId
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.server.service.base.settings import ServiceSettings
 
 
 class Mirror:
@@ -138,10 +138,10 @@ async def test_a_watch_goes_on_over_a_compaction_of_where_it_stood(stage: Stage)
 
 @pytest.mark.rule("RESUME-4", "NURSERY-7")
 @staged
-async def test_a_server_restored_from_a_backup_reports_what_it_lost_and_undecided_work_goes_to_the_tray(
+async def test_a_server_restored_from_a_backup_reports_what_it_lost_and_undecided_work_is_rejected(
     stage: Stage,
 ) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     await (await app.set("urn:a", {"n": 0})).confirmed()
     mirror = Mirror(app.space.watch("urn:*"))
     backup = stage.world.backup()
@@ -171,7 +171,7 @@ async def test_a_server_restored_from_a_backup_reports_what_it_lost_and_undecide
 @pytest.mark.rule("RESUME-4")
 @staged
 async def test_an_app_that_starts_after_the_restore_reports_the_losses_of_its_earlier_life(stage: Stage) -> None:
-    app = await stage.app(disk=KeptInMemory())
+    app = await stage.app(disk=SimulatedJournal())
     backup = stage.world.backup()
     await (await app.set("urn:b", {"n": 1})).confirmed()
     await app.kill()
@@ -317,9 +317,9 @@ def test_watches_follow_through_chaos_and_end_with_what_is_durable(seed: int) ->
     @staged_in(seed=seed)
     async def scenario(stage: Stage) -> None:
         apps: list[App] = [
-            await stage.app("alice", disk=KeptInMemory()),
+            await stage.app("alice", disk=SimulatedJournal()),
             await stage.app("bob"),
-            await stage.app("bob", line="bob2", disk=KeptInMemory()),
+            await stage.app("bob", line="bob2", disk=SimulatedJournal()),
         ]
         mirrors = [Mirror(app.space.watch("urn:*")) for app in apps]
         stage.world.chaos(every=0.5, longest=3.0)

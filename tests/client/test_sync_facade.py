@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from served import Process
-from stemmadb.client.dialing.channel import Channel
 from stemmadb.client.dialing.websocket import WebSocketDial
 from stemmadb.client.journal.port import ConfirmedCommit
 from stemmadb.client.sync import ClientSettings, Database, Refused, Space, Transaction, connect
@@ -30,7 +29,8 @@ from stemmadb.protocol.errors import (
     UnknownBranch,
     Unreachable,
 )
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.wire.channel import Channel
 
 PATIENCE = 10.0
 
@@ -108,7 +108,7 @@ def test_every_kind_of_write(space: Space) -> None:
         tx.set("urn:b", [1])
         tx.set("urn:c", "x", blind=True)
     tx.applied()
-    tx.kept(timeout=PATIENCE)
+    tx.journaled(timeout=PATIENCE)
     tx.confirmed(timeout=PATIENCE)
     with space.transaction() as second:
         assert second.get("urn:a", "/n") == 1
@@ -178,7 +178,12 @@ def test_a_refused_commit_explains_itself_and_is_retried(space: Space) -> None:
     (refused,) = space.rejected()
     assert late.rejection is not None
     assert late.rejection.name == refused.name
-    assert (refused.code, refused.branch, refused.fell_with, refused.note) == ("conflict", "main", None, None)
+    assert (refused.code, refused.branch, refused.rejected_because_of, refused.note) == (
+        "conflict",
+        "main",
+        None,
+        None,
+    )
     assert refused.message == str(refused.error)
     assert refused.operations == [{"op": "set", "id": "urn:n", "value": 3}]
     assert [one.id for one in refused.stale] == ["urn:n"]
@@ -384,11 +389,11 @@ def test_a_text_is_no_blob(space: Space) -> None:
 # ---------------------------------------------------------------- access
 
 
-def test_rights_are_given_lent_and_taken(server: Process, space: Space, tmp_path: Path) -> None:
+def test_rights_are_given_delegated_and_taken(server: Process, space: Space, tmp_path: Path) -> None:
     with connect(server.address, config=tmp_path / "other") as other:
         token = space.delegate(other.identity.did, "read", expires=timedelta(hours=1))
-        with connect(server.address, config=tmp_path / "other", delegations=[token]) as lent:
-            assert lent.space(space.did).list("urn:*") == {}
+        with connect(server.address, config=tmp_path / "other", delegations=[token]) as delegated:
+            assert delegated.space(space.did).list("urn:*") == {}
         space.revoke(token)
         space.acl.set(other.identity.did, "write")
         assert space.acl.get().roles[other.identity.did] == "write"
@@ -411,13 +416,18 @@ def test_status_and_pending_while_the_server_is_away(tmp_path: Path) -> None:
         process.kill()
         with space.transaction(note="kept") as tx:
             tx.set("urn:a", 1, blind=True)
-        tx.kept(timeout=PATIENCE)
+        tx.journaled(timeout=PATIENCE)
         with pytest.raises(TimedOut):
             tx.confirmed(timeout=0.01)
         with pytest.raises(TimedOut):
             space.settled(timeout=0.01)
         (pending,) = space.pending()
-        assert (pending.ids, pending.branch, pending.is_kept, pending.applies) == (("urn:a",), "main", True, True)
+        assert (pending.ids, pending.branch, pending.is_journaled, pending.applies) == (
+            ("urn:a",),
+            "main",
+            True,
+            True,
+        )
         assert pending.note == {"message": "kept"}
         assert pending.age_seconds >= 0
         assert "urn:a" in repr(pending)
@@ -472,7 +482,7 @@ def test_the_block_reports_work_that_nothing_keeps_unless_the_app_has_failed_its
     db, other = (connect(process.address, config=tmp_path / "config", settings=hasty) for _ in range(2))
     space, same = db.space("todo"), other.space("todo")
     process.kill()
-    with pytest.raises(Unconfirmed, match="1 commits were not decided"), db, space.transaction() as tx:
+    with pytest.raises(Unconfirmed, match="1 commits had no verdict"), db, space.transaction() as tx:
         tx.set("urn:a", 1, blind=True)
 
     def fail() -> None:

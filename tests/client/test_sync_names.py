@@ -36,12 +36,12 @@ PAIRS: list[tuple[type, type]] = [
 ]
 NOT_FOR_APPS = {
     transactions.Transaction: {"repeat", "learn"},
-    refused.Refused: {"record", "writes", "held"},
+    refused.Refused: {"record", "writes", "current_entities"},
 }
 """What the parts of the client use among themselves."""
 WAITS: frozenset[tuple[str, str]] = frozenset(
     {
-        ("Transaction", "kept"),
+        ("Transaction", "journaled"),
         ("Transaction", "confirmed"),
         ("PendingCommit", "confirmed"),
         ("Space", "settled"),

@@ -16,11 +16,11 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from stemmadb.client.sync.callbacks import CallbackThread
 from stemmadb.client.sync.calls import INTERRUPT_SECONDS, Errands
 from stemmadb.client.sync.patience import within
 from stemmadb.client.sync.portal import Portal
-from stemmadb.client.sync.streams import Stream
-from stemmadb.client.sync.telling import Teller
+from stemmadb.client.sync.streams import BlockingStream
 from stemmadb.protocol.errors import NotFound, OutOfOrder, TimedOut
 
 PATIENCE = 10.0
@@ -398,7 +398,7 @@ class Numbers:
 
 
 def test_a_stream_is_iterated_to_its_end(portal: Portal) -> None:
-    stream = Stream(portal, Numbers(3))
+    stream = BlockingStream(portal, Numbers(3))
     assert list(stream) == [0, 1, 2]
     assert list(stream) == []
 
@@ -413,7 +413,7 @@ def test_a_loop_that_is_left_early_closes_the_stream(portal: Portal) -> None:
         finally:
             closed.set()
 
-    for number in Stream(portal, numbers()):
+    for number in BlockingStream(portal, numbers()):
         if number == 2:
             break
     assert closed.wait(PATIENCE)
@@ -421,7 +421,7 @@ def test_a_loop_that_is_left_early_closes_the_stream(portal: Portal) -> None:
 
 def test_a_stream_is_closed_by_its_block_and_then_over(portal: Portal) -> None:
     numbers = Numbers(100)
-    with Stream(portal, numbers) as stream:
+    with BlockingStream(portal, numbers) as stream:
         assert next(stream) == 0
     assert numbers.is_closed.is_set()
     stream.close()
@@ -433,7 +433,7 @@ def test_a_stream_raises_what_its_source_raises(portal: Portal) -> None:
         yield 1
         raise NotFound(id="urn:x", branch="main")
 
-    stream = Stream(portal, fail())
+    stream = BlockingStream(portal, fail())
     assert next(stream) == 1
     with pytest.raises(NotFound):
         next(stream)
@@ -447,14 +447,14 @@ def test_a_stream_without_a_way_to_close_is_left_alone(portal: Portal) -> None:
         async def __anext__(self) -> int:
             return 7
 
-    stream = Stream(portal, Plain())
+    stream = BlockingStream(portal, Plain())
     assert next(stream) == 7
     stream.close()
     assert list(stream) == []
 
 
 def test_a_stream_may_outlive_its_portal(portal: Portal) -> None:
-    stream = Stream(portal, Numbers(3))
+    stream = BlockingStream(portal, Numbers(3))
     portal.close()
     with pytest.raises(OutOfOrder, match="closed"):
         next(stream)
@@ -465,42 +465,42 @@ def test_a_stream_may_outlive_its_portal(portal: Portal) -> None:
 
 
 def test_callbacks_are_called_in_order_on_one_thread_that_may_call_in(portal: Portal) -> None:
-    teller, told, names = Teller(), list[int](), set[str]()
+    callbacks, told, names = CallbackThread(), list[int](), set[str]()
 
     def note(number: int) -> None:
         told.append(portal.call(asyncio.sleep, 0, number))
         names.add(threading.current_thread().name)
 
     for number in range(20):
-        portal.touch(teller.tell, note, number)
-    teller.close()
+        portal.touch(callbacks.call, note, number)
+    callbacks.close()
     assert told == list(range(20))
     assert len(names) == 1
     assert not names & {"stemmadb", threading.current_thread().name}
 
 
 def test_a_callback_that_fails_is_logged_and_the_next_is_called(caplog: pytest.LogCaptureFixture) -> None:
-    teller, told = Teller(), list[str]()
+    callbacks, told = CallbackThread(), list[str]()
 
     def fail() -> None:
         raise LookupError("mine")
 
     with caplog.at_level(logging.ERROR):
-        teller.tell(fail)
-        teller.tell(told.append, "next")
-        teller.close()
+        callbacks.call(fail)
+        callbacks.call(told.append, "next")
+        callbacks.close()
     assert told == ["next"]
     assert "a callback failed" in caplog.text
     assert "LookupError: mine" in caplog.text
 
 
 def test_a_callback_may_close() -> None:
-    teller, done = Teller(), threading.Event()
+    callbacks, done = CallbackThread(), threading.Event()
 
     def close() -> None:
-        teller.close()
+        callbacks.close()
         done.set()
 
-    teller.tell(close)
+    callbacks.call(close)
     assert done.wait(PATIENCE)
-    teller.close()
+    callbacks.close()

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graphs
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from watch_shelves import App, random_commit, random_cupboard, random_edits, random_query
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
+from watch_overlays import App, random_commit, random_cupboard, random_edits, random_query
 
 SCHEDULES = 600
 ACTIONS_MAX = 40
@@ -19,7 +19,7 @@ WATCHES_MAX = 3
 
 
 class Schedule:
-    """One random run of a shelf and of the apps that watch it."""
+    """One random run of a overlay and of the apps that watch it."""
 
     def __init__(self, random: Random, limits: Limits = DEFAULTS) -> None:
         self.random = random

@@ -9,13 +9,13 @@ import pytest
 
 import graphs
 from graphs import OPEN, chain, link
-from stemmadb.client.nursery.held import ABSENT, Nothing
+from stemmadb.client.nursery.entities import ABSENT, Nothing
 from stemmadb.client.watching.traversed import TraversedAnswers
-from stemmadb.protocol.model.ids import BranchName, EntityId
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.values import Value
-from watch_shelves import (
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.ids import BranchName, EntityId
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.model.values.limits import Limits
+from watch_overlays import (
     App,
     Cupboard,
     delete,

@@ -36,8 +36,18 @@ def test_the_tutorial_and_most_guides_have_transcripts() -> None:
 
 @pytest.mark.parametrize("page", TRANSCRIPTS, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_print_what_it_says(page: Path) -> None:
-    done = docpages("run", page, "--check")
+    times = 2 if page.parent.name == "guides" else 1  # the same server, which has what the first time left there
+    done = docpages("run", page, "--check", "--times", times)
     assert done.returncode == 0, f"run `make transcripts`, and look at what changed:\n{done.stdout}{done.stderr}"
+
+
+def test_the_tutorial_can_be_followed_again_with_another_name(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "tutorial.md").read_text()
+    again = re.search(r"^## Create a space.*", text, re.MULTILINE | re.DOTALL)
+    assert again is not None
+    page = a_page(tmp_path, text, again[0].replace("STEMMA_SPACE=todo", "STEMMA_SPACE=todo-again"))
+    done = docpages("run", page, "--check")
+    assert done.returncode == 0, done.stdout
 
 
 def a_page(place: Path, *lines: str) -> Path:
@@ -57,6 +67,14 @@ def test_another_output_is_found_and_written_into_the_page(tmp_path: Path) -> No
         "# A page", "```console", "$ echo one two", "one two", "$ echo four", "four", "```", "The end."
     ]  # fmt: skip
     assert docpages("run", page, "--check").returncode == 0
+
+
+def test_a_page_that_cannot_be_followed_twice_is_found(tmp_path: Path) -> None:
+    page = a_page(tmp_path, "```console", "$ mkdir once", "```")
+    assert docpages("run", page, "--check").returncode == 0
+    done = docpages("run", page, "--check", "--times", 2)
+    assert done.returncode == 1
+    assert "mkdir once" in done.stdout
 
 
 def test_a_command_that_fails_fails_the_page(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Every Python example of the README and the docs runs as it is printed, against a real server where it needs one."""
+"""Every Python example of the README and the docs runs as it is printed, against a real server where it needs one.
+
+It runs twice, since a reader does: what the first time left on the server is in nobody's way.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +45,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("page", "number", "code"), EXAMPLES, ids=lambda part: part.name if isinstance(part, Path) else ""
 )
-def test_an_example_runs_as_it_is_printed(page: Path, number: int, code: str, request: pytest.FixtureRequest) -> None:
+def test_an_example_runs_as_printed_and_again(
+    page: Path, number: int, code: str, request: pytest.FixtureRequest
+) -> None:
     if ADDRESS in code:
         code = code.replace(ADDRESS, request.getfixturevalue("server"))
-    run(code, f"{page.name}, example {number}")
+    for turn in ("once", "again"):
+        run(code, f"{page.name}, example {number}, {turn}")
 
 
 def run(code: str, name: str) -> None:

@@ -13,12 +13,12 @@ import pytest
 from check_log import fallen
 from check_reads import Observed, ServerRead, Told, changed_past, stale
 from faults_worlds import X, in_a_world, write
-from service_peers import ALICE, BOB, house, patch, put
+from service_peers import ALICE, BOB, patch, put, service_harness
 from stemmadb.client import Space
 from stemmadb.client.testing import World
-from stemmadb.protocol.model.body import read_stored
-from stemmadb.protocol.model.ids import Local
-from stemmadb.protocol.model.query import Query, Root
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.body import read_stored
+from stemmadb.protocol.model.values.ids import Local
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
 from violations import expect_none
 
@@ -91,7 +91,7 @@ def test_commit_twice_after_a_retry_one_whose_verdict_was_lost_is_there_once() -
 async def test_commit_twice_after_a_retry_the_same_sent_again_gets_the_same_answer() -> None:
     """By a client that heard nothing of its verdict, on one connection after the other."""
     counted = patch(X, {"op": "increment", "path": "/n", "by": 1})
-    async with house() as home:
+    async with service_harness() as home:
         alice = await home.peer(ALICE).open()
         await alice.commit(put(X, {"n": 0}))
         versions = set()

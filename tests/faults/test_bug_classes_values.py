@@ -7,18 +7,18 @@ import pytest
 
 from engines import engine
 from faults_worlds import X, in_a_world, write
-from service_peers import ALICE, BOB, SPACE, house
+from service_peers import ALICE, BOB, SPACE, service_harness
 from space import SPACE as ENGINE_SPACE
 from space import delete_, patch_, set_
 from stemmadb.client import Conflict, Space
 from stemmadb.client.testing import World
 from stemmadb.protocol.errors import BrokenChain, StemmaError, Unauthenticated
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.admission import Refused
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.values import Value
-from stemmadb.protocol.wire.client_side import Standing
-from stemmadb.protocol.wire.connection import Closed
+from stemmadb.protocol.model.commit.admission import RefusedCommit
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.values.ids import EntityId
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.wire.connection.base import Closed
+from stemmadb.protocol.wire.connection.client_side import SessionPosition
 
 
 @pytest.mark.rule("MERGE-3", "MERGE-4")
@@ -65,7 +65,7 @@ async def test_false_proof_accepted_a_history_in_which_anything_was_exchanged_do
 
 @pytest.mark.rule("WIRE-2")
 async def test_false_proof_accepted_a_signature_by_another_key_or_of_another_challenge_opens_nothing() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         used = home.peer(ALICE)
         used.take()
         kept: list[bytes] = []
@@ -74,7 +74,7 @@ async def test_false_proof_accepted_a_signature_by_another_key_or_of_another_cha
             kept.append(ALICE.sign(payload))
             return kept[0]
 
-        used.give(used.connection.open(principal=ALICE.did, session=bytes(16), sign=sign, standing=Standing()))
+        used.give(used.connection.open(principal=ALICE.did, session=bytes(16), sign=sign, standing=SessionPosition()))
         await home.settle()
         assert used.closed is None
         for signed in (BOB.sign, SPACE.sign, lambda _: kept[0]):
@@ -101,7 +101,7 @@ async def test_operations_in_one_commit_not_seeing_each_other_each_sees_those_be
         assert await it.value(X) == {"n": 2, "list": [1, 2]}
         assert await it.value("urn:y") is None
         refused = await it.commit(delete_(X, blind=True), patch_(X, one, blind=True))
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, RefusedCommit)
         assert await it.value(X) == {"n": 2, "list": [1, 2]}
 
 

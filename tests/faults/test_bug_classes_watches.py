@@ -10,12 +10,12 @@ from check_log import fallen
 from engines import Wandering
 from faults_following import Follower
 from graphs import link
-from service_peers import ALICE, BOB, CAROL, House, Key, Peer, house, patch, put, remove
+from service_peers import ALICE, BOB, CAROL, Key, Peer, ServiceHarness, patch, put, remove, service_harness
 from stemmadb.protocol.errors import FutureVersion
-from stemmadb.protocol.model.ids import Version
-from stemmadb.protocol.model.query import Root
+from stemmadb.protocol.model.query.query import Root
+from stemmadb.protocol.model.values.ids import Version
 from stemmadb.protocol.wire.messages.structure import CompactRequest
-from stemmadb.server.engine import lanes
+from stemmadb.server.engine.base import executors
 from stemmadb.server.storage.memory import MemoryStorage
 from violations import expect_none
 
@@ -23,11 +23,11 @@ ALL = Root("urn:*")
 GRAPH = Root("urn:list", "", {"properties": {"items": {"items": True}}})
 
 
-async def opened(home: House, key: Key = ALICE) -> Peer:
+async def opened(home: ServiceHarness, key: Key = ALICE) -> Peer:
     return await home.peer(key).open()
 
 
-async def follower(home: House, root: Root = ALL) -> Follower:
+async def follower(home: ServiceHarness, root: Root = ALL) -> Follower:
     """Bob, whose watch is filled."""
     made = Follower(home, BOB)
     await made.connect()
@@ -41,7 +41,7 @@ async def follower(home: House, root: Root = ALL) -> Follower:
 async def test_watch_gap_one_who_was_slow_or_away_is_told_all_it_missed() -> None:
     """A watcher that was slow, cut off, or met a restarted server is told all that it missed."""
     storage = MemoryStorage()
-    async with house(storage=storage) as home:
+    async with service_harness(storage=storage) as home:
         alice, bob = await opened(home), await follower(home)
         assert bob.peer is not None
         bob.peer.stop_reading()
@@ -58,7 +58,7 @@ async def test_watch_gap_one_who_was_slow_or_away_is_told_all_it_missed() -> Non
         bob.disconnect()
         await alice.commit(put("urn:away", 1))
         await alice.commit(remove("urn:3"))
-    async with house(storage=storage, bare=True) as home:
+    async with service_harness(storage=storage, bare=True) as home:
         await bob.returns(home)
         await bob.check()
         assert bob.held() == {"urn:0": 0, "urn:1": "changed", "urn:4": 4, "urn:last": 4, "urn:away": 1}
@@ -68,7 +68,7 @@ async def test_watch_gap_one_who_was_slow_or_away_is_told_all_it_missed() -> Non
 async def test_watch_going_back_one_who_moves_to_a_node_that_is_behind_is_told_nothing_older() -> None:
     """Who moves to a node that is behind is told nothing older than it holds, and everything newer."""
     storage = MemoryStorage()
-    async with house(storage=storage) as first, house(storage=storage, bare=True) as second:
+    async with service_harness(storage=storage) as first, service_harness(storage=storage, bare=True) as second:
         alice, carol = await opened(first), await opened(second, CAROL)
         await carol.watch(1, "urn:*")
         bob = await follower(first)
@@ -91,8 +91,8 @@ async def test_watch_going_back_one_who_moves_to_a_node_that_is_behind_is_told_n
 @pytest.mark.parametrize("seed", range(4))
 async def test_progress_told_ahead_of_events_a_frame_has_all_up_to_where_it_reaches(seed: int) -> None:
     """A frame that says "up to here" has all events up to there, also while a watch is still being evaluated."""
-    workers = lanes.Lanes(lanes.Inline(), Wandering(seed))
-    async with house(workers=workers) as home:
+    workers = executors.Executors(executors.Inline(), Wandering(seed))
+    async with service_harness(workers=workers) as home:
         alice, bob = await opened(home), await follower(home, GRAPH)
         for number in range(8):
             items = [link(f"urn:item:{one}") for one in range(number + 1)]
@@ -114,7 +114,7 @@ async def test_delete_lost_at_a_compaction_edge_who_was_away_does_not_hold_what_
 ) -> None:
     """Wherever the floor lies, and whether or not the server remembers what the watcher was told."""
     storage = MemoryStorage()
-    async with house(storage=storage) as home:
+    async with service_harness(storage=storage) as home:
         alice = await opened(home)
         await alice.commit(put("urn:stays", 1), put("urn:goes", 1))
         bob = await follower(home)
@@ -125,12 +125,12 @@ async def test_delete_lost_at_a_compaction_edge_who_was_away_does_not_hold_what_
         if not is_restarted:
             await returned(bob, home)
     if is_restarted:
-        async with house(storage=storage, bare=True) as home:
+        async with service_harness(storage=storage, bare=True) as home:
             await returned(bob, home)
     assert bob.held() == {"urn:stays": 2}
 
 
-async def returned(bob: Follower, home: House) -> None:
+async def returned(bob: Follower, home: ServiceHarness) -> None:
     await bob.returns(home)
     await home.settle(3)
     await bob.check()
@@ -139,7 +139,7 @@ async def returned(bob: Follower, home: House) -> None:
 @pytest.mark.rule("WATCH-3", "RESUME-4")
 async def test_watch_from_a_future_version_is_refused_and_waits_for_nothing() -> None:
     """It is refused, and one who claims to be there already starts over; neither waits for that version silently."""
-    async with house() as home:
+    async with service_harness() as home:
         alice = await opened(home)
         await alice.commit(put("urn:x", 1))
         with pytest.raises(FutureVersion):
@@ -154,7 +154,7 @@ async def test_watch_from_a_future_version_is_refused_and_waits_for_nothing() ->
 @pytest.mark.parametrize("seed", range(6))
 async def test_updates_lost_in_the_subscribe_window_none_is(seed: int, root: Root) -> None:
     """What is committed while a watch is being set up is in its first answer or comes after it."""
-    async with house(workers=lanes.Lanes(Wandering(seed), Wandering(seed + 100))) as home:
+    async with service_harness(workers=executors.Executors(Wandering(seed), Wandering(seed + 100))) as home:
         alice = await opened(home)
         await alice.commit(
             *[put(f"urn:item:{number}", 0) for number in range(-8, 20)], put("urn:list", {"items": []})

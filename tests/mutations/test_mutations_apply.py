@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from scripts.mutating import running
 from scripts.mutating.mutations import ROOT, Clock, DoesNotApply, Mutation, applied, broken, load
 
 LEAST = 40
@@ -43,3 +46,12 @@ def test_a_broken_tree_is_mended_and_what_does_not_apply_is_refused(tmp_path: Pa
     for old in ("= 1", "z = 1"):
         with pytest.raises(DoesNotApply):
             broken(Mutation("it is not there once", "a.py", old, "", ("test",)), tmp_path)
+
+
+def test_the_copy_that_is_broken_goes_without_the_extension_which_would_hide_the_bug(tmp_path: Path) -> None:
+    running.copy_tree(tmp_path)
+    code = "from stemmadb.protocol.model.commit import native; print(native.fast_path_name(), native.__file__)"
+    ran = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code], env=running._environment(tmp_path), capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split() == ["python", str(tmp_path / "protocol/stemmadb/protocol/model/commit/native.py")]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import pathlib
 import pickle
 import re
 
@@ -55,9 +57,38 @@ def test_a_code_from_a_newer_peer_stays_readable() -> None:
 
 
 @pytest.mark.rule("WIRE-4")
-def test_to_raise_an_error_without_its_facts_is_our_own_mistake() -> None:
+def test_to_raise_an_error_without_its_facts_is_an_internal_error() -> None:
     with pytest.raises(AssertionError, match="InvalidId was raised without the fact"):
         errors.InvalidId(id="x")
+
+
+ROOTS = [pathlib.Path(__file__).parents[2] / root for root in ("protocol", "server")]
+NEVER_SENT = {("conflict", "planned"), ("conflict", "voided"), ("conflict", "merged")}
+"""Facts that the server's own retries read."""
+
+
+def raised() -> set[tuple[str, str]]:
+    """The code and the name of each fact that the protocol or the server gives to an error."""
+    classes = {cls.__name__: cls.code for cls in CLASSES}
+    calls = [
+        call
+        for root in ROOTS
+        for path in root.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call)
+    ]
+    named = [(classes.get(getattr(call.func, "attr", getattr(call.func, "id", ""))), call) for call in calls]
+    return {(code, fact.arg) for code, call in named if code for fact in call.keywords if fact.arg}
+
+
+@pytest.mark.rule("WIRE-4")
+def test_every_fact_that_is_raised_is_a_documented_key_and_the_other_way_round() -> None:
+    documented = {(cls.code, key) for cls in CLASSES for key in cls.detail_keys()}
+    assert raised() - documented == NEVER_SENT
+    of_clients = {cls.code for cls in CLASSES} - {code for code, _ in raised()}
+    added_by_commits = {("patch_failed", "index"), ("patch_failed", "id"), ("undeclared", "patch_index")}
+    unused = {(code, key) for code, key in documented - raised() if code not in of_clients}
+    assert unused == added_by_commits
 
 
 @pytest.mark.rule("COMMIT-10")

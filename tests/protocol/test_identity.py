@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import InvalidDid, Unauthenticated
-from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.values.body import encode
 
 VECTORS = pathlib.Path(__file__).parents[1] / "vectors"
 DIDS: dict[str, Any] = json.loads((VECTORS / "dids.json").read_text())

@@ -10,12 +10,12 @@ from typing import Final
 from simulation.ledger import Ledger, Record
 from simulation.lives import Life, LifeJournal
 from stemmadb.client.database import MakeJournal
-from stemmadb.client.journal.memory import KeptInMemory, MemoryJournal
+from stemmadb.client.journal.memory import MemoryJournal, SimulatedJournal
 from stemmadb.client.journal.port import Journal
 from stemmadb.client.session.settings import ClientSettings
 from stemmadb.client.testing import World
 from stemmadb.protocol.errors import JournalFailed, Unauthenticated, Unconfirmed, UnknownSpace, Unready
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.wire.version import MSGPACK, Subprotocol
 
 OPEN_PAUSE_SECONDS: Final = 0.5
@@ -32,7 +32,7 @@ class App:
         name: str,
         space: Did,
         ledger: Ledger,
-        disk: KeptInMemory | None,
+        disk: SimulatedJournal | None,
         *,
         line: str | None = None,
         subprotocol: Subprotocol = MSGPACK,
@@ -136,7 +136,7 @@ class App:
         confirmed = {one.name: one.version for one in state.confirmed}
         if record.name in confirmed:
             record.decide("confirmed", confirmed[record.name])
-        elif record.name in {one.name for one in state.tray}:
+        elif record.name in {one.name for one in state.rejected}:
             record.decide("rejected")
         return record.fate != "pending" or record.name in {one.name for one in state.pending}
 

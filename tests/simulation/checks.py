@@ -13,13 +13,14 @@ from simulation.reading import erased
 from simulation.scene import DOCS, Scene
 from simulation.wire import Tap
 from stemmadb.protocol.errors import Compacted
-from stemmadb.protocol.model import body, delegation
-from stemmadb.protocol.model.commit import LocalIdentity
-from stemmadb.protocol.model.ids import BranchName, Version
-from stemmadb.protocol.model.values import equal
-from stemmadb.server.engine import listing
-from stemmadb.server.engine.moments import Moment
-from stemmadb.server.keeping.verifying import verify
+from stemmadb.protocol.model.access import delegation
+from stemmadb.protocol.model.log.commit_record import LocalIdentity
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import BranchName, Version
+from stemmadb.protocol.model.values.json_values import equal
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.read import listing
+from stemmadb.server.maintenance.verify import verify
 from violations import expect_none
 
 MOMENTS: Final = 6
@@ -55,7 +56,7 @@ def _check_order(history: History) -> None:
 
 
 def check_rights(scene: Scene, guest: str) -> int:
-    """Everybody who wrote could: by the access list just before, or by what was lent and not revoked (ACL-1)."""
+    """Everybody who wrote could: by the access list just before, or by what was delegated and not revoked (ACL-1)."""
     history = scene.states.now
     names = {delegation.name_of(token) for token in scene.tokens}
     for commit in history.commits[1:]:
@@ -81,7 +82,7 @@ def check_past(scene: Scene, random: Random) -> int:
     gone = erased(history)
     for _ in range(MOMENTS):
         branch, version = random.choice(history.branches), Version(random.randint(1, history.tip))
-        moment = Moment(branch=BranchName(branch), version=version)
+        moment = ReadMoment(branch=BranchName(branch), version=version)
         with log.reader() as reader:
             try:
                 found = {

@@ -10,7 +10,7 @@ from typing import Final
 from simulation.options import Options
 from stemmadb.client.testing import World
 from stemmadb.client.testing.chaos import Chaos, Fault
-from stemmadb.client.testing.line import Line
+from stemmadb.client.testing.line import ClientLine
 from stemmadb.client.testing.network import FAULTS as NETWORK_FAULTS
 from stemmadb.client.testing.outages import of_clock, of_server
 from stemmadb.client.testing.seeds import stream
@@ -70,7 +70,7 @@ class Faults:
 
     # ------------------------------------------------------------ those that the kit has no schedule for
 
-    def _line(self) -> Line:
+    def _line(self) -> ClientLine:
         return self._random.choice(list(self._world.network))
 
     def _slow(self) -> None:

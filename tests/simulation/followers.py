@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from simulation.states import States, answer, covers, differences, same
-from stemmadb.client.nursery.applying import DoesNotApply, after
-from stemmadb.client.nursery.held import ABSENT, Nothing
+from stemmadb.client.nursery.entities import ABSENT, Nothing
+from stemmadb.client.nursery.operations import DoesNotApply, after
 from stemmadb.client.nursery.pending import Pending
 from stemmadb.client.space import Space
 from stemmadb.client.watches import Watch
 from stemmadb.client.watching import Change
 from stemmadb.protocol.errors import Forbidden, GoingAway, JournalFailed, UnknownBranch, UnknownSpace
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.query import Root
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.query.query import Root
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 MayRead = Callable[[int, Version], bool]
 """Whether the app may read at all, by what is durable at a version of a history."""
@@ -39,7 +39,7 @@ class Follower:
         self.checked = 0
         self._states = states
         self._may_read = may_read
-        self._is_plain = all(root.schema is None and not root.path for root in roots)
+        self._selects_by_id = all(root.schema is None and not root.path for root in roots)
 
     async def follow(self, pause: Callable[[], float]) -> None:
         try:
@@ -92,7 +92,7 @@ class Follower:
         is_news = (epoch, version) != (self.epoch, self.version) and not pending
         if is_news and (change.entered or change.updated) and not self._may_read(epoch, version):
             return "it may not be read any more"
-        if pending and not self._is_plain:
+        if pending and not self._selects_by_id:
             return ""
         self.checked += 1
         try:

@@ -11,10 +11,10 @@ from simulation.lives import Life
 from simulation.options import Options
 from simulation.scene import ACCOUNTS, COUNTERS, LISTS, TALLIES, Scene
 from simulation.states import States
-from stemmadb.client.journal.memory import KeptInMemory
+from stemmadb.client.journal.memory import SimulatedJournal
 from stemmadb.client.testing import World
 from stemmadb.client.testing.seeds import stream
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.wire.version import JSON, MSGPACK, Subprotocol
 
 NAMES: Final = ("alice", "bob", "dora", "emil", "fay")
@@ -45,7 +45,7 @@ async def found(world: World, options: Options) -> Cast:
 
 def _app(world: World, options: Options, name: str, space: Did, ledger: Ledger) -> App:
     random = stream(world.seed, "app", name)
-    disk = KeptInMemory() if random.random() < options.journals else None
+    disk = SimulatedJournal() if random.random() < options.journals else None
     subprotocol: Subprotocol = JSON if random.random() < options.json else MSGPACK
     return App(world, name, space, ledger, disk, subprotocol=subprotocol)
 
@@ -62,7 +62,7 @@ async def _fill(life: Life, ledger: Ledger) -> None:
 
 
 async def _invite(life: Life, scene: Scene) -> App:
-    """Somebody is lent the documents."""
+    """Delegates the documents to the guest."""
     did = scene.world.identity(GUEST).did
     scene.token = await life.space.delegate(did, "write", prefixes=["urn:doc:*"], expires=timedelta(days=9))
     return App(scene.world, GUEST, life.space.did, scene.ledger, None, delegations=(scene.token,))

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import plain_patch
-from stemmadb.protocol.model import body
-from stemmadb.protocol.model.commit import BranchCreate, Commit, Compact, Revoke
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import MAIN, Did, EntityId, Hash, Version
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.log.commit_record import BranchCreate, Commit, Compact, Revoke
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import MAIN, Did, EntityId, Hash, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 State: TypeAlias = Mapping[EntityId, Value]
 NOTHING: State = {}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from simulation.states import Logged, States
-from stemmadb.client.nursery.held import CommitName
-from stemmadb.protocol.model.ids import MAIN, Did, EntityId, Version
+from stemmadb.client.nursery.entities import CommitName
+from stemmadb.protocol.model.values.ids import MAIN, Did, EntityId, Version
 
 Fate: TypeAlias = Literal["pending", "confirmed", "rejected", "unknown", "unsent"]
 """`unknown`: the app died without a journal. `unsent`: it died before its journal had the commit."""
@@ -31,7 +31,7 @@ class Record:
     mark: int
     effects: tuple[Effect, ...] = ()
     can_repeat: bool = False
-    """Whether its operations mean the same on any value, so that a retry from the tray is right."""
+    """Whether its operations mean the same on any value, so that retrying it after a rejection is right."""
     fate: Fate = "pending"
     version: Version | None = None
     was_kept: bool = False
@@ -117,7 +117,7 @@ def check_sums(ledger: Ledger, states: States) -> int:
     """Counters are the sums, and lists the elements in the order, of what is in the log; gives how many there are.
 
     After a restore a revert may name a version that is another commit by then, one of a counter too: what it changes
-    is taken as it is, and what plain commits do before and after it is not.
+    is taken as it is, and what ordinary commits do before and after it is not.
     """
     effects = {(one.principal, one.name, one.mark): one.effects for one in ledger.records}
     logged = {entry.version: entry for entry in states.log()}

@@ -10,14 +10,14 @@ from typing import Any, Protocol
 from simulation.followers import Follower
 from simulation.ledger import Effect, Ledger, Record
 from stemmadb.client.database import Database
-from stemmadb.client.journal.port import Done, Journal, JournalState, JournalStep, KeptCommit
-from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.journal.port import Done, Journal, JournaledCommit, JournalState, JournalStep
+from stemmadb.client.nursery.entities import CommitName
 from stemmadb.client.session.handle import Handle
 from stemmadb.client.space import Space
 from stemmadb.client.status import PendingCommit
 from stemmadb.client.transactions import Transaction
-from stemmadb.protocol.model.ids import EMPTY_SPACE, Did, Hash, Version
-from stemmadb.protocol.wire.codec import read_content
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Did, Hash, Version
+from stemmadb.protocol.wire.codec.msgpack_codec import read_content
 
 
 class LifeJournal:
@@ -37,7 +37,7 @@ class LifeJournal:
     def write(self, step: JournalStep, done: Done) -> None:
         if not self.is_dead:
             self._stand(step.standing)
-            self._check(step.keep)
+            self._check(step.add)
             self._journal.write(step, lambda error: None if self.is_dead else done(error))
 
     async def close(self) -> None:
@@ -47,7 +47,7 @@ class LifeJournal:
     def _stand(self, standing: tuple[Version, Hash] | None) -> None:
         self._to = self._to if standing is None else standing[0]
 
-    def _check(self, kept: Iterable[KeptCommit]) -> None:
+    def _check(self, kept: Iterable[JournaledCommit]) -> None:
         """By where it stands the server knows whether it still has what a commit has read (RESUME-4)."""
         for one in kept:
             late = [read for read in read_content(one.content).reads if read.version > self._to]
@@ -129,11 +129,11 @@ class Life:
             elif tx._view is not None:
                 self._begun.append((tx, mark, effects, can_repeat))
         for record, handle in self.live:
-            record.was_kept = record.was_kept or (handle.is_kept and self.journal.keeps)
+            record.was_kept = record.was_kept or (handle.is_journaled and self.journal.keeps)
             if handle.status != "pending":
                 record.decide(handle.status, handle.version)
         self.live = [(record, handle) for record, handle in self.live if handle.status == "pending"]
-        lost = {one.name for one in self.space._session.telling.lost}
+        lost = {one.name for one in self.space._session.notifier.lost}
         for record in self.app.records if lost else ():
             record.is_lost = record.is_lost or record.name in lost
 

@@ -22,7 +22,7 @@ from simulation.scene import Scene
 from simulation.settling import PEACE_SECONDS, admit, settle
 from simulation.wire import Tap
 from simulation.worker import GuestWorker, Worker
-from stemmadb.client.journal.memory import KeptInMemory
+from stemmadb.client.journal.memory import SimulatedJournal
 from stemmadb.client.testing import World
 from stemmadb.client.testing.seeds import stream
 
@@ -139,7 +139,7 @@ class Machine:
         self._ended.append(app.life)
         await ending
 
-    async def _hamper(self, disk: KeptInMemory, random: Random) -> None:
+    async def _hamper(self, disk: SimulatedJournal, random: Random) -> None:
         """A disk that is slow from time to time."""
         try:
             while self.scene.now() < self._until:

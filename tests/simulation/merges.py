@@ -5,9 +5,9 @@ from __future__ import annotations
 from simulation.history import NOTHING, History, State
 from simulation.reading import erased
 from simulation.scene import DOCS
-from stemmadb.protocol.model.commit import Commit, Merge
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.values import equal
+from stemmadb.protocol.model.log.commit_record import Commit, Merge
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.protocol.model.values.json_values import equal
 
 
 def check_merges(history: History) -> int:

@@ -11,11 +11,11 @@ from simulation.history import History
 from simulation.lives import Life
 from simulation.scene import ACCOUNTS, DOCS, TALLIES, Scene
 from stemmadb.protocol.errors import Compacted
-from stemmadb.protocol.model.commit import Erase
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import MAIN, EntityId, Version
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.values import equal
+from stemmadb.protocol.model.log.commit_record import Erase
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.ids import MAIN, EntityId, Version
+from stemmadb.protocol.model.values.json_values import equal
 from stemmadb.protocol.wire.messages.base import Done
 from stemmadb.protocol.wire.messages.reading import UnwatchRequest, WatchAnswer, WatchRequest
 from stemmadb.protocol.wire.messages.sync import CommitItem
@@ -70,17 +70,17 @@ def erased(history: History) -> set[str]:
 
 async def past_watch(life: Life, random: Random, scene: Scene) -> None:
     """A watch that starts in the past is told every fact since, each once and in order (WATCH-3)."""
-    asker, epoch = life.space._asker, scene.states.epoch
+    requester, epoch = life.space._requester, scene.states.epoch
     since = Version(random.randint(max(1, scene.states.now.floor), scene.states.now.tip))
     query, after = Query((Root("urn:*"),)), None
     items: list[CommitItem] = []
     while True:
-        answer = await asker.ask(WatchRequest, WatchAnswer, watch=WATCH, query=query, since=since, after=after)
+        answer = await requester.ask(WatchRequest, WatchAnswer, watch=WATCH, query=query, since=since, after=after)
         items.extend(answer.commits)
         after = answer.next
         if after is None:
             break
-    await asker.ask(UnwatchRequest, Done, watch=WATCH)
+    await requester.ask(UnwatchRequest, Done, watch=WATCH)
     if epoch == scene.states.epoch:
         told = [fact_of(fact, item.version, item.branch) for item in items for fact in item.facts]
         log = _facts(scene.states.now, since, answer.version)

@@ -1,4 +1,4 @@
-"""Deeds beside plain commits: branches, merges, undo, reverts, erasures, compactions, access, delegations."""
+"""Deeds beside ordinary commits: branches, merges, undo, reverts, erasures, compactions, access, delegations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from simulation.scene import DOCS, Scene
 from stemmadb.client.reading.access import Grant
 from stemmadb.client.space import Space
 from stemmadb.protocol.errors import Malformed
-from stemmadb.protocol.model.commit import Commit, LocalIdentity, Strategy
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import MAIN, Version
+from stemmadb.protocol.model.log.commit_record import Commit, LocalIdentity, Strategy
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values.ids import MAIN, Version
 
 BRANCHES: Final = ("draft", "side")
 STRATEGIES: Final[tuple[Strategy, ...]] = ("lww", "source", "target", "fields", "fail")
@@ -79,7 +79,7 @@ def _naming_versions(scene: Scene) -> Iterator[None]:
     try:
         yield
     except Malformed as error:
-        if epoch == scene.states.epoch or error.facts.get("path") != "versions":
+        if epoch == scene.states.epoch or error.facts.get("path") not in ("versions", "/versions"):
             raise
 
 
@@ -94,7 +94,7 @@ async def access(life: Life, random: Random, scene: Scene) -> None:
 
 
 async def revoke(life: Life, _random: Random, scene: Scene) -> None:
-    """What was lent to the guest is taken back."""
+    """What was delegated to the guest is taken back."""
     if scene.token and scene.states.now.tip > Version(5):
         await life.space.revoke(scene.token)
 

@@ -21,9 +21,9 @@ from simulation.options import Options, changed, expand, shown
 from simulation.report import Report
 from simulation.shrinking import shrink
 from stemmadb.client.testing import World
-from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.server.engine.settings import Settings
-from stemmadb.server.service.settings import ServiceSettings
+from stemmadb.protocol.model.values.limits import DEFAULTS
+from stemmadb.server.engine.base.settings import Settings
+from stemmadb.server.service.base.settings import ServiceSettings
 
 
 def run(seed: int, seconds: float | None = None) -> Report:

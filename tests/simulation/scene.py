@@ -11,7 +11,7 @@ from check_reads import ServerRead
 from simulation.ledger import Ledger
 from simulation.options import Options
 from simulation.states import States
-from stemmadb.client.reading.delegating import read_tokens
+from stemmadb.client.reading.delegation import read_tokens
 from stemmadb.client.testing import World
 from stemmadb.protocol.errors import (
     AlreadyExists,
@@ -34,7 +34,7 @@ from stemmadb.protocol.errors import (
     UnknownSpace,
     Unready,
 )
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 
 COUNTERS: Final = ("urn:count:a", "urn:count:b")
 """Only ever incremented, blind or not."""
@@ -81,7 +81,7 @@ class Scene:
     others: tuple[Did, ...]
     """All apps but the first, which stays an owner."""
     token: str = ""
-    """What was lent to the guest."""
+    """What was delegated to the guest."""
     done: Counter[str] = field(default_factory=Counter)
     """Deeds by kind."""
     checks: int = 0

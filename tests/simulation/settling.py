@@ -12,8 +12,8 @@ from simulation.apps import App
 from simulation.lives import Life
 from simulation.scene import DOCS, EXPECTED, Scene
 from stemmadb.client.testing.waiting import whereabouts
-from stemmadb.protocol.model.ids import MAIN, EntityId
-from stemmadb.protocol.model.values import equal
+from stemmadb.protocol.model.values.ids import MAIN, EntityId
+from stemmadb.protocol.model.values.json_values import equal
 from violations import expect_none
 
 PEACE_SECONDS: Final = 120.0

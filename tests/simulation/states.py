@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import graphs
 from simulation.history import History
-from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.nursery.entities import CommitName
 from stemmadb.client.testing import World
-from stemmadb.protocol.model import body
-from stemmadb.protocol.model.commit import Commit, LocalIdentity
-from stemmadb.protocol.model.ids import Did, EntityId, Version
-from stemmadb.protocol.model.query import Root
-from stemmadb.protocol.model.values import Value, equal
+from stemmadb.protocol.model.log.commit_record import Commit, LocalIdentity
+from stemmadb.protocol.model.query.query import Root
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import Did, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value, equal
 
 
 class Logged(NamedTuple):

@@ -12,12 +12,12 @@ from simulation.history import History
 from simulation.ledger import Effect, Ledger, Record, check_decided, check_sums
 from simulation.states import States
 from simulation.wire import Stream, Tap
-from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.nursery.entities import CommitName
 from stemmadb.client.reading.queries import roots_of
 from stemmadb.client.space import Space
 from stemmadb.client.testing import World
 from stemmadb.client.watching import Change
-from stemmadb.protocol.model.ids import MAIN, EntityId, Hash, Local, TimeMs, Version
+from stemmadb.protocol.model.values.ids import MAIN, EntityId, Hash, Local, TimeMs, Version
 from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem, Sync
 from two_clients import in_a_world, put

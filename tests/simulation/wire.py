@@ -9,14 +9,14 @@ from check_reads import Told
 from simulation.history import History
 from simulation.states import States
 from stemmadb.client.testing import World
-from stemmadb.client.testing.link import Link
-from stemmadb.protocol.model.commit import LocalIdentity
-from stemmadb.protocol.model.ids import Version
-from stemmadb.protocol.wire.codec import Codec, Data
+from stemmadb.client.testing.link import SimulatedConnection
+from stemmadb.protocol.model.log.commit_record import LocalIdentity
+from stemmadb.protocol.model.values.ids import Version
+from stemmadb.protocol.wire.codec.msgpack_codec import Codec, Data
+from stemmadb.protocol.wire.codec.subprotocols import codec_for
 from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.protocol.wire.messages.sync import CommitItem, Sync
 from stemmadb.protocol.wire.records import fact_of
-from stemmadb.protocol.wire.subprotocols import codec_for
 from stemmadb.protocol.wire.version import SUBPROTOCOLS
 
 
@@ -58,7 +58,7 @@ class Tap:
     def __init__(self, world: World, states: States) -> None:
         self._states = states
         self._now = world.trace._now
-        self._streams: WeakKeyDictionary[Link, Stream] = WeakKeyDictionary()
+        self._streams: WeakKeyDictionary[SimulatedConnection, Stream] = WeakKeyDictionary()
         self._codecs: dict[str, Codec] = {name: codec_for(name) for name in SUBPROTOCOLS}
         self.frames = 0
         self.acknowledged: list[tuple[int, Told, Acknowledged]] = []
@@ -67,7 +67,7 @@ class Tap:
         """The first one: it is for the run to raise it, and not for the server, which would take it for its own."""
         world.network.on_sent(self.sent)
 
-    def sent(self, link: Link, data: Data) -> None:
+    def sent(self, link: SimulatedConnection, data: Data) -> None:
         message = self._codecs[link.client.subprotocol].read_server(data)
         if not isinstance(message, Sync):
             return

@@ -19,7 +19,7 @@ from stemmadb.client.reading.queries import Schema, Selector, roots_of
 from stemmadb.client.space import Space
 from stemmadb.client.transactions import Transaction
 from stemmadb.protocol.errors import Malformed
-from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.values.ids import Version
 
 FOLLOWERS_MAX: Final = 3
 OPEN: Final = {"properties": {"done": {"const": False}}, "required": ["done"]}
@@ -94,7 +94,7 @@ class Worker:
         if self.random.random() < 0.3:
             self._spawn(tx.confirmed)
         if self.random.random() < 0.1:
-            self._spawn(tx.kept)
+            self._spawn(tx.journaled)
 
     async def stack(self) -> None:
         """Several at once, each on the one before."""
@@ -116,7 +116,7 @@ class Worker:
         self._spawn(lambda: self.life.space.transact(count, note={"mark": mark}))
 
     async def retry(self) -> None:
-        """From the tray: on top of the current values, or for good."""
+        """A rejected commit: retried on the current values, or dropped."""
         life = self.life
         life.look()
         for refused in life.space.rejected()[:2]:
@@ -174,7 +174,7 @@ class Worker:
 
 
 class GuestWorker(Worker):
-    """Works with what it was lent: it writes and watches documents."""
+    """Works with delegated rights: it writes and watches documents."""
 
     def deeds(self) -> dict[str, Deed]:
         return {"write": self.write, "watch": self.watch}

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.values.limits import Limits
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "spec" / "07-invariants.md").read_text()

@@ -1,4 +1,4 @@
-"""What is compiled is optional: where it cannot be built nothing fails, and what is stale is not used."""
+"""The extension is optional: where it cannot be built nothing fails, a stale one is not used, a wheel contains it."""
 
 from __future__ import annotations
 
@@ -6,54 +6,120 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
+import zipfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-PACKAGE = "protocol/stemmadb/protocol"
-PACKAGES = (PACKAGE, "server/stemmadb/server")
+NATIVE = "native/stemmadb"
+IN_A_WHEEL = ("pyproject.toml", "README.md", "LICENSE", "protocol", "server", "client")
+needs_compiler = pytest.mark.skipif(
+    shutil.which("cc") is None or not Path(sysconfig.get_paths()["include"], "Python.h").exists(),
+    reason="there is no C compiler here, or the headers of Python are missing",
+)
+WHICH = """
+import stemmadb.server.open_store
+from stemmadb.protocol.model.commit.native import fast_path_name
+print(fast_path_name())
+"""
 
 
-def built(tree: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Builds in a copy of what it takes."""
-    (tree / "scripts").mkdir(exist_ok=True)
-    shutil.copy(ROOT / "scripts/native.py", tree / "scripts/native.py")
-    for package in PACKAGES:
-        shutil.copytree(ROOT / package / "native", tree / package / "native", dirs_exist_ok=True)
-        (tree / package / "native/.built-from").unlink(missing_ok=True)
+def copied(tree: Path, *more: str) -> Path:
+    """A copy of the sources of the extension, with nothing built, and of more of the tree."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.built-from")
+    shutil.copytree(ROOT / "native", tree / "native", ignore=ignored)
+    (tree / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts/build_extension.py", tree / "scripts")
+    for name in more:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tree / name)
+    return tree
+
+
+def ran(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    alone = {name: value for name, value in os.environ.items() if name not in ("STEMMADB_NO_EXTENSION", "PYTHONPATH")}
     return subprocess.run(  # noqa: S603
-        [sys.executable, str(tree / "scripts/native.py")],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        [str(part) for part in command], env=alone | environment, capture_output=True, text=True, check=True
     )
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_a_compiler_that_fails_costs_what_is_compiled_and_nothing_else(tmp_path: Path, package: str) -> None:
-    stale = tmp_path / package / "_native.stale.so"
-    stale.parent.mkdir(parents=True)
-    stale.touch()
-    ran = built(tmp_path, CC="false")
-    assert ran.returncode == 0
-    assert "could not be built" in ran.stderr or "is not built" in ran.stderr
-    assert not list((tmp_path / package).glob("_native.*")), "neither half of a new one nor an old one"
+def built(tree: Path, **environment: str) -> str:
+    """The line that building for the tree prints."""
+    return ran(sys.executable, tree / "scripts/build_extension.py", **environment).stderr
 
 
-def test_without_the_lane_everything_is_imported_and_says_so() -> None:
-    asked = (
-        "from stemmadb.protocol.model.compiled import lane_name; import stemmadb.server.opening; print(lane_name())"
+def left(tree: Path) -> list[str]:
+    return sorted(file.name for file in (tree / NATIVE).iterdir())
+
+
+def test_a_compiler_that_fails_costs_the_extension_and_nothing_else(tmp_path: Path) -> None:
+    tree = copied(tmp_path / "tree")
+    (tree / NATIVE / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}").touch()
+    assert built(tree, CC="false").startswith("extension          left out: ")
+    assert left(tree) == ["_native.pyi"], "neither half of a new one nor an old one"
+
+
+@needs_compiler
+def test_it_is_built_once_and_again_when_a_source_has_changed(tmp_path: Path) -> None:
+    tree = copied(tmp_path / "tree")
+    assert built(tree).rstrip().endswith("s (built)")
+    assert built(tree) == ""
+    with (tree / "native/src/module.c").open("a") as source:
+        source.write("/* changed */\n")
+    assert built(tree).rstrip().endswith("s (built)")
+    assert built(tree, STEMMADB_NO_EXTENSION="1") == "extension          left out: STEMMADB_NO_EXTENSION is set\n"
+    assert left(tree) == ["_native.pyi"]
+
+
+def wheel(tmp_path: Path, **environment: str) -> tuple[Path, str]:
+    """A wheel of the tree, and what its build printed."""
+    tree = copied(tmp_path / "tree", *IN_A_WHEEL)
+    code = (
+        f"import os; os.chdir({str(tree)!r}); from hatchling.build import build_wheel; build_wheel({str(tmp_path)!r})"
     )
-    ran = subprocess.run(  # noqa: S603
-        [sys.executable, "-X", "no-native", "-c", asked], capture_output=True, text=True, check=True
-    )
-    assert ran.stdout.strip() == "python"
+    printed = ran(sys.executable, "-c", code, **environment).stderr
+    (made,) = tmp_path.glob("*.whl")
+    return made, printed
 
 
-def test_a_lane_that_is_there_is_used() -> None:
-    is_there = bool(list((ROOT / PACKAGE).glob("_native.*.so")))
-    asked = "from stemmadb.protocol.model.compiled import lane_name; print(lane_name())"
-    ran = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)  # noqa: S603
-    assert ran.stdout.strip() == ("compiled" if is_there else "python")
+def installed(made: Path, tmp_path: Path) -> Path:
+    """The Python of an environment that has this wheel, and the packages of others but not our tree."""
+    venv.create(tmp_path / "venv", with_pip=False)
+    (packages,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    with zipfile.ZipFile(made) as archive:
+        archive.extractall(packages)
+    (packages / "others.pth").write_text(sysconfig.get_paths()["purelib"])  # its own .pth files are not followed
+    return tmp_path / "venv/bin/python"
+
+
+@needs_compiler
+def test_a_wheel_built_with_a_compiler_has_the_extension_and_uses_it(tmp_path: Path) -> None:
+    made, printed = wheel(tmp_path)
+    assert "s (built)" in printed
+    assert "none-any" not in made.name
+    native = [name for name in zipfile.ZipFile(made).namelist() if "_native" in name]
+    assert native == [f"stemmadb/_native{sysconfig.get_config_var('EXT_SUFFIX')}"]
+    python = installed(made, tmp_path)
+    assert ran(python, "-c", WHICH).stdout == "native\n"
+    where = ran(python, "-c", "from stemmadb import _native; print(_native.__file__, _native.WalWriter)").stdout
+    assert where.startswith(str(tmp_path / "venv"))
+
+
+def test_a_wheel_built_without_it_says_so_and_works(tmp_path: Path) -> None:
+    made, printed = wheel(tmp_path, STEMMADB_NO_EXTENSION="1")
+    assert "extension          left out: STEMMADB_NO_EXTENSION is set" in printed
+    assert made.name.endswith("py3-none-any.whl")
+    assert not [name for name in zipfile.ZipFile(made).namelist() if "_native" in name]
+    assert ran(installed(made, tmp_path), "-c", WHICH).stdout == "python\n"
+
+
+def test_without_the_extension_everything_is_imported_and_says_so() -> None:
+    assert ran(sys.executable, "-X", "no-native", "-c", WHICH).stdout == "python\n"
+
+
+def test_an_extension_that_is_there_is_used() -> None:
+    is_there = (ROOT / NATIVE / f"_native{sysconfig.get_config_var('EXT_SUFFIX')}").exists()
+    assert ran(sys.executable, "-c", WHICH).stdout == ("native\n" if is_there else "python\n")

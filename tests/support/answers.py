@@ -1,4 +1,4 @@
-"""Everything a reader can be asked about a log, as plain data, so that two cuts can be compared whole."""
+"""Everything a reader can be asked about a log, as plain data, so that two read views can be compared whole."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from logs import LogMaker
 from random_logs import IDS, PREFIXES
-from stemmadb.protocol.model.branch import Span
-from stemmadb.protocol.model.commit import Identity, LocalIdentity
-from stemmadb.protocol.model.ids import BranchName, EntityId, TimeMs, Version
-from stemmadb.server.engine import states
+from stemmadb.protocol.model.log.branch_spans import Span
+from stemmadb.protocol.model.log.commit_record import Identity, LocalIdentity
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, TimeMs, Version
+from stemmadb.server.engine.base import states
 from stemmadb.server.storage.port import LogFilter, LogReader
 
 MANY = 1_000

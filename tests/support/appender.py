@@ -14,14 +14,14 @@ from pathlib import Path
 
 from engines import ACCESS
 from space import ALICE, SPACE, patch_, session_of, set_
-from stemmadb.protocol.model.admission import Accepted
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import LocalIdentity
-from stemmadb.protocol.model.ids import Did, Local
-from stemmadb.protocol.model.proposal import Proposal, prepare
-from stemmadb.protocol.model.request import Content, Operation, digest_request
+from stemmadb.protocol.model.commit.admission import Accepted
+from stemmadb.protocol.model.commit.proposal import Proposal, prepare
+from stemmadb.protocol.model.commit.request import Content, Operation, digest_request
+from stemmadb.protocol.model.log.commit_record import LocalIdentity
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import Did, Local
 from stemmadb.server.engine.space import Space
-from stemmadb.server.opening import open_store
+from stemmadb.server.open_store import open_store
 
 SESSIONS = 6
 

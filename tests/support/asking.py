@@ -1,4 +1,4 @@
-"""Short words for writes beside plain commits on a real space: who asks, and what overtakes a plan."""
+"""Short words for writes beside fast-path commits on a real space: who asks, and what overtakes a plan."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from space import ALICE, session_of
-from stemmadb.protocol.model.admission import Outcome
-from stemmadb.protocol.model.commit import OperationIdentity
-from stemmadb.protocol.model.facts import digest_of
-from stemmadb.protocol.model.ids import Did
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.proposal import Proposal
-from stemmadb.server.engine.api import Asked, SpaceApi
+from stemmadb.protocol.model.commit.admission import Outcome
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.log.commit_record import OperationIdentity
+from stemmadb.protocol.model.log.facts import digest_of
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.server.engine.base.space_port import Asked, SpaceApi
 from stemmadb.server.storage.port import Destroyed, LogReader, SpaceLog, Tip
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from space import SPACE
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import SpaceLog, Storage
 from stemmadb.server.storage.sqlite import SqliteStorage

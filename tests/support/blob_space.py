@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from blake3 import blake3
 
 from space import SPACE
-from stemmadb.protocol.model.ids import Did, Hash, TimeMs
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.server.engine.blobs import Blobs
-from stemmadb.server.engine.lanes import Inline
+from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.server.engine.base.executors import Inline
+from stemmadb.server.engine.blobs.blobs import Blobs
 from stemmadb.server.storage.port import LogReader, SpaceLog, Storage
 
 T = TypeVar("T")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from space import MemorySpace, delete_, patch_, set_
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import BranchCreate, Commit
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import MAIN, BranchName, Version
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.log.commit_record import BranchCreate, Commit
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Version
 
 History = list[tuple[Commit, tuple[Fact, ...]]]
 DRAFT = BranchName("draft")

@@ -18,8 +18,8 @@ import msgspec
 
 from stemmadb.client import ClientSettings, Space, connect
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.ids import Version
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values.ids import Version
+from stemmadb.protocol.model.values.json_values import Value
 
 COUNT: Final = "urn:count"
 MARKS: Final = "urn:mark:"
@@ -64,7 +64,7 @@ class App:
         for mark, pending in left:
             self._follow(mark, pending)
         status = self._space.status()
-        say("open", connection=status.connection, pending=[mark for mark, _ in left], tray=status.rejected)
+        say("open", connection=status.connection, pending=[mark for mark, _ in left], rejected=status.rejected)
 
     async def do(self, word: str, *more: int) -> None:
         doing: Callable[..., Awaitable[None]] = getattr(self, f"do_{word}")
@@ -94,10 +94,10 @@ class App:
             await asyncio.gather(self._pouring, return_exceptions=True)
         await self._space.settled()
         await asyncio.gather(*self._following)
-        say("settled", tray=[mark_of(one.note) for one in self._space.rejected()])
+        say("settled", rejected=[mark_of(one.note) for one in self._space.rejected()])
 
     async def do_retry(self) -> None:
-        """Everything in the tray once more, the oldest first."""
+        """Every rejected commit once more, the oldest first."""
         for refused in self._space.rejected():
             self._follow(mark_of(refused.note), await refused.retry())
 
@@ -115,20 +115,20 @@ class App:
         async with self._space.transaction(note=mark) as tx:
             tx.increment(COUNT, "/n", blind=blind)
             tx.set(f"{MARKS}{mark}", {"by": self._life}, blind=blind)
-        return self._follow(mark, tx, tx.kept)
+        return self._follow(mark, tx, tx.journaled)
 
     def _follow(
-        self, mark: str, one: Decided, kept: Callable[[], Awaitable[None]] | None = None
+        self, mark: str, one: Decided, journaled: Callable[[], Awaitable[None]] | None = None
     ) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._tell(mark, one, kept))
+        task = asyncio.create_task(self._tell(mark, one, journaled))
         self._following.add(task)
         task.add_done_callback(self._following.discard)
         return task
 
-    async def _tell(self, mark: str, one: Decided, kept: Callable[[], Awaitable[None]] | None) -> None:
+    async def _tell(self, mark: str, one: Decided, journaled: Callable[[], Awaitable[None]] | None) -> None:
         try:
-            if kept is not None:
-                await kept()
+            if journaled is not None:
+                await journaled()
                 say("kept", mark=mark)
                 if self._dies:
                     os.kill(os.getpid(), signal.SIGKILL)

@@ -77,7 +77,7 @@ class Server:
         self._running.send_signal(signal.SIGCONT)
 
     async def close(self) -> None:
-        """Ends it if it runs; none of its lives made a mistake."""
+        """Ends it if it runs; none of its lives had an internal error."""
         if self._process is not None:
             await self.kill()
         assert "Traceback" not in self._errors.read_text(), self._errors.read_text()
@@ -213,11 +213,11 @@ class AppProcess:
         assert await self._ended() == 0
 
     async def settled(self) -> list[str]:
-        """Lets it decide everything; the marks in its tray."""
+        """Lets it decide everything; the marks of its rejected commits."""
         before = self._count("settled")
         self.tell("settle")
-        tray: list[str] = (await self.says("settled", count=before + 1))["tray"]
-        return tray
+        rejected: list[str] = (await self.says("settled", count=before + 1))["rejected"]
+        return rejected
 
     async def _ended(self) -> int:
         assert self._process is not None

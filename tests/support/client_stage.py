@@ -12,8 +12,8 @@ from client_app import COUNT, MARKS, Given, mark_of
 from client_processes import PATIENCE_SECONDS, AppProcess, Heard, Server, Spares, running
 from command_line import here
 from stemmadb.client import Change, ClientSettings, Space, Watch, connect
-from stemmadb.protocol.model.ids import Version
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values.ids import Version
+from stemmadb.protocol.model.values.json_values import Value
 
 QUICK: Final = {"first_pause_seconds": 0.02, "most_pause_seconds": 0.2}
 """Settings of clients whose server comes back soon."""

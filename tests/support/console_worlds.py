@@ -11,15 +11,15 @@ from typing import Any, Final
 
 import pytest
 
+from drawn_shapes import text_of
 from stemmadb.client import Space
-from stemmadb.client.cli.sheets import text_of
-from stemmadb.client.cli.wording import Viewer
+from stemmadb.client.cli.safe_text import Viewer
 from stemmadb.client.console.catalogue import carry_out
-from stemmadb.client.console.replies import Reply
-from stemmadb.client.console.state import State
+from stemmadb.client.console.replies import ConsoleReply
+from stemmadb.client.console.state import ConsoleState
 from stemmadb.client.testing import World
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.values.ids import Version
 
 COLUMNS: Final = 80
 SPACE: Final = "todo"
@@ -29,11 +29,11 @@ MINUTE: Final = 60.0
 class Desk:
     """A console that remembers where it stands."""
 
-    def __init__(self, world: World, state: State) -> None:
+    def __init__(self, world: World, state: ConsoleState) -> None:
         self.world = world
         self.state = state
 
-    async def reply(self, line: str) -> Reply:
+    async def reply(self, line: str) -> ConsoleReply:
         reply = await carry_out(self.state, line)
         self.state = reply.state or self.state
         return reply
@@ -49,7 +49,7 @@ class Desk:
             await self.reply(line)
         error = caught.value
         assert "\n" not in error.message
-        assert error.message.endswith((".", "?")) or "Write:" in error.message
+        assert error.message.endswith((".", "?")) or "Usage:" in error.message
         return error
 
     def writing(self) -> Desk:
@@ -64,7 +64,7 @@ async def desk(world: World, who: str = "alice") -> AsyncIterator[Desk]:
     names = {str(world.identity(name).did): name for name in ("alice", "bob", "carol")}
     async with world.connect(who) as db:
         space = await db.space(SPACE)
-        state = State(
+        state = ConsoleState(
             space=space,
             name=SPACE,
             me=db.identity.did,

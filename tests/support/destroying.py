@@ -14,17 +14,20 @@ from asking import asked
 from engines import Engine
 from space import SPACE, delete_, patch_, set_
 from stemmadb.protocol.errors import StemmaError, Unready
-from stemmadb.protocol.model import branch, chain
-from stemmadb.protocol.model.admission import Accepted
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Strategy
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.state import Missing
-from stemmadb.server.engine import branching, merging, states, undoing
-from stemmadb.server.engine.api import Asked
-from stemmadb.server.engine.merging import MergeWanted
-from stemmadb.server.engine.undoing import RevertWanted
-from stemmadb.server.storage.port import LogReader, Place, Snapshot, SpaceLog
+from stemmadb.protocol.model.commit.admission import Accepted
+from stemmadb.protocol.model.log import branch_spans, chain
+from stemmadb.protocol.model.log.commit_record import Strategy
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
+from stemmadb.server.engine.base import states
+from stemmadb.server.engine.base.space_port import Asked
+from stemmadb.server.engine.plan import branch_writes
+from stemmadb.server.engine.plan import merge as merging
+from stemmadb.server.engine.plan import undo as undoing
+from stemmadb.server.engine.plan.merge import MergeWanted
+from stemmadb.server.engine.plan.undo import RevertWanted
+from stemmadb.server.storage.port import FactPosition, LogReader, Snapshot, SpaceLog
 
 IDS = ("urn:a", "urn:b", "urn:c")
 PATHS = ("/x", "/y", "/z")
@@ -102,19 +105,19 @@ class Work:
         name = BranchName(f"b{len(self.branches)}")
         parent = BranchName(self.random.choice(self.branches))
         fork = Version(self.random.randint(max(0, self.it.space.version - 8), self.it.space.version))
-        await branching.create_branch(self.it.space, self.asked(), name=name, parent=parent, fork=fork)
+        await branch_writes.create_branch(self.it.space, self.asked(), name=name, parent=parent, fork=fork)
         self.branches.append(name)
         self.live.append(name)
 
     async def end(self) -> None:
         name = self.random.choice(self.live)
-        await branching.delete_branch(self.it.space, self.asked(), name=BranchName(name))
+        await branch_writes.delete_branch(self.it.space, self.asked(), name=BranchName(name))
         self.live.remove(name)
 
     async def tag(self) -> None:
         version = Version(self.random.randint(0, self.it.space.version))
         name = BranchName(self.random.choice(self.branches))
-        await branching.create_tag(self.it.space, self.asked(), name=f"t{version}", branch=name, version=version)
+        await branch_writes.create_tag(self.it.space, self.asked(), name=f"t{version}", branch=name, version=version)
 
     async def merge(self) -> None:
         source, target = self.random.choice(self.branches), self.random.choice(self.live)
@@ -141,7 +144,7 @@ async def all_states(it: Engine, since: int = 0) -> States:
         found: States = {}
         for name in branches:
             for version in range(since, reader.tip().version + 1):
-                spans = branch.lineage(branches, name, Version(version))
+                spans = branch_spans.lineage(branches, name, Version(version))
                 for id_, state in states.load(reader, spans, map(EntityId, IDS)).items():
                     found[name, version, id_] = state.value
         return found
@@ -180,7 +183,7 @@ async def snapshot_everything(it: Engine) -> int:
     def work(log: SpaceLog) -> int:
         with log.reader() as reader:
             kept = list(_snapshots(reader))
-        log.keep(kept)
+        log.store_snapshots(kept)
         return len(kept)
 
     return await it.space.in_turn(work)
@@ -190,7 +193,7 @@ def _snapshots(reader: LogReader) -> Iterator[Snapshot]:
     branches = {state.name: state for state in reader.branches()}
     for _, facts in reader.history():
         for fact in facts:
-            spans = branch.lineage(branches, fact.branch, fact.version)
+            spans = branch_spans.lineage(branches, fact.branch, fact.version)
             state = states.load(reader, spans, [fact.id])[fact.id]
-            if state.place == Place(fact.version, fact.index) and not isinstance(state.value, Missing):
+            if state.place == FactPosition(fact.version, fact.index) and not isinstance(state.value, Missing):
                 yield Snapshot(fact.branch, fact.id, state.place, encode(state.value))

@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from space import MemorySpace, session_of
-from stemmadb.client.drafting import MISSING, Draft
-from stemmadb.client.nursery.held import ABSENT, UNKNOWN, CommitName, Held, Layer, Nothing, Shown
-from stemmadb.client.nursery.plans import Plan, PlannedRead, Write
+from stemmadb.client.drafting import MISSING, TransactionDraft
+from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CachedEntity, CommitName, Nothing, Shown, ShownLayer
+from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
 from stemmadb.protocol.errors import PatchFailed, StemmaError
-from stemmadb.protocol.model import patch, pointer
-from stemmadb.protocol.model.admission import Outcome
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Hash, Local, Version
-from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.protocol.model.request import Operation, Read
-from stemmadb.protocol.model.state import Missing as Gone
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model import patch
+from stemmadb.protocol.model.commit.admission import Outcome
+from stemmadb.protocol.model.commit.request import Operation, Read
+from stemmadb.protocol.model.log.state import Missing as Gone
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Hash, Local, Version
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.model.values.limits import DEFAULTS
 
 SESSION = session_of("s")
 NO_HASH = Hash(bytes(32))
@@ -29,8 +30,8 @@ def name(local: int) -> CommitName:
     return CommitName(SESSION, Local(local))
 
 
-def held(value: Any, version: int = 1, *, as_of: int | None = None) -> Held:
-    return Held(value, Version(version), NO_HASH, None if as_of is None else Version(as_of))
+def held(value: Any, version: int = 1, *, as_of: int | None = None) -> CachedEntity:
+    return CachedEntity(value, Version(version), NO_HASH, None if as_of is None else Version(as_of))
 
 
 @dataclass
@@ -39,9 +40,9 @@ class PlainView:
 
     to: Version = FIVE
     branch: BranchName = MAIN
-    confirmed: dict[str, Held] = field(default_factory=dict)
+    confirmed: dict[str, CachedEntity] = field(default_factory=dict)
     covered: tuple[str, ...] = ()
-    pending: list[tuple[CommitName, Sequence[Write]]] = field(default_factory=list)
+    pending: list[tuple[CommitName, Sequence[CommitWrite]]] = field(default_factory=list)
 
     def shown(self, id_: EntityId) -> Shown | None:
         one = self.confirmed.get(id_)
@@ -59,7 +60,7 @@ class PlainView:
         found = {EntityId(id_): self.shown(EntityId(id_)) for id_ in ids if id_.startswith(prefix)}
         return {id_: shown for id_, shown in found.items() if shown is not None and shown.value is not ABSENT}
 
-    def layers_under(self, prefix: str) -> dict[EntityId, tuple[Layer, ...]]:
+    def layers_under(self, prefix: str) -> dict[EntityId, tuple[ShownLayer, ...]]:
         ids = {write.id for _, writes in self.pending for write in writes if write.id.startswith(prefix)}
         found = {id_: self.shown(id_) for id_ in sorted(ids)}
         return {id_: shown.layers for id_, shown in found.items() if shown is not None and shown.layers}
@@ -76,11 +77,11 @@ class PlainView:
             value = after[0]
             whole = any(write.paths is None for write in own)
             paths = None if whole else tuple(path for write in own for path in write.paths or ())
-            layers.append(Layer(commit, paths, value))
+            layers.append(ShownLayer(commit, paths, value))
         return Shown(value, basis, tuple(layers))
 
 
-def after_all(value: Value | Nothing, writes: Iterable[Write]) -> tuple[Value | Nothing] | None:
+def after_all(value: Value | Nothing, writes: Iterable[CommitWrite]) -> tuple[Value | Nothing] | None:
     """The value after the writes, in a tuple of its own; None if one of them cannot be done."""
     for write in writes:
         if write.op == "set":
@@ -100,7 +101,7 @@ def after_all(value: Value | Nothing, writes: Iterable[Write]) -> tuple[Value | 
 # ---------------------------------------------------------------- a plan on its way to admission
 
 
-def operation(write: Write) -> Operation:
+def operation(write: CommitWrite) -> Operation:
     return Operation(op=write.op, id=write.id, body=write.body, blind=write.blind)
 
 
@@ -109,18 +110,18 @@ def read(planned: PlannedRead) -> Read:
     return Read(version=planned.version, id=planned.id, prefix=planned.prefix, path=planned.path, locals=locals_)
 
 
-def submit(space: MemorySpace, plan: Plan, local: int) -> Outcome:
+def submit(space: MemorySpace, plan: CommitPlan, local: int) -> Outcome:
     """What admission says to the plan; `prepare` raises `Undeclared` if a read is missing."""
     reads = [read(one) for one in plan.reads]
     operations = [operation(write) for write in plan.writes]
     return space.commit(*operations, reads=reads, note=plan.note, session="s", local=local, branch=plan.branch)
 
 
-def value_at(space: MemorySpace, id_: str, version: int) -> Held:
+def value_at(space: MemorySpace, id_: str, version: int) -> CachedEntity:
     """What a server says about an entity as of a version."""
     state = space.entity_at(MAIN, EntityId(id_), version)
     value: Any = ABSENT if isinstance(state.value, Gone) else state.value
-    return Held(value, state.version, state.hash, Version(version))
+    return CachedEntity(value, state.version, state.hash, Version(version))
 
 
 def overlaps(planned: PlannedRead, id_: str, paths: Sequence[str] | None) -> bool:
@@ -172,7 +173,7 @@ class Transaction:
         self.random = random.Random(seed)
         self.view = view
         self.space = space
-        self.draft = Draft(view, limits=DEFAULTS)
+        self.draft = TransactionDraft(view, limits=DEFAULTS)
         self.told: list[object] = []
         self.was_refused_blindly = False
 
@@ -182,7 +183,7 @@ class Transaction:
             self.random.choice(doings)()
         return self
 
-    def plan(self) -> Plan:
+    def plan(self) -> CommitPlan:
         for id_ in self.draft.missing():
             self.learn(id_)
         return self.draft.plan()
@@ -210,7 +211,7 @@ class Transaction:
         assert found is not MISSING
         self.told.append(found)
 
-    def confirmed_under(self, prefix: str) -> Mapping[EntityId, Held]:
+    def confirmed_under(self, prefix: str) -> Mapping[EntityId, CachedEntity]:
         answers = {EntityId(id_): value_at(self.space, id_, self.view.to) for id_ in IDS if id_.startswith(prefix)}
         return {id_: one for id_, one in answers.items() if one.value is not ABSENT}
 

@@ -16,26 +16,30 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from engine_model import GONE, Model
-from engines import ACCESS, Clock, Engine
+from engines import ACCESS, Clock, Engine, inline_executors
+from snapshots import drop_snapshots
 from space import ALICE, BOB, SPACE, counting_salts, delete_, patch_, prefix_, read_, session_of, set_
 from stemmadb.protocol import errors
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model import body, chain
-from stemmadb.protocol.model.admission import Accepted, Refused, Repeated
-from stemmadb.protocol.model.commit import Erase, OperationIdentity, Strategy
-from stemmadb.protocol.model.facts import Fact, digest_of
-from stemmadb.protocol.model.ids import BranchName, EntityId, TimeMs, Version
-from stemmadb.protocol.model.proposal import Proposal
-from stemmadb.server.engine import branching, compacting, erasing, lanes, merging, undoing
-from stemmadb.server.engine.api import Asked
-from stemmadb.server.engine.merging import MergeWanted
-from stemmadb.server.engine.moments import Moment
-from stemmadb.server.engine.reader import Reader
-from stemmadb.server.engine.settings import Settings
+from stemmadb.protocol.model.commit.admission import Accepted, RefusedCommit, Repeated
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.log.commit_record import Erase, OperationIdentity, Strategy
+from stemmadb.protocol.model.log.facts import Fact, digest_of
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, TimeMs, Version
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.base.settings import Settings
+from stemmadb.server.engine.base.space_port import Asked
+from stemmadb.server.engine.plan import branch_writes, compaction, erasure
+from stemmadb.server.engine.plan import merge as merging
+from stemmadb.server.engine.plan import undo as undoing
+from stemmadb.server.engine.plan.merge import MergeWanted
+from stemmadb.server.engine.plan.undo import RevertWanted
+from stemmadb.server.engine.read.reader import Reader
 from stemmadb.server.engine.store import Store
-from stemmadb.server.engine.undoing import RevertWanted
 from stemmadb.server.storage.memory import MemoryStorage
-from stemmadb.server.storage.port import SpaceLog, Storage
+from stemmadb.server.storage.port import Storage
 from stemmadb.server.storage.sqlite import SqliteStorage
 
 T = TypeVar("T")
@@ -70,7 +74,7 @@ class EngineMachine(RuleBasedStateMachine):
         return self.loop.run_until_complete(coroutine)
 
     def open(self) -> None:
-        store = Store(self.storage(), now=self.clock, salts=self.salts, workers=lanes.inline(), settings=SMALL)
+        store = Store(self.storage(), now=self.clock, salts=self.salts, workers=inline_executors(), settings=SMALL)
         self.engine = Engine(store, self.wait(store.space(SPACE, create=True)), self.clock)
         self.space = self.engine.space
         self.ask = Reader(self.space)
@@ -161,7 +165,7 @@ class EngineMachine(RuleBasedStateMachine):
     def fork(self, chance: random.Random) -> None:
         name, parent = f"b{len(self.model.forks)}", chance.choice(list(self.model.forks))
         at = chance.randint(0, self.model.version)
-        create = branching.create_branch(
+        create = branch_writes.create_branch(
             self.space, self.asked(), name=BranchName(name), parent=BranchName(parent), fork=Version(at)
         )
         if self.model.is_kept(parent, at):
@@ -173,7 +177,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(chance=chances)
     def end_branch(self, chance: random.Random) -> None:
         name = chance.choice(list(self.model.forks))
-        delete = branching.delete_branch(self.space, self.asked(), name=BranchName(name))
+        delete = branch_writes.delete_branch(self.space, self.asked(), name=BranchName(name))
         if name == "main":
             assert _refused(self, delete) == "branch_protected"
         elif name in self.model.deleted:
@@ -186,12 +190,12 @@ class EngineMachine(RuleBasedStateMachine):
     def tag(self, chance: random.Random) -> None:
         name, branch = f"t{chance.randint(0, 3)}", chance.choice(list(self.model.forks))
         if name in self.model.tags:
-            done = self.wait(branching.delete_tag(self.space, self.asked(), name=name))
+            done = self.wait(branch_writes.delete_tag(self.space, self.asked(), name=name))
             del self.model.tags[name]
             self.model.version = done.version
             return
         at = chance.randint(0, self.model.version)
-        create = branching.create_tag(
+        create = branch_writes.create_tag(
             self.space, self.asked(), name=name, branch=BranchName(branch), version=Version(at)
         )
         if self.model.is_kept(branch, at):
@@ -239,7 +243,7 @@ class EngineMachine(RuleBasedStateMachine):
         if not versions:
             return
         chosen = chance.sample(versions, min(len(versions), chance.randint(1, 2)))
-        done = self.wait(erasing.erase(self.space, self.asked(), EntityId(id_), [Version(one) for one in chosen], {}))
+        done = self.wait(erasure.erase(self.space, self.asked(), EntityId(id_), [Version(one) for one in chosen], {}))
         commits = self.wait(self.space.read(lambda reader: reader.commits([done.version])))
         details = commits[done.version].details
         assert isinstance(details, Erase)
@@ -250,16 +254,13 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(chance=chances)
     def compact(self, chance: random.Random) -> None:
         floor = chance.randint(0, self.model.version)
-        done = self.wait(compacting.compact(self.space, self.asked(), Version(floor), now=TimeMs(self.clock.now)))
+        done = self.wait(compaction.compact(self.space, self.asked(), Version(floor), now=TimeMs(self.clock.now)))
         self.model.version = done.version
         self.model.floor = max(self.model.floor, floor)
 
     @rule()
     def drop_snapshots(self) -> None:
-        def drop(log: SpaceLog) -> None:
-            log.drop_snapshots()
-
-        self.wait(self.space.in_turn(drop))
+        self.wait(self.space.in_turn(drop_snapshots))
 
     @rule()
     def restart(self) -> None:
@@ -282,7 +283,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.compare(chance.choice(list(self.model.forks)), chance.randint(0, self.model.version))
 
     def compare(self, branch: str, version: int) -> None:
-        moment = Moment(branch=BranchName(branch), version=Version(version))
+        moment = ReadMoment(branch=BranchName(branch), version=Version(version))
         ask = self.ask.get_many([EntityId(id_) for id_ in IDS], moment)
         if not self.model.is_kept(branch, version):
             assert _refused(self, ask) == "compacted"
@@ -365,7 +366,7 @@ def _payload(fact: Fact) -> Any:
 
 
 def _verdict(outcome: object) -> str:
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, RefusedCommit):
         return outcome.error.code
     return "accepted" if isinstance(outcome, Accepted) else "repeated"
 

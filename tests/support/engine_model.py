@@ -13,10 +13,10 @@ from oracle import Entry, Oracle
 from space import ALICE
 from stemmadb.protocol.errors import PatchFailed
 from stemmadb.protocol.model import patch
-from stemmadb.protocol.model.commit import LocalIdentity
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import Local
-from stemmadb.protocol.model.proposal import Proposal
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.log.commit_record import LocalIdentity
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values.ids import Local
 
 GONE: Final = "(gone)"
 NOBODY = LocalIdentity(ALICE, b"", Local(0))
@@ -56,7 +56,7 @@ class Model(Oracle):
         for entry in self._visible(branch):
             if entry.version <= version:
                 for kind, id_, payload in entry.writes:
-                    _fold(values, kind, id_, payload)
+                    _state(values, kind, id_, payload)
         return values
 
     def state(self, branch: str) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Model(Oracle):
                 if values[step.id] is GONE:
                     return "erased"
             try:
-                _fold(values, step.kind, step.id, step.payload)
+                _state(values, step.kind, step.id, step.payload)
             except PatchFailed:
                 return "patch_failed"
         self.version += 1
@@ -101,7 +101,7 @@ class Model(Oracle):
         return "accepted"
 
 
-def _fold(values: dict[str, Any], kind: str, id_: str, payload: Any) -> None:
+def _state(values: dict[str, Any], kind: str, id_: str, payload: Any) -> None:
     if kind == "delete":
         values.pop(id_, None)
     elif payload is GONE:

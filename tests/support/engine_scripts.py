@@ -6,11 +6,11 @@ from engines import ACCESS
 from schedules import Schedule, verdict_of
 from space import SPACE, set_, structural
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.admission import Accepted, Outcome, Refused
-from stemmadb.protocol.model.commit import BranchCreate
-from stemmadb.protocol.model.ids import BranchName, Version
-from stemmadb.protocol.model.proposal import Proposal
+from stemmadb.protocol.model.commit.admission import Accepted, Outcome, RefusedCommit
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.log.commit_record import BranchCreate
+from stemmadb.protocol.model.values.ids import BranchName, Version
 from stemmadb.server.storage.port import LogReader
 
 
@@ -47,7 +47,7 @@ def same(actual: Outcome, expected: Outcome) -> bool:
     """Salts may differ, and so hashes; a refusal names the same stale reads."""
     if isinstance(actual, Accepted) and isinstance(expected, Accepted):
         return actual.commit.version == expected.commit.version
-    if isinstance(actual, Refused) and isinstance(expected, Refused):
+    if isinstance(actual, RefusedCommit) and isinstance(expected, RefusedCommit):
         return actual.at == expected.at and told(actual.error) == told(expected.error)
     return actual == expected
 

@@ -15,18 +15,18 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from space import ALICE, BOB, SPACE, counting_salts, session_of, set_, structural
-from stemmadb.protocol.model.admission import Accepted, Outcome
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Arguments, LocalIdentity
-from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Local, TimeMs, Version
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.model.proposal import Proposal, prepare_or_refuse
-from stemmadb.protocol.model.request import Content, Operation, Read, digest_request
-from stemmadb.protocol.model.state import Missing
-from stemmadb.server.engine import lanes, moments, states
-from stemmadb.server.engine.lanes import Lanes
-from stemmadb.server.engine.moments import Moment
-from stemmadb.server.engine.settings import Settings
+from stemmadb.protocol.model.commit.admission import Accepted, Outcome
+from stemmadb.protocol.model.commit.proposal import Proposal, prepare_or_refuse
+from stemmadb.protocol.model.commit.request import Content, Operation, Read, digest_request
+from stemmadb.protocol.model.log.commit_record import Arguments, LocalIdentity
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Local, TimeMs, Version
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
+from stemmadb.server.engine.base import executors, moments, states
+from stemmadb.server.engine.base.executors import Executors
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.engine.space import Space
 from stemmadb.server.engine.store import Store
 from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
@@ -90,7 +90,7 @@ class Held:
         assert not self._jobs, "work was left behind"
 
 
-class Wandering(lanes.Inline):
+class Wandering(executors.Inline):
     """Workers that run each job some turns of the loop later, by a seed: any order that threads could have."""
 
     def __init__(self, seed: int, turns_max: int = 6) -> None:
@@ -179,7 +179,7 @@ class Engine:
 
     async def value(self, id_: str, branch: str = MAIN, version: int | None = None) -> Any:
         """The value a reader sees; None where there is none."""
-        moment = Moment(branch=BranchName(branch), version=None if version is None else Version(version))
+        moment = ReadMoment(branch=BranchName(branch), version=None if version is None else Version(version))
 
         def ask(reader: LogReader) -> Any:
             spans = moments.resolve(reader, moment).spans
@@ -187,6 +187,11 @@ class Engine:
             return None if found is None or isinstance(found.value, Missing) else found.value
 
         return await self.space.read(ask)
+
+
+def inline_executors() -> Executors:
+    """Runs all work at once, on the thread of the loop."""
+    return Executors(executors.Inline(), executors.Inline())
 
 
 @asynccontextmanager
@@ -197,17 +202,22 @@ async def engine(
     access: dict[Did, str] | None = ACCESS,
     sizes: Settings = AHEAD,
     limits: Limits = DEFAULTS,
-    workers: Lanes | None = None,
+    workers: Executors | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[Engine]:
-    """An open space that is closed at the end; work is done inline unless other lanes are given.
+    """An open space that is closed at the end; work is done inline unless other executors are given.
 
     A new space gets its access list as version 1, committed by the space's own identity; `access=None` leaves it out.
     """
     clock = clock or Clock()
     backend = MemoryStorage() if storage is None else storage
     store = Store(
-        backend, now=clock, salts=counting_salts(), workers=workers or lanes.inline(), limits=limits, settings=sizes
+        backend,
+        now=clock,
+        salts=counting_salts(),
+        workers=workers or inline_executors(),
+        limits=limits,
+        settings=sizes,
     )
     try:
         it = Engine(store, await store.space(did, create=True), clock)
@@ -215,7 +225,7 @@ async def engine(
             assert await it.must(set_(did, access, blind=True), author=did, session="first") == 1
         yield it
     finally:
-        for lane in workers or ():
-            if isinstance(lane, Held):
-                lane.release()
+        for executor in workers or ():
+            if isinstance(executor, Held):
+                executor.release()
         await store.close()

@@ -18,9 +18,9 @@ from client_stage import QUICK, settings_of
 from faults_report import Report
 from served import config_of, served
 from stemmadb.client import Identity, Space, connect
-from stemmadb.protocol.model.ids import TimeMs
-from stemmadb.server.opening import now
-from stemmadb.server.serving import making
+from stemmadb.protocol.model.values.ids import TimeMs
+from stemmadb.server.open_store import now
+from stemmadb.server.serving import build
 from violations import expect_none
 
 JUMPS: Final = 20
@@ -44,7 +44,7 @@ def jumping() -> Iterator[JumpingClock]:
     """Servers that are made meanwhile have this clock."""
     clock = JumpingClock()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(making, "now", clock)
+        patched.setattr(build, "now", clock)
         yield clock
 
 

@@ -29,7 +29,7 @@ from faults_site import Site, opened
 from faults_storm import KINDS, Kind
 from list_cycles import anomalies
 from list_history import Read, Transaction
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values.json_values import Value
 from violations import expect_none
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from service_machine import App
-from service_peers import House, Key
-from stemmadb.protocol.model.ids import Version
-from stemmadb.protocol.model.query import Query, Root
+from service_peers import Key, ServiceHarness
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.ids import Version
 from stemmadb.protocol.wire.messages.reading import WatchRequest
 from stemmadb.protocol.wire.messages.sync import Sync
-from stemmadb.server.engine.reader import Reader
+from stemmadb.server.engine.read.reader import Reader
 
 WATCH = 1
 
@@ -16,8 +16,8 @@ WATCH = 1
 class Follower(App):
     """One watch, over any number of connections and nodes."""
 
-    def __init__(self, house: House, key: Key) -> None:
-        super().__init__(house, key, 99)
+    def __init__(self, harness: ServiceHarness, key: Key) -> None:
+        super().__init__(harness, key, 99)
         self.seen: list[int] = []
         """The versions that its frames have reached."""
 
@@ -45,17 +45,17 @@ class Follower(App):
         """The values it holds."""
         return {str(id_): value for id_, (value, _, _) in self.holder.answer(WATCH).items()}
 
-    async def returns(self, house: House | None = None) -> None:
+    async def returns(self, harness: ServiceHarness | None = None) -> None:
         """Comes back with all that it holds, on another node if one is given."""
         self.disconnect()
-        self.house = house or self.house
+        self.harness = harness or self.harness
         await self.connect()
 
     def take(self) -> None:
         """Nothing is applied but in `check`."""
 
     async def _fresh(self) -> object:
-        space = await self.house.store.space(self.house.space)
+        space = await self.harness.store.space(self.harness.space)
         at = Query(roots=self.queries[WATCH].roots, version=Version(self.holder.to))
         found = (await Reader(space).query(at)).answer.entities
         return {id_: (one.value, one.version, one.hash) for id_, one in found.items()}

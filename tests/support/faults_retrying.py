@@ -85,7 +85,7 @@ class Retrier:
     async def _send_again(self) -> None:
         """On the same connection, or on the next one while the server may still be busy with the first."""
         if self._chance.random() < 0.3:
-            self._client.cut()
+            self._client.abort()
             await self._client.resume()
         else:
             await self._client.send_again()

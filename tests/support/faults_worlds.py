@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from stemmadb.client import Space
 from stemmadb.client.testing import World
-from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.values.ids import Version
 
 X: Final = "urn:x"
 Scenario: TypeAlias = Callable[[World, Space, Space], Awaitable[None]]

@@ -153,7 +153,7 @@ class FailNth:
                 raise io_error()
 
 
-class Room:
+class DiskCapacity:
     """A disk with room for so many bytes more. Once a write did not fit others take the rest; `add` makes room."""
 
     def __init__(self, left: int) -> None:

@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 from engines import Engine
 from space import SPACE
 from stemmadb.protocol.errors import LimitExceeded
-from stemmadb.protocol.model.access import EVERY_ID
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.query import Prepared, Query, Root, prepare
-from stemmadb.server.engine import querying
-from stemmadb.server.engine.lanes import Inline
-from stemmadb.server.engine.reading import Entity
-from stemmadb.server.service import evaluating
-from stemmadb.server.service.feed import Feed
-from stemmadb.server.service.groups import Delta, Group, Scope
+from stemmadb.protocol.model.access.access_roles import EVERY_ID
+from stemmadb.protocol.model.query.query import Prepared, Query, Root, prepare
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
+from stemmadb.server.engine.base.executors import Inline
+from stemmadb.server.engine.read import store_queries
+from stemmadb.server.engine.read.entities import EntityValue
+from stemmadb.server.service.watch import evaluation
+from stemmadb.server.service.watch.feed import Feed
+from stemmadb.server.service.watch.watch_groups import Delta, Scope, WatchGroup
 from stemmadb.server.storage.port import StorageFailed
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class Calls:
         self.feed = feed
         self.told: list[tuple[int, int]] = []
 
-    def stepped(self, group: Group) -> None:
+    def stepped(self, group: WatchGroup) -> None:
         self.told.append((self.feed.version, group.at))
 
 
@@ -77,14 +77,14 @@ async def fresh(it: Engine, prepared: Prepared, scope: Scope, version: int) -> H
 
     try:
         found = await it.space.read(
-            lambda reader: querying.run(reader, at, may_read=may_read, limits=it.space.limits)
+            lambda reader: store_queries.run(reader, at, may_read=may_read, limits=it.space.limits)
         )
     except LimitExceeded:
         return None
     return held(found.answer.entities)
 
 
-def held(entities: dict[EntityId, Entity]) -> Held:
+def held(entities: dict[EntityId, EntityValue]) -> Held:
     return {id_: (entity.version, entity.hash, entity.value) for id_, entity in entities.items()}
 
 
@@ -119,14 +119,14 @@ class Holder:
         values = self.group.first()
         if values is None:
             ids = set(self.group.entities())
-            values = await evaluating.values(
+            values = await evaluation.values(
                 self.it.space, BranchName(self.prepared.branch), ids, self.version, self.scope
             )
             assert values.keys() == ids
         self.held = held(dict(values))
         self.seen[self.version] = self.held
 
-    def stepped(self, group: Group) -> None:
+    def stepped(self, group: WatchGroup) -> None:
         assert group is self.group
 
     def end(self) -> None:
@@ -138,7 +138,7 @@ class Holder:
         if delta is None:
             self.by_reading += 1
             limits = self.it.space.limits
-            _, delta = await evaluating.difference(
+            _, delta = await evaluation.difference(
                 self.it.space, self.prepared, self.scope, after=self.version, to=to, limits=limits
             )
         else:

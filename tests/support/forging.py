@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from space import ALICE, SPACE
-from stemmadb.protocol.model import commit as commits
-from stemmadb.protocol.model import facts
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Arguments, Commit, LocalIdentity, OperationIdentity
-from stemmadb.protocol.model.facts import NO_BODY, Fact
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Hash, Local, TimeMs, Version
-from stemmadb.server.storage.port import Entry, SpaceLog
+from stemmadb.protocol.model.log import commit_record as commits
+from stemmadb.protocol.model.log import facts
+from stemmadb.protocol.model.log.commit_record import Arguments, Commit, LocalIdentity, OperationIdentity
+from stemmadb.protocol.model.log.facts import NO_BODY, Fact
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Hash, Local, TimeMs, Version
+from stemmadb.server.storage.port import AcceptedWrite, SpaceLog
 
 
 def forged(
@@ -21,7 +21,7 @@ def forged(
     branch: str | None = MAIN,
     is_local: bool | None = None,
     bodies: tuple[tuple[str, Any, bytes], ...] = (),
-) -> Entry:
+) -> AcceptedWrite:
     """A record that no admission made, with hashes that hold: (kind, id, body) of each fact."""
     with log.reader() as reader:
         tip = reader.tip()
@@ -36,12 +36,12 @@ def forged(
             made.append(
                 Fact(version, index, MAIN, EntityId(id_), kind, parent, digest, hash_, salt, body)  # type: ignore[arg-type]
             )
-    is_plain = details is None if is_local is None else is_local
+    is_ordinary = details is None if is_local is None else is_local
     number = version.to_bytes(16, "big")
     record = Commit(
         version=version,
         previous=tip.hash,
-        identity=LocalIdentity(ALICE, b"s" * 16, Local(version)) if is_plain else OperationIdentity(ALICE, number),
+        identity=LocalIdentity(ALICE, b"s" * 16, Local(version)) if is_ordinary else OperationIdentity(ALICE, number),
         time=TimeMs(9_000),
         request=Hash(b"r" * 32),
         branch=None if branch is None else BranchName(branch),
@@ -50,8 +50,8 @@ def forged(
         arguments=encode(details),
         note_digest=NO_BODY,
     )
-    return Entry(commits.sealed(SPACE, record), tuple(made))
+    return AcceptedWrite(commits.sealed(SPACE, record), tuple(made))
 
 
-def append(log: SpaceLog, entry: Entry) -> None:
+def append(log: SpaceLog, entry: AcceptedWrite) -> None:
     log.append(Version(entry.commit.version - 1), [entry])

@@ -8,12 +8,13 @@ from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 from stemmadb.protocol.errors import InvalidPointer
-from stemmadb.protocol.model import pointer, schema
-from stemmadb.protocol.model.ids import Did, EntityId
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.model.query import Answer, Ask, Query, Root, Unresolved, prepare
-from stemmadb.protocol.model.traversal import traverse
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model import schema
+from stemmadb.protocol.model.query.query import Ask, Query, Root, TraversalResult, Unresolved, VisitResult, prepare
+from stemmadb.protocol.model.query.traversal import traverse
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.ids import Did, EntityId
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
 
 HERE = Did("did:key:zHere")
 ELSEWHERE = Did("did:key:zElsewhere")
@@ -57,12 +58,12 @@ def feed(
         return end.value, asked
 
 
-def run(entities: Entities, *roots: Root, limits: Limits = DEFAULTS) -> tuple[Answer[Stored], list[Ask]]:
+def run(entities: Entities, *roots: Root, limits: Limits = DEFAULTS) -> tuple[TraversalResult[Stored], list[Ask]]:
     """The answer of the query with these roots, and what it asked for."""
     return feed(traverse(prepare(Query(roots=roots), space=HERE), limits=limits), entities)
 
 
-def ask(values: Mapping[str, Any], *roots: Root, limits: Limits = DEFAULTS) -> Answer[Stored]:
+def ask(values: Mapping[str, Any], *roots: Root, limits: Limits = DEFAULTS) -> TraversalResult[Stored]:
     return run(stored(values), *roots, limits=limits)[0]
 
 
@@ -336,3 +337,9 @@ def random_limits(random: Random) -> Limits:
         query_entities_max=random.choice((1, 3, 5, 8, 1000)),
         query_bytes_max=random.choice((20, 60, 100, 10_000)),
     )
+
+
+def unmatched(answer: TraversalResult[Any]) -> frozenset[EntityId]:
+    """The ids that were looked at by id or through a link, exist, and are not in the answer."""
+    looked_at = {visit.id for visit, outcome in answer.visits.items() if outcome.found is VisitResult.UNMATCHED}
+    return frozenset(looked_at - answer.entities.keys())

@@ -9,23 +9,24 @@ import asyncio
 import sys
 
 from stemmadb.client.cli import main
+from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.identity import CHALLENGE_BYTES
-from stemmadb.protocol.model.ids import Did
-from stemmadb.protocol.wire.codec import Data
-from stemmadb.protocol.wire.server_side import ServerConnection
-from stemmadb.server.counting import Counts
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
+from stemmadb.protocol.wire.connection.server_side import ServerConnection
+from stemmadb.server.counters import Counts
 from stemmadb.server.engine.store import Store
-from stemmadb.server.service.sockets import Arrival, Socket
-from stemmadb.server.serving import making
-from stemmadb.server.serving.config import Config
+from stemmadb.server.service.base.transport import Arrival, Socket
+from stemmadb.server.serving import build
 from stemmadb.server.serving.server_identity import ServerIdentity
+from stemmadb.server.serving.settings.config import Config
 
 GOING_AWAY = 1001
 STUCK = "--stuck"
 
 
 class Greeted:
-    """A visitor that hears nothing."""
+    """A handler that hears nothing."""
 
     def __init__(self, service: GreetingService, socket: Socket) -> None:
         self._service = service
@@ -34,11 +35,14 @@ class Greeted:
     def received(self, data: Data) -> None:
         """Nothing is answered."""
 
+    def overrun(self, error: StemmaError) -> None:
+        """The listener closes."""
+
     def drained(self) -> None:
         """Nothing waits."""
 
     def lost(self) -> None:
-        self._service.visitors.discard(self)
+        self._service.handlers.discard(self)
 
 
 class GreetingService:
@@ -48,7 +52,7 @@ class GreetingService:
         self._server = server
         self._counts = counts
         self._is_stuck = is_stuck
-        self.visitors: set[Greeted] = set()
+        self.handlers: set[Greeted] = set()
 
     def welcome(self, socket: Socket, arrival: Arrival) -> Greeted:
         connection = ServerConnection(
@@ -60,13 +64,13 @@ class GreetingService:
         )
         socket.send(connection.hello())
         self._counts.space(arrival.space).messages_out += 1
-        visitor = Greeted(self, socket)
-        self.visitors.add(visitor)
-        return visitor
+        handler = Greeted(self, socket)
+        self.handlers.add(handler)
+        return handler
 
     async def stop(self) -> None:
-        for visitor in list(self.visitors):
-            visitor.socket.close(GOING_AWAY)
+        for handler in list(self.handlers):
+            handler.socket.close(GOING_AWAY)
         if self._is_stuck:
             await asyncio.Event().wait()
 
@@ -81,5 +85,5 @@ def get_stuck(store: Store, identity: ServerIdentity, config: Config, counts: Co
 
 if __name__ == "__main__":
     is_stuck = sys.argv[1:2] == [STUCK]
-    making.make_service = get_stuck if is_stuck else greet
+    build.make_service = get_stuck if is_stuck else greet
     main(sys.argv[2:] if is_stuck else sys.argv[1:])

@@ -14,18 +14,24 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from stemmadb.client.journal.contents import Contents
+from stemmadb.client.journal.contents import JournalContents
 from stemmadb.client.journal.disk import DiskJournal
-from stemmadb.client.journal.port import Base, ConfirmedCommit, JournalState, JournalStep, KeptCommit, TrayedCommit
-from stemmadb.client.nursery.held import CommitName
-from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Local, TimeMs, Version
-from stemmadb.protocol.model.stale import StaleRead
+from stemmadb.client.journal.port import (
+    CommitBase,
+    ConfirmedCommit,
+    JournaledCommit,
+    JournalState,
+    JournalStep,
+    RejectedCommit,
+)
+from stemmadb.client.nursery.entities import CommitName
+from stemmadb.protocol.model.commit.stale_reads import StaleRead
+from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, Hash, Local, TimeMs, Version
 from stemmadb.protocol.wire.messages.commit import Current
 
 SPACE = Did("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK")
 PRINCIPAL = Did("did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp")
 SESSION = b"s" * 16
-LOST_KEEP_MAX = 20
 WINDOW = 32
 """How many steps are on their way at once."""
 
@@ -37,23 +43,25 @@ def name(local: int, session: bytes = SESSION) -> CommitName:
     return CommitName(session, Local(local))
 
 
-def base(number: int = 1, *, as_of: int = 9, body: bytes | None = b"\xa1x") -> Base:
+def base(number: int = 1, *, as_of: int = 9, body: bytes | None = b"\xa1x") -> CommitBase:
     id_ = EntityId(f"urn:base:{number}")
-    return Base(BranchName("main"), id_, Version(number), Hash(bytes([number % 256]) * 32), Version(as_of), body)
+    return CommitBase(
+        BranchName("main"), id_, Version(number), Hash(bytes([number % 256]) * 32), Version(as_of), body
+    )
 
 
-def kept(local: int, *bases: Base, session: bytes = SESSION, size: int = 100) -> KeptCommit:
+def journaled(local: int, *bases: CommitBase, session: bytes = SESSION, size: int = 100) -> JournaledCommit:
     content = random.Random(local).randbytes(size)
-    return KeptCommit(name(local, session), local.to_bytes(16, "big"), content, bases)
+    return JournaledCommit(name(local, session), local.to_bytes(16, "big"), content, bases)
 
 
 def confirmed(local: int, session: bytes = SESSION) -> ConfirmedCommit:
     return ConfirmedCommit(name(local, session), Version(local), Hash(bytes([local % 256]) * 32), b"content")
 
 
-def trayed(local: int, session: bytes = SESSION, message: str = "stale") -> TrayedCommit:
+def rejected(local: int, session: bytes = SESSION, message: str = "stale") -> RejectedCommit:
     id_, main = EntityId("urn:x"), BranchName("main")
-    return TrayedCommit(
+    return RejectedCommit(
         name=name(local, session),
         content=b"content",
         code="conflict",
@@ -70,21 +78,21 @@ def trayed(local: int, session: bytes = SESSION, message: str = "stale") -> Tray
 
 
 def numbered(number: int) -> JournalStep:
-    """Two commits are kept; of those five steps before, one is confirmed and one goes to the tray for a while."""
+    """Two commits are journaled; of those five steps before, one is confirmed and one is rejected for a while."""
     local = 2 * number - 1
     old = local - 10
     return JournalStep(
         session=SESSION if number == 1 else None,
-        keep=(kept(local, base(number // 3, as_of=number)), kept(local + 1)),
+        add=(journaled(local, base(number // 3, as_of=number)), journaled(local + 1)),
         confirm=(confirmed(old),) if old > 0 else (),
-        tray=(trayed(old + 1),) if old > 0 else (),
+        reject=(rejected(old + 1),) if old > 0 else (),
         drop=(name(old - 9),) if old > 10 else (),
         standing=(Version(number), Hash(bytes([number % 256]) * 32)),
     )
 
 
-def state_after(count: int, *, lost_keep_max: int = LOST_KEEP_MAX) -> JournalState:
-    contents = Contents(lost_keep_max=lost_keep_max)
+def state_after(count: int) -> JournalState:
+    contents = JournalContents()
     for number in range(1, count + 1):
         contents.take(numbered(number))
     return contents.state()
@@ -98,7 +106,7 @@ def steps_in(state: JournalState) -> int:
 def random_steps(seed: int, count: int) -> list[JournalStep]:
     """Steps with everything that can be in one, in an order that can happen."""
     dice = random.Random(seed)
-    session, last, pending, trays, lost = bytes(16), 0, list[CommitName](), list[CommitName](), list[CommitName]()
+    session, last, pending, refused, lost = bytes(16), 0, list[CommitName](), list[CommitName](), list[CommitName]()
     steps = []
     for number in range(count):
         moved = dice.random() < 0.1 or number == 0
@@ -108,18 +116,18 @@ def random_steps(seed: int, count: int) -> list[JournalStep]:
         for _ in range(dice.choice([0, 1, 1, 3])):
             last += dice.choice([1, 1, 5])
             bases = [base(dice.randint(1, 4), as_of=dice.randint(4, 9)) for _ in range(dice.choice([0, 0, 1, 2]))]
-            keep.append(kept(last, *bases, session=session))
+            keep.append(journaled(last, *bases, session=session))
         decided = dice.sample(pending, min(len(pending), dice.choice([0, 0, 1, 2])))
         pending = [one for one in pending if one not in decided] + [one.name for one in keep]
         good = [one for one in decided if dice.random() < 0.7]
         bad = [one for one in decided if one not in good]
-        dropped = trays[:1] if dice.random() < 0.3 else []
-        trays = trays[len(dropped) :] + bad
+        dropped = refused[:1] if dice.random() < 0.3 else []
+        refused = refused[len(dropped) :] + bad
         steps.append(
             JournalStep(
-                keep=tuple(keep),
+                add=tuple(keep),
                 confirm=tuple(confirmed(one.local, one.session) for one in good),
-                tray=tuple(trayed(one.local, one.session) for one in bad),
+                reject=tuple(rejected(one.local, one.session) for one in bad),
                 drop=tuple(dropped),
                 forget=tuple(dice.sample(lost, min(len(lost), 2))) if dice.random() < 0.1 else (),
                 standing=(Version(number), Hash(dice.randbytes(32))) if dice.random() < 0.3 else None,
@@ -143,7 +151,7 @@ class Failing(sqlite3.Connection):
 
 
 def opened(directory: Path, *, factory: type[sqlite3.Connection] = sqlite3.Connection) -> DiskJournal:
-    return DiskJournal(directory, space=SPACE, principal=PRINCIPAL, lost_keep_max=LOST_KEEP_MAX, factory=factory)
+    return DiskJournal(directory, space=SPACE, principal=PRINCIPAL, factory=factory)
 
 
 async def written(journal: DiskJournal, *steps: JournalStep) -> list[Exception | None]:

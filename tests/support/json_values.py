@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from stemmadb.protocol.model.values import INT_MAX, INT_MIN
+from stemmadb.protocol.model.values.json_values import INT_MAX, INT_MIN
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 scalars = (

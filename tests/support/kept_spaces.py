@@ -6,10 +6,10 @@ from blake3 import blake3
 
 from logs import LogMaker
 from space import BOB, delete_, patch_, set_
-from stemmadb.protocol.model import reference
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EMPTY_SPACE, Hash, TimeMs
-from stemmadb.server.storage.port import Entry, Snapshot, SpaceLog, StoredBlob
+from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Hash, TimeMs
+from stemmadb.server.storage.port import AcceptedWrite, Snapshot, SpaceLog, StoredBlob
 
 SECRET = "nobody may read this again"  # noqa: S105
 SMALL = b"a small blob"
@@ -20,13 +20,13 @@ def blob_of(data: bytes, *, in_file: bool = False) -> StoredBlob:
     return StoredBlob(Hash(blake3(data).digest()), len(data), "text/plain", TimeMs(77), in_file)
 
 
-def make() -> tuple[LogMaker, list[Entry], list[Snapshot]]:
+def make() -> tuple[LogMaker, list[AcceptedWrite], list[Snapshot]]:
     """Branches that fork off each other, notes, tags, a merge, an erasure, a compaction and snapshots."""
     maker = LogMaker()
-    entries: list[Entry] = []
+    entries: list[AcceptedWrite] = []
     snapshots: list[Snapshot] = []
 
-    def take(entry: Entry, *, snapshot: bool = False) -> None:
+    def take(entry: AcceptedWrite, *, snapshot: bool = False) -> None:
         entries.append(entry)
         if snapshot:
             made = maker.snapshot(entry.facts[-1])
@@ -68,7 +68,7 @@ def fill(log: SpaceLog) -> LogMaker:
         last = batch[-1].commit.version
         log.append(at, batch, [one for one in snapshots if at < one.place.version <= last])
         at = last
-    log.keep([made for fact in maker.facts[-2:-1] if (made := maker.snapshot(fact)) is not None])
+    log.store_snapshots([made for fact in maker.facts[-2:-1] if (made := maker.snapshot(fact)) is not None])
     if log.owes_scrub:
         log.scrub()
     log.put_blob(blob_of(SMALL), SMALL)

@@ -12,11 +12,11 @@ from typing import IO
 
 from appender import SESSIONS
 from space import ALICE, SPACE, session_of
-from stemmadb.protocol.model import branch, chain
-from stemmadb.protocol.model.commit import LocalIdentity
-from stemmadb.protocol.model.ids import MAIN, EntityId, Local
-from stemmadb.protocol.model.state import BranchState
-from stemmadb.server.engine import states
+from stemmadb.protocol.model.log import branch_spans, chain
+from stemmadb.protocol.model.log.commit_record import LocalIdentity
+from stemmadb.protocol.model.log.state import BranchState
+from stemmadb.protocol.model.values.ids import MAIN, EntityId, Local
+from stemmadb.server.engine.base import states
 from stemmadb.server.storage.port import LogReader
 from stemmadb.server.storage.sqlite import SqliteStorage
 
@@ -76,7 +76,7 @@ def check(directory: Path, acknowledged: Acknowledged) -> None:
 def _check_states(reader: LogReader, *, commits: int) -> None:
     tip = reader.tip().version
     assert tip == commits
-    spans = branch.lineage({MAIN: BranchState(name=MAIN)}, MAIN, tip)
+    spans = branch_spans.lineage({MAIN: BranchState(name=MAIN)}, MAIN, tip)
     ids = [EntityId("urn:count"), *(EntityId(f"urn:list:{number}") for number in range(SESSIONS))]
     values = {id_: loaded.value for id_, loaded in states.load(reader, spans, ids).items()}
     assert values.pop(EntityId("urn:count")) == tip - 2, "every commit after the first two counts once"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from stemmadb.client.dialing.channel import Channel, ChannelClosed
 from stemmadb.client.testing import World
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import Did, EntityId, Local
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.request import Content, Operation
-from stemmadb.protocol.wire.client_side import Answered, ClientConnection, ClientEvent, Standing
-from stemmadb.protocol.wire.codec import encode_content
-from stemmadb.protocol.wire.connection import Closed, State
+from stemmadb.protocol.model.commit.request import Content, Operation
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import Did, EntityId, Local
+from stemmadb.protocol.wire.channel import Channel, ChannelClosed
+from stemmadb.protocol.wire.codec.msgpack_codec import encode_content
+from stemmadb.protocol.wire.connection.base import Closed, ConnectionState
+from stemmadb.protocol.wire.connection.client_side import Answered, ClientConnection, ClientEvent, SessionPosition
 from stemmadb.protocol.wire.messages.base import Request
 from stemmadb.protocol.wire.messages.commit import Accepted, CommitMessage, Deferred, Rejected
 from stemmadb.protocol.wire.messages.reading import WatchRequest
@@ -39,16 +39,16 @@ class RawClient:
         self.connection = ClientConnection(subprotocol=subprotocol, space=self.space, limits=self.world.limits)
         self._reading = asyncio.create_task(self._read())
         await self.until(lambda: self.told(Hello))
-        self._check(State.GREETED)
+        self._check(ConnectionState.GREETED)
         identity = self.world.identity(self.name)
         opening = self.connection.open(
-            principal=identity.did, session=self.session, sign=identity.sign, standing=Standing(**standing)
+            principal=identity.did, session=self.session, sign=identity.sign, standing=SessionPosition(**standing)
         )
         await self.channel.send(opening)
         await self.until(lambda: self.told(Sync))
         return self
 
-    def _check(self, state: State) -> None:
+    def _check(self, state: ConnectionState) -> None:
         if self.connection.state is not state:
             raise ChannelClosed(self.closed or 1006, "said goodbye")
 
@@ -84,7 +84,7 @@ class RawClient:
         self.last_local = local or self.last_local + 1
         content = encode_content(Content(operations=operations))
         nonce = self.last_local.to_bytes(16, "big")
-        self._check(State.OPEN)
+        self._check(ConnectionState.OPEN)
         message = CommitMessage(local=Local(self.last_local), nonce=nonce, content=content)
         await self.channel.send(self.connection.commit(message))
         return Local(self.last_local)

@@ -1,8 +1,8 @@
-"""Listeners under test: a host that writes down what it is told, a raw peer that can misbehave, and a certificate.
+"""Listeners under test: handlers that record their calls, a raw peer that can misbehave, and a certificate.
 
 async with listening(WebsocketsListener) as it:
     peer = await it.peer()                       # the handshake is done
-    visitor = await it.host.visitor()
+    handler = await it.handlers.next()
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from space import SPACE
-from stemmadb.protocol.wire.codec import Data
+from stemmadb.protocol.errors import LimitExceeded, StemmaError
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
 from stemmadb.protocol.wire.version import JSON, MSGPACK, space_path
-from stemmadb.server.service.sockets import Arrival, Socket
-from stemmadb.server.serving.http import HttpAnswer
-from stemmadb.server.serving.listener import Listener, ListenerSettings
-from stemmadb.server.serving.picows_listener import PicowsListener
-from stemmadb.server.serving.websockets_listener import WebsocketsListener
+from stemmadb.server.service.base.transport import Arrival, Socket
+from stemmadb.server.serving.listeners.http import Http, HttpAnswer, HttpRequest
+from stemmadb.server.serving.listeners.listener import Listener, ListenerSettings
+from stemmadb.server.serving.listeners.picows_listener import PicowsListener
+from stemmadb.server.serving.listeners.websockets_listener import WebsocketsListener
 
 PATIENCE = 20.0
 PATH = space_path(SPACE)
@@ -50,71 +51,78 @@ async def turns(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-class WritingVisitor:
-    """Writes down what the listener calls, in order; `on_received` may do more."""
+class RecordingHandler:
+    """Records what the listener calls, in order; `on_received` may do more."""
 
-    def __init__(self, socket: Socket, arrival: Arrival, host: WritingHost) -> None:
+    def __init__(self, socket: Socket, arrival: Arrival, handlers: RecordingHandlers) -> None:
         self.socket = socket
         self.arrival = arrival
         self.calls: list[str] = []
+        self.errors: list[StemmaError] = []
         self.messages: asyncio.Queue[Data] = asyncio.Queue()
         self.was_drained = asyncio.Event()
         self.was_lost = asyncio.Event()
-        self._host = host
+        self._handlers = handlers
 
     def received(self, data: Data) -> None:
         self.calls.append("received")
         self.messages.put_nowait(data)
-        self._host.on_received(self, data)
+        self._handlers.on_received(self, data)
+
+    def overrun(self, error: StemmaError) -> None:
+        self.calls.append("overrun")
+        self.errors.append(error)
+        self.socket.send(b"goodbye")
+        self.socket.close(1009 if isinstance(error, LimitExceeded) else 1013)
 
     def drained(self) -> None:
         self.calls.append("drained")
         self.was_drained.set()
-        self._host.on_drained(self)
+        self._handlers.on_drained(self)
 
     def lost(self) -> None:
         self.calls.append("lost")
         self.was_lost.set()
-        self._host.on_lost(self)
+        self._handlers.on_lost(self)
 
     async def message(self) -> Data:
         data: Data = await patiently(self.messages.get())
         return data
 
     async def gone(self) -> None:
-        """It was told of its loss, once and last."""
+        """`lost` was called, once and last."""
         await patiently(self.was_lost.wait())
         await asyncio.sleep(0)
         assert self.calls.count("lost") == 1
         assert self.calls[-1] == "lost"
 
 
-class WritingHost:
-    """Welcomes everybody."""
+class RecordingHandlers:
+    """Makes a recording handler for every connection."""
 
     def __init__(self) -> None:
-        self._visitors: asyncio.Queue[WritingVisitor] = asyncio.Queue()
-        self.everybody: list[WritingVisitor] = []
+        self._handlers: asyncio.Queue[RecordingHandler] = asyncio.Queue()
+        self.everybody: list[RecordingHandler] = []
         self.welcomed = 0
         self.on_welcome: Callable[[Socket], None] = lambda _: None
-        self.on_received: Callable[[WritingVisitor, Data], None] = lambda _visitor, _data: None
-        self.on_drained: Callable[[WritingVisitor], None] = lambda _: None
-        self.on_lost: Callable[[WritingVisitor], None] = lambda _: None
+        self.on_received: Callable[[RecordingHandler, Data], None] = lambda _handler, _data: None
+        self.on_drained: Callable[[RecordingHandler], None] = lambda _: None
+        self.on_lost: Callable[[RecordingHandler], None] = lambda _: None
         self.trusts = True
 
-    def welcome(self, socket: Socket, arrival: Arrival) -> WritingVisitor:
+    def welcome(self, socket: Socket, arrival: Arrival) -> RecordingHandler:
         self.welcomed += 1
         if self.trusts:
             socket.trust()
         self.on_welcome(socket)
-        visitor = WritingVisitor(socket, arrival, self)
-        self._visitors.put_nowait(visitor)
-        self.everybody.append(visitor)
-        return visitor
+        handler = RecordingHandler(socket, arrival, self)
+        self._handlers.put_nowait(handler)
+        self.everybody.append(handler)
+        return handler
 
-    async def visitor(self) -> WritingVisitor:
-        visitor: WritingVisitor = await patiently(self._visitors.get())
-        return visitor
+    async def next(self) -> RecordingHandler:
+        handler: RecordingHandler = await patiently(self._handlers.get())
+        return handler
 
 
 class RawPeer:
@@ -212,11 +220,11 @@ def request(path: str = PATH, **fields: str | None) -> bytes:
 
 
 class Listening:
-    """A listener that is up, and its host."""
+    """A listener that is up, and the handlers of its connections."""
 
-    def __init__(self, listener: Listener, host: WritingHost, context: ssl.SSLContext | None) -> None:
+    def __init__(self, listener: Listener, handlers: RecordingHandlers, context: ssl.SSLContext | None) -> None:
         self.listener = listener
-        self.host = host
+        self.handlers = handlers
         self._context = context
         self._peers: list[RawPeer] = []
 
@@ -253,8 +261,8 @@ class Listening:
 
     async def end(self) -> None:
         await self.listener.stop()
-        for visitor in self.host.everybody:
-            visitor.socket.close(1001)
+        for handler in self.handlers.everybody:
+            handler.socket.close(1001)
         for peer in self._peers:
             await peer.leave()
         async with asyncio.timeout(PATIENCE):
@@ -262,8 +270,9 @@ class Listening:
                 await asyncio.sleep(0.001)
 
 
-def plain(method: str, path: str) -> HttpAnswer | None:
+def plain(request: HttpRequest) -> HttpAnswer | None:
     """What plain requests get in these tests."""
+    path = request.path
     if path == "/fails":
         raise RuntimeError("on purpose")
     if path == "/readyz":
@@ -275,12 +284,12 @@ def plain(method: str, path: str) -> HttpAnswer | None:
 
 @asynccontextmanager
 async def listening(
-    make: Make, *, client_context: ssl.SSLContext | None = None, **settings: Any
+    make: Make, *, client_context: ssl.SSLContext | None = None, http: Http = plain, **settings: Any
 ) -> AsyncIterator[Listening]:
     listener = make(ListenerSettings(host="127.0.0.1", port=0, **settings))
-    host = WritingHost()
-    await listener.start(host, plain)
-    it = Listening(listener, host, client_context)
+    handlers = RecordingHandlers()
+    await listener.start(handlers, http)
+    it = Listening(listener, handlers, client_context)
     try:
         yield it
     finally:

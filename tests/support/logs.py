@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from space import ALICE, SPACE, MemorySpace, structural
-from stemmadb.protocol.model import branch, commit, replay
-from stemmadb.protocol.model.admission import Accepted
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.branch import Span
-from stemmadb.protocol.model.commit import (
+from stemmadb.protocol.model.commit.admission import Accepted
+from stemmadb.protocol.model.commit.proposal import Proposal, Step, set_step
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.log import branch_spans, commit_record, replay
+from stemmadb.protocol.model.log.branch_spans import Span
+from stemmadb.protocol.model.log.commit_record import (
     Arguments,
     BranchCreate,
     BranchDelete,
@@ -24,13 +25,12 @@ from stemmadb.protocol.model.commit import (
     TagCreate,
     TagDelete,
 )
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Hash, TimeMs, Version
-from stemmadb.protocol.model.proposal import Proposal, Step, set_step
-from stemmadb.protocol.model.request import Operation
-from stemmadb.protocol.model.state import BranchState, Missing
-from stemmadb.protocol.model.values import Value
-from stemmadb.server.storage.port import Destroyed, Entry, Place, Snapshot, Tag, Tip
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.log.state import BranchState, Missing
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Hash, TimeMs, Version
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.server.storage.port import AcceptedWrite, Destroyed, FactPosition, Snapshot, StoredTag, Tip
 
 
 class LogMaker:
@@ -43,7 +43,7 @@ class LogMaker:
         self.space = MemorySpace()
         self.commits: list[Commit] = []
         self.facts: list[Fact] = []
-        self.tags: dict[str, Tag] = {}
+        self.tags: dict[str, StoredTag] = {}
         self.floor = Version(0)
         self.now = 1_000
         self.author: Did = ALICE  # of the structural entries
@@ -57,7 +57,7 @@ class LogMaker:
     @property
     def tip(self) -> Tip:
         if not self.commits:
-            return Tip(Version(0), commit.genesis(SPACE), TimeMs(0))
+            return Tip(Version(0), commit_record.genesis(SPACE), TimeMs(0))
         return Tip(self.version, self.commits[-1].hash, self.commits[-1].time)
 
     @property
@@ -66,10 +66,12 @@ class LogMaker:
 
     def spans(self, name: str = MAIN, version: int | None = None) -> tuple[Span, ...]:
         upto = self.version if version is None else Version(version)
-        return branch.lineage(self.branches, BranchName(name), upto)
+        return branch_spans.lineage(self.branches, BranchName(name), upto)
 
     def seen(self, spans: Sequence[Span], id_: str) -> list[Fact]:
-        return [fact for fact in self.facts if fact.id == id_ and branch.visible(spans, fact.branch, fact.version)]
+        return [
+            fact for fact in self.facts if fact.id == id_ and branch_spans.visible(spans, fact.branch, fact.version)
+        ]
 
     def value(self, spans: Sequence[Span], id_: str) -> Value | Missing:
         """The fold of everything that is seen, from the very first fact on (COMMIT-8)."""
@@ -85,27 +87,27 @@ class LogMaker:
 
     # ------------------------------------------------------------ entries
 
-    def commit(self, *operations: Operation, **how: Any) -> Entry:
+    def commit(self, *operations: Operation, **how: Any) -> AcceptedWrite:
         return self.take(self.space.propose(*operations, **how))
 
-    def create_branch(self, name: str, parent: str = MAIN, fork: int | None = None) -> Entry:
+    def create_branch(self, name: str, parent: str = MAIN, fork: int | None = None) -> AcceptedWrite:
         at = self.version if fork is None else Version(fork)
         return self._structural(BranchCreate(name=BranchName(name), parent=BranchName(parent), fork=at))
 
-    def delete_branch(self, name: str) -> Entry:
+    def delete_branch(self, name: str) -> AcceptedWrite:
         return self._structural(BranchDelete(name=BranchName(name)))
 
-    def create_tag(self, name: str, on: str = MAIN, version: int | None = None) -> Entry:
+    def create_tag(self, name: str, on: str = MAIN, version: int | None = None) -> AcceptedWrite:
         at = self.version if version is None else Version(version)
         return self._structural(TagCreate(name=name, branch=BranchName(on), version=at))
 
-    def delete_tag(self, name: str) -> Entry:
+    def delete_tag(self, name: str) -> AcceptedWrite:
         return self._structural(TagDelete(name=name))
 
-    def revoke(self, delegation: bytes) -> Entry:
+    def revoke(self, delegation: bytes) -> AcceptedWrite:
         return self._structural(Revoke(delegation=Hash(delegation)))
 
-    def merge(self, source: str, target: str = MAIN, ids: Sequence[str] = ()) -> Entry:
+    def merge(self, source: str, target: str = MAIN, ids: Sequence[str] = ()) -> AcceptedWrite:
         """Takes those entities as they are on the source, where they have a value there."""
         values = {EntityId(id_): self.value(self.spans(source), id_) for id_ in ids}
         steps = [
@@ -123,7 +125,7 @@ class LogMaker:
         *,
         survivor: Value | Missing = Missing.ABSENT,
         blobs: Sequence[Hash] = (),
-    ) -> Entry:
+    ) -> AcceptedWrite:
         """Destroys the bodies of an entity at these versions, and the notes there (ERASE-1).
 
         Where nothing is left of a live head, the survivor is set, or the entity deleted.
@@ -139,7 +141,7 @@ class LogMaker:
         ]
         return self._structural(Erase(id=EntityId(id_), versions=tuple(sorted(wanted))), steps, destroyed=destroyed)
 
-    def compact(self, floor: int, *, checkpoints: Sequence[tuple[str, str]] = ()) -> Entry:
+    def compact(self, floor: int, *, checkpoints: Sequence[tuple[str, str]] = ()) -> AcceptedWrite:
         """Destroys the bodies from which no state at or above the floor, or under a tag, is replayed (COMPACT-1).
 
         `checkpoints` are pairs of a branch and an entity with a value there.
@@ -156,7 +158,7 @@ class LogMaker:
         self.floor = max(self.floor, Version(floor))
         return self._structural(Compact(floor=Version(floor)), steps, destroyed=destroyed)
 
-    def take(self, proposal: Proposal, destroyed: Destroyed | None = None) -> Entry:
+    def take(self, proposal: Proposal, destroyed: Destroyed | None = None) -> AcceptedWrite:
         """Decides it, which must go well, and keeps it."""
         (outcome,) = self.space.decide([proposal], now=self.now)
         assert isinstance(outcome, Accepted), outcome
@@ -165,12 +167,12 @@ class LogMaker:
         self.facts.extend(outcome.facts)
         match record.details:
             case TagCreate(name=name, branch=on, version=version):
-                self.tags[name] = Tag(name, on, version)
+                self.tags[name] = StoredTag(name, on, version)
             case TagDelete(name=name):
                 del self.tags[name]
             case _:
                 pass
-        return Entry(record, outcome.facts, destroyed)
+        return AcceptedWrite(record, outcome.facts, destroyed)
 
     def _structural(
         self,
@@ -179,7 +181,7 @@ class LogMaker:
         *,
         on: str | None = None,
         destroyed: Destroyed | None = None,
-    ) -> Entry:
+    ) -> AcceptedWrite:
         bare = structural(details, f"op{self.version}", author=self.author, branch=on)
         return self.take(msgspec.structs.replace(bare, steps=tuple(steps)), destroyed)
 
@@ -188,11 +190,11 @@ class LogMaker:
         assert not isinstance(value, Missing), "a checkpoint states a value"
         return Step("checkpoint", name, id_, encode(value), None, 0, (), ())
 
-    def _needed(self, floor: Version) -> set[Place]:
+    def _needed(self, floor: Version) -> set[FactPosition]:
         """The facts from which a state is replayed that can still be read."""
         moments = [(name, version) for name in self.branches for version in range(floor, self.version + 1)]
         moments += [(tag.branch, tag.version) for tag in self.tags.values()]
-        needed: set[Place] = set()
+        needed: set[FactPosition] = set()
         for spans in {self.spans(*moment) for moment in moments}:
             for id_ in {fact.id for fact in self.facts}:
                 facts = self.seen(spans, id_)
@@ -212,8 +214,8 @@ class LogMaker:
         ]
 
 
-def place_of(fact: Fact) -> Place:
-    return Place(fact.version, fact.index)
+def place_of(fact: Fact) -> FactPosition:
+    return FactPosition(fact.version, fact.index)
 
 
 def _surviving(name: BranchName, id_: EntityId, survivor: Value | Missing) -> Step:

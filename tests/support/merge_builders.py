@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from merge_space import Space
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.merge import Plan
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.merge import MergePlan
+from stemmadb.protocol.model.values.ids import EntityId
+from stemmadb.protocol.model.values.json_values import Value
 
 X = EntityId("urn:x")
 
@@ -27,6 +27,6 @@ def increment(path: str, by: float = 1) -> dict[str, Value]:
     return {"op": "increment", "path": path, "by": by}
 
 
-def summary(plan: Plan) -> list[tuple[str, str, str]]:
+def summary(plan: MergePlan) -> list[tuple[str, str, str]]:
     """Where both sides differed, and who won."""
     return [(conflict.id, conflict.path, conflict.winner) for conflict in plan.conflicts]

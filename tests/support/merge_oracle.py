@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.difference import Content
-from stemmadb.protocol.model.state import Missing
+from stemmadb.protocol.model.history.difference import Content
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.body import encode
 
 ABSENT = Missing.ABSENT
 

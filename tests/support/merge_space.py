@@ -7,26 +7,27 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from stemmadb.protocol.model import branch, merge, replay
-from stemmadb.protocol.model.ancestry import (
-    Graph,
+from stemmadb.protocol.model import merge
+from stemmadb.protocol.model.history.difference import Content
+from stemmadb.protocol.model.history.origins import OriginTrace, WrittenLeaves
+from stemmadb.protocol.model.history.stamps import Stamp
+from stemmadb.protocol.model.log import branch_spans, replay
+from stemmadb.protocol.model.log.ancestry import (
+    BranchGraph,
+    BranchPoint,
     MergeEdge,
-    Point,
     best_common_ancestors,
     graph,
     is_ancestor,
     knower,
 )
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Arguments, Strategy
-from stemmadb.protocol.model.difference import Content
-from stemmadb.protocol.model.facts import NO_BODY, Fact, FactKind
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.merge import Candidate, Plan, Side
-from stemmadb.protocol.model.origins import Trace, Written
-from stemmadb.protocol.model.stamps import Stamp
-from stemmadb.protocol.model.state import BranchState, Missing
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.log.commit_record import Arguments, Strategy
+from stemmadb.protocol.model.log.facts import NO_BODY, Fact, FactKind
+from stemmadb.protocol.model.log.state import BranchState, Missing
+from stemmadb.protocol.model.merge import Candidate, MergePlan, MergeSide
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 ABSENT = Missing.ABSENT
 
@@ -55,20 +56,20 @@ class Space:
         self.branches: dict[BranchName, BranchState] = {MAIN: BranchState(name=MAIN)}
         self.edges: list[MergeEdge] = []
         self.commits: dict[BranchName, list[Version]] = {}
-        self.facts: dict[EntityId, list[Written]] = {}
+        self.facts: dict[EntityId, list[WrittenLeaves]] = {}
         self.resolved: dict[EntityId, list[Version]] = {}
         self.traces_made = 0
 
     def fork(self, name: str, parent: str = "main", version: int | None = None) -> int:
         above, at = BranchName(parent), self.version if version is None else Version(version)
-        branch.check_create(self.branches.get, BranchName(name), parent=above, fork=at, head=self.version)
+        branch_spans.check_create(self.branches.get, BranchName(name), parent=above, fork=at, head=self.version)
         depth = self.branches[above].depth + 1
         self._next()
         self.branches[BranchName(name)] = BranchState(name=BranchName(name), parent=above, fork=at, depth=depth)
         return self.version
 
     def delete_branch(self, name: str) -> None:
-        branch.check_delete(self.branches.get, BranchName(name))
+        branch_spans.check_delete(self.branches.get, BranchName(name))
         old = self.branches[BranchName(name)]
         self._next()
         self.branches[old.name] = BranchState(
@@ -85,16 +86,18 @@ class Space:
         return self._commit(on, [("delete", id_, None)])
 
     def get(self, on: str, id_: str = "urn:x", version: int | None = None) -> Content:
-        spans = branch.lineage(self.branches, BranchName(on), Version(self.version if version is None else version))
+        spans = branch_spans.lineage(
+            self.branches, BranchName(on), Version(self.version if version is None else version)
+        )
         facts = [written.fact for written in self.facts.get(EntityId(id_), ())]
-        return replay.fold(ABSENT, [fact for fact in facts if branch.visible(spans, fact.branch, fact.version)])
+        return replay.fold(ABSENT, [fact for fact in facts if branch_spans.visible(spans, fact.branch, fact.version)])
 
-    def trace(self, id_: str = "urn:x") -> Trace:
+    def trace(self, id_: str = "urn:x") -> OriginTrace:
         self.traces_made += 1
         written, resolved = self.facts.get(EntityId(id_), ()), self.resolved.get(EntityId(id_), ())
-        return Trace(self.branches, written, self.edges, resolved)
+        return OriginTrace(self.branches, written, self.edges, resolved)
 
-    def graph(self) -> Graph:
+    def graph(self) -> BranchGraph:
         return graph(self.branches, self.edges, self._last)
 
     def merge(
@@ -107,9 +110,9 @@ class Space:
         version: int | None = None,
         dry_run: bool = False,
         ignore: Sequence[EntityId] = (),
-    ) -> Plan:
-        theirs = Point(BranchName(source), Version(self.version if version is None else version))
-        mine = Point(BranchName(target), self.version)
+    ) -> MergePlan:
+        theirs = BranchPoint(BranchName(source), Version(self.version if version is None else version))
+        mine = BranchPoint(BranchName(target), self.version)
         merge.check_merge(
             self.branches.get,
             source=theirs.branch,
@@ -128,19 +131,21 @@ class Space:
                 self.resolved.setdefault(id_, []).append(self.version)
         return plan
 
-    def _candidates(self, source: Point, target: Point) -> list[Candidate]:
+    def _candidates(self, source: BranchPoint, target: BranchPoint) -> list[Candidate]:
         bases = best_common_ancestors(self.graph(), source, target)
         ids: set[EntityId] = set()
         for base in bases:
-            one, other = (branch.lineage(self.branches, at.branch, at.version) for at in (source, base))
-            spans = branch.apart(one, other)
+            one, other = (branch_spans.lineage(self.branches, at.branch, at.version) for at in (source, base))
+            spans = branch_spans.apart(one, other)
             ids |= {id_ for id_, facts in self.facts.items() if any(_within(spans, item.fact) for item in facts)}
         return [self._candidate(id_, bases, source, target) for id_ in sorted(ids)]
 
-    def _candidate(self, id_: EntityId, bases: tuple[Point, ...], source: Point, target: Point) -> Candidate:
-        made: list[Trace] = []
+    def _candidate(
+        self, id_: EntityId, bases: tuple[BranchPoint, ...], source: BranchPoint, target: BranchPoint
+    ) -> Candidate:
+        made: list[OriginTrace] = []
 
-        def side(point: Point) -> Side:
+        def side(point: BranchPoint) -> MergeSide:
             content = self.get(point.branch, id_, point.version)
 
             def stamp() -> Stamp:
@@ -151,15 +156,15 @@ class Space:
             def knows(version: Version) -> bool:
                 return knower(self.graph(), point, self._made_on)(version)
 
-            return Side(content, self._last_fact(id_, point), stamp, knows)
+            return MergeSide(content, self._last_fact(id_, point), stamp, knows)
 
         return Candidate(id_, tuple(map(side, bases)), side(source), side(target))
 
     def _made_on(self, version: Version) -> BranchName:
         return next((name for name, made in self.commits.items() if version in made), MAIN)
 
-    def _last_fact(self, id_: EntityId, point: Point) -> Version:
-        spans = branch.lineage(self.branches, point.branch, point.version)
+    def _last_fact(self, id_: EntityId, point: BranchPoint) -> Version:
+        spans = branch_spans.lineage(self.branches, point.branch, point.version)
         seen = [item.fact.version for item in self.facts.get(id_, ()) if _within(spans, item.fact)]
         return max(seen, default=Version(0))
 
@@ -169,7 +174,7 @@ class Space:
         self._next()
         for kind, id_, body in operations:
             fact = msgspec.structs.replace(make_fact(self.version, kind, on=on, id_=id_), body=body)
-            self.facts.setdefault(EntityId(id_), []).append(Written(fact, details))
+            self.facts.setdefault(EntityId(id_), []).append(WrittenLeaves(fact, details))
         self.commits.setdefault(BranchName(on), []).append(self.version)
         return self.version
 
@@ -182,5 +187,5 @@ class Space:
         self.version = Version(self.version + 1)
 
 
-def _within(spans: Sequence[branch.Span], fact: Fact) -> bool:
-    return branch.visible(spans, fact.branch, fact.version)
+def _within(spans: Sequence[branch_spans.Span], fact: Fact) -> bool:
+    return branch_spans.visible(spans, fact.branch, fact.version)

@@ -12,7 +12,7 @@ from hashlib import sha1
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
-class Guest:
+class RawConnection:
     """A connection as such a server sees it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -56,7 +56,7 @@ class Guest:
             pass
 
 
-Manner = Callable[[Guest], Awaitable[None]]
+Manner = Callable[[RawConnection], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -69,7 +69,7 @@ async def misbehaving(manner: Manner, *, context: ssl.SSLContext | None = None) 
         assert task is not None
         tasks.add(task)
         try:
-            await manner(Guest(reader, writer))
+            await manner(RawConnection(reader, writer))
         except (asyncio.CancelledError, ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:

@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from nursery_oracle import Log, Oracle, Picture, Place
-from service_peers import House, Key, Peer
+from service_peers import Key, Peer, ServiceHarness
 from stemmadb.client.nursery.confirmed import Membership
-from stemmadb.client.nursery.held import ABSENT, UNKNOWN, CommitName, Held, Layer, Shown
+from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CachedEntity, CommitName, Shown, ShownLayer
 from stemmadb.client.nursery.nursery import Nursery
 from stemmadb.client.nursery.outcomes import Integrated
 from stemmadb.client.nursery.pending import Pending, named
-from stemmadb.client.nursery.plans import Plan
-from stemmadb.client.nursery.view import View
+from stemmadb.client.nursery.plans import CommitPlan
+from stemmadb.client.nursery.view import NurseryView
 from stemmadb.client.watching import Watcher
-from stemmadb.protocol.model.body import read_stored
-from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Local
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.values import equal
-from stemmadb.protocol.wire.client_side import Answered, ClientEvent
-from stemmadb.protocol.wire.connection import Closed
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.body import read_stored
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, EntityId, Local
+from stemmadb.protocol.model.values.json_values import equal
+from stemmadb.protocol.wire.connection.base import Closed
+from stemmadb.protocol.wire.connection.client_side import Answered, ClientEvent
 from stemmadb.protocol.wire.messages.commit import CommitMessage
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest, UnwatchRequest, WatchRequest
 from stemmadb.protocol.wire.messages.session import HeldWatch, Hello
@@ -34,7 +34,7 @@ RENEWING = ("identity_clash", "overtaken")
 class Captured:
     """A view, and what the oracle saw at that moment: it must stay so (NURSERY-2)."""
 
-    view: View
+    view: NurseryView
     shows: dict[EntityId, Shown | None]
     listings: dict[str, dict[EntityId, Any] | None]
 
@@ -42,8 +42,10 @@ class Captured:
 class Client:
     """Whatever happens to the nursery happens to the oracle; `check` compares the two."""
 
-    def __init__(self, house: House, key: Key, number: int, *, log: Log, ids: tuple[EntityId, ...]) -> None:
-        self.house, self.key, self.number, self.ids = house, key, number, ids
+    def __init__(
+        self, harness: ServiceHarness, key: Key, number: int, *, log: Log, ids: tuple[EntityId, ...]
+    ) -> None:
+        self.harness, self.key, self.number, self.ids = harness, key, number, ids
         self.nursery = Nursery()
         self.oracle = Oracle(log)
         self.sessions = 0
@@ -78,7 +80,7 @@ class Client:
                 self.oracle.unfill(number)
         own = [one.name.local for one in self.nursery.pending() if one.name.session == self.session]
         self.disconnect()
-        self.peer = self.house.peer(self.key, session=self.session)
+        self.peer = self.harness.peer(self.key, session=self.session)
         self._taken, self._sent, self._has_resumed = 0, set(), self.nursery.to == EMPTY_SPACE
         await self.peer.open(
             to=self.nursery.to,
@@ -96,7 +98,7 @@ class Client:
         if self.peer is not None:
             if not self.peer.is_lost:
                 self.peer.lose()
-            self.house.peers.remove(self.peer)
+            self.harness.peers.remove(self.peer)
         self.peer = None
 
     @property
@@ -153,7 +155,7 @@ class Client:
         place = (BranchName(query.branch), EntityId(query.roots[0].id))
         held = None
         for one in answer.entities:
-            held = Held(read_stored(one.body), one.version, one.hash)
+            held = CachedEntity(read_stored(one.body), one.version, one.hash)
             if place in self.oracle.written():
                 self.oracle.learn(place, held.value, answer.version)
         self.nursery.answered(place, held, answer.version)
@@ -173,7 +175,7 @@ class Client:
         value = self.oracle.shown(place, picture)
         if value is UNKNOWN and not layers:
             return None
-        return Shown(value, self.oracle.basis(place), tuple(Layer(*one) for one in layers))
+        return Shown(value, self.oracle.basis(place), tuple(ShownLayer(*one) for one in layers))
 
     def _listing(
         self, branch: BranchName, prefix: str, shows: dict[EntityId, Shown | None]
@@ -183,7 +185,7 @@ class Client:
         found = {id_: one.value for id_, one in shows.items() if one is not None and id_.startswith(prefix)}
         return {id_: value for id_, value in found.items() if value is not ABSENT}
 
-    def write(self, plan: Plan) -> CommitName:
+    def write(self, plan: CommitPlan) -> CommitName:
         """A transaction ends: its commit is applied, or refused at once."""
         self.issued += 1
         name = CommitName(self.session, Local(self.issued))
@@ -216,9 +218,9 @@ class Client:
         """Begins a watch, whether there is a connection or not."""
         self.watched += 1
         number = self.watched
-        names = [one.id for one in query.roots if _is_plain(one) and one.id[-1] != "*"]
-        prefixes = [one.id[:-1] for one in query.roots if _is_plain(one) and one.id[-1] == "*"]
-        self.watchers[number] = Watcher(number, query, space=self.house.space, limits=self.house.limits)
+        names = [one.id for one in query.roots if _selects_by_id(one) and one.id[-1] != "*"]
+        prefixes = [one.id[:-1] for one in query.roots if _selects_by_id(one) and one.id[-1] == "*"]
+        self.watchers[number] = Watcher(number, query, space=self.harness.space, limits=self.harness.limits)
         self.told[number] = {}
         branch = BranchName(query.branch)
         self.nursery.watch(number, Membership(branch, names=names, prefixes=prefixes), self.watchers[number])
@@ -284,7 +286,7 @@ class Client:
         """What the app was told of a watch is its query over all that is shown (NURSERY-4)."""
         if self.watchers[number].is_filled:
             self.look(number)
-            expected = self.oracle.answer(number, space=self.house.space)
+            expected = self.oracle.answer(number, space=self.harness.space)
             told = self.told[number]
             assert alike(told, expected), f"watch {number} told {told}, not {expected}"
 
@@ -312,7 +314,7 @@ def _told(shown: Shown | None) -> Any:
     return shown.value, shown.basis, layers
 
 
-def _names(layers: tuple[Layer, ...]) -> list[CommitName]:
+def _names(layers: tuple[ShownLayer, ...]) -> list[CommitName]:
     return [one.name for one in layers]
 
 
@@ -322,5 +324,5 @@ def alike(one: Any, other: Any) -> bool:
     return equal(one, other)
 
 
-def _is_plain(root: Root) -> bool:
+def _selects_by_id(root: Root) -> bool:
     return root.schema is None and not root.path

@@ -12,47 +12,48 @@ import msgspec
 
 from space import ALICE, BOB, SPACE, MemorySpace, session_of
 from stemmadb.client.nursery.confirmed import Membership
-from stemmadb.client.nursery.held import CommitName, Held, Shown
+from stemmadb.client.nursery.entities import CachedEntity, CommitName, Shown
 from stemmadb.client.nursery.nursery import Nursery
 from stemmadb.client.nursery.outcomes import Integrated
 from stemmadb.client.nursery.pending import named
-from stemmadb.client.nursery.plans import Plan, PlannedRead, Write
+from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
 from stemmadb.client.watching import Watcher
-from stemmadb.protocol.model.admission import Accepted as Decided
-from stemmadb.protocol.model.admission import Refused
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import LocalIdentity
-from stemmadb.protocol.model.ids import MAIN, EntityId, Local, Version
-from stemmadb.protocol.model.limits import DEFAULTS
+from stemmadb.protocol.model.commit.admission import Accepted as Decided
+from stemmadb.protocol.model.commit.admission import RefusedCommit
+from stemmadb.protocol.model.commit.proposal import prepare
+from stemmadb.protocol.model.commit.request import Operation, digest_request
+from stemmadb.protocol.model.log.commit_record import LocalIdentity
+from stemmadb.protocol.model.log.state import Missing
 from stemmadb.protocol.model.patch import footprint
-from stemmadb.protocol.model.proposal import prepare
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.request import Operation, digest_request
-from stemmadb.protocol.model.state import Missing
-from stemmadb.protocol.wire import problems, records
-from stemmadb.protocol.wire.codec import read_content
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, EntityId, Local, Version
+from stemmadb.protocol.model.values.limits import DEFAULTS
+from stemmadb.protocol.wire import records
+from stemmadb.protocol.wire.codec.msgpack_codec import read_content
+from stemmadb.protocol.wire.connection import problems
 from stemmadb.protocol.wire.messages.commit import Accepted, Rejected
 from stemmadb.protocol.wire.messages.sync import CommitItem, Entered, Left, Sync
 
 SESSION = session_of("me")
 
 
-def setting(id_: str, value: Any, *, blind: bool = False) -> Write:
-    return Write("set", EntityId(id_), encode(value), value, None, blind)
+def setting(id_: str, value: Any, *, blind: bool = False) -> CommitWrite:
+    return CommitWrite("set", EntityId(id_), encode(value), value, None, blind)
 
 
-def patching(id_: str, *operations: dict[str, Any], blind: bool = False) -> Write:
+def patching(id_: str, *operations: dict[str, Any], blind: bool = False) -> CommitWrite:
     listed: Any = list(operations)
-    return Write("patch", EntityId(id_), encode(listed), listed, footprint(listed).writes, blind)
+    return CommitWrite("patch", EntityId(id_), encode(listed), listed, footprint(listed).writes, blind)
 
 
-def adding(id_: str, by: int) -> Write:
+def adding(id_: str, by: int) -> CommitWrite:
     """An increment of `n`, which claims nothing."""
     return patching(id_, {"op": "increment", "path": "/n", "by": by})
 
 
-def deleting(id_: str, *, blind: bool = False) -> Write:
-    return Write("delete", EntityId(id_), None, None, None, blind)
+def deleting(id_: str, *, blind: bool = False) -> CommitWrite:
+    return CommitWrite("delete", EntityId(id_), None, None, None, blind)
 
 
 class Hand:
@@ -69,14 +70,17 @@ class Hand:
     # ------------------------------------------------------------ what the app does
 
     def write(
-        self, *writes: Write, reads: Sequence[str | PlannedRead] = (), bases: Sequence[tuple[str, Held]] = ()
+        self,
+        *writes: CommitWrite,
+        reads: Sequence[str | PlannedRead] = (),
+        bases: Sequence[tuple[str, CachedEntity]] = (),
     ) -> CommitName:
         """Applies a commit; a read given by its id is of the whole entity, as the view shows it now."""
         self.issued += 1
         name = CommitName(SESSION, Local(self.issued))
         declared = tuple(self.reading(one) if isinstance(one, str) else one for one in reads)
         beneath = tuple((EntityId(id_), held) for id_, held in bases)
-        plan = Plan(MAIN, writes, declared, bases=beneath)
+        plan = CommitPlan(MAIN, writes, declared, bases=beneath)
         refusal = self.nursery.add(named(plan, name, nonce=bytes(16)), beneath)
         assert refusal is None, refusal
         return name
@@ -122,7 +126,7 @@ class Hand:
                 identity = LocalIdentity(ALICE, pending.name.session, pending.name.local)
                 request = digest_request(pending.nonce, pending.content)
                 outcome = self.space.decide([prepare(identity, request, read_content(pending.content))])[0]
-                if isinstance(outcome, Refused):
+                if isinstance(outcome, RefusedCommit):
                     self._verdicts[pending.name] = problems.rejected(pending.name.local, outcome.error)
                 else:
                     assert isinstance(outcome, Decided)
@@ -157,11 +161,11 @@ class Hand:
         self.decide(*names)
         return self.deliver()
 
-    def held(self, id_: str, *, as_of: int | None = None) -> Held:
+    def held(self, id_: str, *, as_of: int | None = None) -> CachedEntity:
         """What the server says of an entity now."""
         state = self.space.entity(MAIN, EntityId(id_))
         assert not isinstance(state.value, Missing)
-        return Held(state.value, state.version, state.hash, None if as_of is None else Version(as_of))
+        return CachedEntity(state.value, state.version, state.hash, None if as_of is None else Version(as_of))
 
     def _values(self, number: int) -> dict[EntityId, Any]:
         ids = {id_ for _, id_ in self.space.states if id_.startswith(self.prefixes[number])}

@@ -11,16 +11,16 @@ from graphs import Stored, link, naive
 from nursery_client import Captured, Client, same
 from nursery_oracle import Log, after, overlaps
 from plain_patch import CannotApply
-from service_peers import ALICE, BOB, House, Peer, house, patch, put, remove
-from stemmadb.client.nursery.held import ABSENT, UNKNOWN, Held
-from stemmadb.client.nursery.plans import Plan, PlannedRead, Write
-from stemmadb.protocol.model import facts
-from stemmadb.protocol.model.admission import Accepted
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Local, Version
+from service_peers import ALICE, BOB, Peer, ServiceHarness, patch, put, remove, service_harness
+from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CachedEntity
+from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
+from stemmadb.protocol.model.commit.admission import Accepted
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.log import facts
 from stemmadb.protocol.model.patch import footprint
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.request import Operation
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Local, Version
 from stemmadb.protocol.wire.messages.base import WriteRequest
 from stemmadb.protocol.wire.messages.structure import CompactRequest, CreateBranch, DeleteBranch
 
@@ -56,8 +56,8 @@ class Counts(NamedTuple):
 class Machine:
     """One seed, one life."""
 
-    def __init__(self, home: House, seed: int) -> None:
-        self.house, self.random = home, Random(seed)
+    def __init__(self, home: ServiceHarness, seed: int) -> None:
+        self.harness, self.random = home, Random(seed)
         self.log = Log()
         keys = (BOB, BOB, ALICE)
         self.clients = [Client(home, key, n, log=self.log, ids=IDS) for n, key in enumerate(keys, start=1)]
@@ -70,8 +70,8 @@ class Machine:
         self.admin: Peer
 
     async def run(self, steps: int) -> Counts:
-        space = await self.house.store.space(self.house.space)
-        self.admin = await self.house.peer(ALICE).open()
+        space = await self.harness.store.space(self.harness.space)
+        self.admin = await self.harness.peer(ALICE).open()
         for record, told in await space.read(lambda reader: list(reader.history())):
             self.log.take(record, told)
         end = space.subscribe(self._durable)
@@ -79,7 +79,7 @@ class Machine:
             await self._begin()
             for _ in range(steps):
                 await self.step()
-                await self.house.settle()
+                await self.harness.settle()
             await self.heal()
         finally:
             end()
@@ -92,7 +92,7 @@ class Machine:
             if self.random.random() < 0.8:
                 await client.connect()
                 self._watch(client)
-                await self.house.settle(2)
+                await self.harness.settle(2)
                 while client.waits and self.random.random() < 0.9:
                     client.take()
 
@@ -212,7 +212,7 @@ class Machine:
         """It sends everything and is told of a take-over; the verdicts are lost with the connection (NURSERY-5)."""
         while client.unsent:
             client.send()
-        await self.house.settle(2)
+        await self.harness.settle(2)
         client.disconnect()
         client.must_renew = True
 
@@ -232,17 +232,17 @@ class Machine:
 
     async def _administer(self, kind: type[WriteRequest], **fields: Any) -> None:
         self.made += 1
-        self.house.turns = PATIENCE
+        self.harness.turns = PATIENCE
         await self.admin.ask(kind, operation=self.made.to_bytes(16, "big"), nonce=bytes(16), **fields)
-        self.house.turns = TURNS
+        self.harness.turns = TURNS
 
     async def _take_over(self, client: Client) -> None:
         """Somebody has a copy of its journal: takes its session, and sometimes a local of it."""
-        thief = await self.house.peer(client.key, session=client.session).open()
+        thief = await self.harness.peer(client.key, session=client.session).open()
         if self.random.random() < 0.5:
             local = Local(client.issued + STOLEN)
             thief.send(put(self.random.choice(IDS), {"stolen": True}), local=local, nonce=b"t" * 16)
-        await self.house.settle()
+        await self.harness.settle()
         thief.lose()
 
     def value(self) -> dict[str, Any]:
@@ -270,7 +270,7 @@ class Machine:
             for client in self.clients:
                 await self._bring_back(client)
                 self.check(client)
-            await self.house.settle(2)
+            await self.harness.settle(2)
             if not any(client.waits or client.nursery.pending() for client in self.clients):
                 break
         for client in self.clients:
@@ -280,13 +280,13 @@ class Machine:
         if client.peer is None or client.peer.is_lost or client.must_renew:
             client.disconnect()
             await client.connect()
-        await self.house.settle()
+        await self.harness.settle()
         while client.waits or client.unsent:
             if client.waits:
                 client.take()
             else:
                 client.send()
-            await self.house.settle()
+            await self.harness.settle()
 
     def check_end(self, client: Client) -> None:
         assert not client.nursery.pending(), f"{client.nursery.pending()} were never decided"
@@ -298,7 +298,7 @@ class Machine:
             client.check_watch(number)
             at_server = self.log.state(BranchName(watcher.query.branch), self.log.version)
             found = naive(
-                watcher.query, {id_: Stored(value) for id_, value in at_server.items()}, self.house.space
+                watcher.query, {id_: Stored(value) for id_, value in at_server.items()}, self.harness.space
             ).entities
             assert client.told[number] == {id_: value for id_, value in at_server.items() if id_ in found}
 
@@ -313,11 +313,11 @@ class Planning:
         self.machine, self.random, self.client = machine, machine.random, client
         self.view, self.shows = captured.view, captured.shows
         self.now: dict[EntityId, Any] = {}
-        self.writes: list[Write] = []
+        self.writes: list[CommitWrite] = []
         self.reads: list[PlannedRead] = []
-        self.bases: dict[EntityId, Held] = {}
+        self.bases: dict[EntityId, CachedEntity] = {}
 
-    def plan(self) -> Plan:
+    def plan(self) -> CommitPlan:
         for _ in range(self.random.choice((1, 1, 2, 3))):
             self._write(self.random.choice(IDS))
         if self.random.random() < 0.3:
@@ -326,7 +326,7 @@ class Planning:
             self._list(self.random.choice(PREFIXES))
         written = {write.id for write in self.writes}
         bases = tuple((id_, held) for id_, held in self.bases.items() if id_ in written)
-        return Plan(self.view.branch, tuple(self.writes), tuple(self.reads), bases=bases)
+        return CommitPlan(self.view.branch, tuple(self.writes), tuple(self.reads), bases=bases)
 
     def _write(self, id_: EntityId) -> None:
         write = self._operation(id_)
@@ -343,13 +343,13 @@ class Planning:
         self.now[id_] = value
         self.writes.append(write)
 
-    def _operation(self, id_: EntityId) -> Write:
+    def _operation(self, id_: EntityId) -> CommitWrite:
         blind, kind, n = self.random.random() < 0.3, self.random.random(), self.random.randrange(100)
         if kind < 0.3:
             value: Any = self.machine.value()
-            return Write("set", id_, encode(value), value, None, blind)
+            return CommitWrite("set", id_, encode(value), value, None, blind)
         if kind < 0.45:
-            return Write("delete", id_, None, None, None, blind)
+            return CommitWrite("delete", id_, None, None, None, blind)
         operations: list[Any] = [self.random.choice([
             {"op": "increment", "path": "/n", "by": n}, {"op": "increment", "path": "/n", "by": n},
             {"op": "replace", "path": "/n", "value": n}, {"op": "add", "path": "/t", "value": n},
@@ -357,9 +357,9 @@ class Planning:
             {"op": "add", "path": "/next", "value": link(IDS[n % len(IDS)])},
             {"op": "test", "path": "/n", "value": n % 3},
         ]) for _ in range(self.random.choice((1, 1, 2)))]  # fmt: skip
-        return Write("patch", id_, encode(operations), operations, footprint(operations).writes, blind)
+        return CommitWrite("patch", id_, encode(operations), operations, footprint(operations).writes, blind)
 
-    def _claimed(self, write: Write) -> list[str]:
+    def _claimed(self, write: CommitWrite) -> list[str]:
         operations: Any = write.value
         found = footprint(operations)
         return [path for path in (*found.writes, *found.reads) if path not in found.increments]
@@ -374,7 +374,7 @@ class Planning:
         held = [fact for fact in log.seen(branch, self.view.to) if fact.id == id_]
         value = log.state(branch, self.view.to).get(id_, ABSENT)
         version, hash_ = (held[-1].version, held[-1].hash) if held else (Version(0), facts.empty(id_))
-        self.bases[id_] = Held(value, version, hash_, self.view.to)
+        self.bases[id_] = CachedEntity(value, version, hash_, self.view.to)
         return self.view.replayed(id_, value).value
 
     def _read(self, id_: EntityId, path: str) -> None:
@@ -391,7 +391,7 @@ class Planning:
             self.reads.append(PlannedRead(self.view.to, prefix=prefix, through=through))
 
 
-def _short(write: Write) -> str:
+def _short(write: CommitWrite) -> str:
     return f"{write.op} {write.id} {write.value}{' blind' if write.blind else ''}"
 
 
@@ -399,7 +399,7 @@ def live(seed: int, *, steps: int = 25) -> Counts:
     """One life; on a difference the error tells the seed and what happened."""
 
     async def run() -> Counts:
-        async with house() as home:
+        async with service_harness() as home:
             home.turns = TURNS
             machine = Machine(home, seed)
             try:

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import graphs
 import plain_patch
-from stemmadb.client.nursery.held import ABSENT, UNKNOWN, CommitName
-from stemmadb.client.nursery.plans import Plan, Write
-from stemmadb.protocol.model import pointer
-from stemmadb.protocol.model.body import read_stored
-from stemmadb.protocol.model.commit import BranchCreate, Commit, LocalIdentity
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Version
-from stemmadb.protocol.model.query import Query
+from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CommitName
+from stemmadb.client.nursery.plans import CommitPlan, CommitWrite
+from stemmadb.protocol.model.log.commit_record import BranchCreate, Commit, LocalIdentity
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.query.query import Query
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.body import read_stored
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Version
 from stemmadb.protocol.wire.messages.commit import Accepted, Rejected
 from stemmadb.protocol.wire.messages.sync import Sync
 
@@ -93,7 +93,7 @@ class Waiting(NamedTuple):
 
     name: CommitName
     branch: BranchName
-    writes: tuple[Write, ...]
+    writes: tuple[CommitWrite, ...]
     through: frozenset[CommitName]
 
 
@@ -142,7 +142,7 @@ class Oracle:
 
     # ------------------------------------------------------------ what happens
 
-    def write(self, name: CommitName, plan: Plan) -> None:
+    def write(self, name: CommitName, plan: CommitPlan) -> None:
         """A commit is applied: it waits behind the others. What it was read through may have fallen meanwhile."""
         through = frozenset(one for read in plan.reads for one in read.through)
         if any(self.ended.get(one, "confirmed") != "confirmed" for one in through):
@@ -332,7 +332,7 @@ def _name(verdict: Accepted | Rejected, session: bytes) -> CommitName:
     return CommitName(verdict.session or session, verdict.local)
 
 
-def after(write: Write, before: Any) -> Any:
+def after(write: CommitWrite, before: Any) -> Any:
     """The value after one operation, as far as anybody can know it."""
     if write.op == "set":
         return write.value

@@ -10,10 +10,10 @@ from typing import Any
 
 from stemmadb.protocol.errors import PatchFailed
 from stemmadb.protocol.model import patch
-from stemmadb.protocol.model.commit import LocalIdentity
-from stemmadb.protocol.model.ids import Local
-from stemmadb.protocol.model.proposal import Proposal
-from stemmadb.protocol.model.request import Read
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.commit.request import Read
+from stemmadb.protocol.model.log.commit_record import LocalIdentity
+from stemmadb.protocol.model.values.ids import Local
 
 ABSENT = object()
 

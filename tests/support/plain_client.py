@@ -150,7 +150,7 @@ class PlainClient:
             await self._socket.close()
             self._socket = None
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """The network is gone: no close frame, nothing more is read."""
         assert self._socket is not None
         self._socket.transport.abort()

@@ -14,7 +14,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def lend(
+def delegate(
     issuer: Key,
     audience: str,
     space: str,

@@ -14,7 +14,7 @@ def new_key() -> Key:
     return Key(secrets.token_bytes(32))
 
 
-class Room:
+class ServedSpace:
     """One space on a server, and everybody who was let into it."""
 
     def __init__(self, address: str) -> None:

@@ -6,13 +6,13 @@ import random
 
 from logs import LogMaker
 from space import ALICE, BOB, delete_, patch_, set_
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import BranchName, Version
-from stemmadb.protocol.model.request import Operation
-from stemmadb.protocol.model.state import BranchState, Missing
-from stemmadb.protocol.model.values import Value
-from stemmadb.server.storage.port import Entry, Snapshot, SpaceLog
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.log.state import BranchState, Missing
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, Version
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.server.storage.port import AcceptedWrite, Snapshot, SpaceLog
 
 # Their order differs by UTF-16 and by bytes, and some look like patterns to a careless query.
 IDS = ["urn:a:1", "urn:a:2", "urn:A:1", "urn:a%", "urn:a_b", "urn:é", "urn:\uffee", "urn:\U0001f600"]
@@ -28,7 +28,7 @@ PREFIXES = [
     "urn:\u00e9",
     "urn:\uffee",
     "x",
-    "urn:\U0010ffff",
+    "urn:\U0010fffd",
 ]
 SESSIONS = [(ALICE, "s1"), (ALICE, "s2"), (BOB, "s3")]
 KINDS = {
@@ -57,7 +57,7 @@ class RandomLog:
             self.append()
         return self.maker
 
-    def append(self) -> list[Entry]:
+    def append(self) -> list[AcceptedWrite]:
         """One batch, and then perhaps snapshots of anything that is there."""
         expected = self.maker.version
         batch = [self.entry() for _ in range(self.random.randint(1, 4))]
@@ -66,7 +66,7 @@ class RandomLog:
             self.log.prepare(batch)
         self.log.append(expected, batch, [] if destroys else self.snapshots(self.maker.facts[-4:]))
         if self.random.random() < 0.3:
-            self.log.keep(self.snapshots(self.maker.facts))
+            self.log.store_snapshots(self.snapshots(self.maker.facts))
         return batch
 
     def snapshots(self, facts: list[Fact]) -> list[Snapshot]:
@@ -75,14 +75,14 @@ class RandomLog:
 
     # ------------------------------------------------------------ entries
 
-    def entry(self) -> Entry:
+    def entry(self) -> AcceptedWrite:
         self.maker.now += self.random.choice([0, 0, 1, 5, -3])
         self.maker.author = self.random.choice([ALICE, BOB])
         (kind,) = self.random.choices(list(KINDS), list(KINDS.values()))
-        made: Entry | None = getattr(self, f"_{kind}")()
+        made: AcceptedWrite | None = getattr(self, f"_{kind}")()
         return made or self._commit()
 
-    def _commit(self) -> Entry:
+    def _commit(self) -> AcceptedWrite:
         author, session = self.random.choice(SESSIONS)
         on = self.random.choice(self._live()).name
         values = {id_: self.maker.value(self.maker.spans(on), id_) for id_ in IDS}
@@ -105,32 +105,32 @@ class RandomLog:
         changes = [{"op": "increment", "path": "/n", "by": number}, {"op": "add", "path": "/list/0", "value": number}]
         return patch_(id_, self.random.choice(changes), blind=True)
 
-    def _create_branch(self) -> Entry:
+    def _create_branch(self) -> AcceptedWrite:
         parent = self.random.choice(sorted(self.maker.branches))
         fork = self.random.randint(self.maker.floor, self.maker.version)
         return self.maker.create_branch(f"b{len(self.maker.branches)}", parent, fork)
 
-    def _delete_branch(self) -> Entry | None:
+    def _delete_branch(self) -> AcceptedWrite | None:
         live = [state for state in self._live() if state.parent is not None]
         return self.maker.delete_branch(self.random.choice(live).name) if live else None
 
-    def _create_tag(self) -> Entry | None:
+    def _create_tag(self) -> AcceptedWrite | None:
         name = f"v{self.random.randint(1, 4)}"
         if name in self.maker.tags:
             return None
         on = self.random.choice(sorted(self.maker.branches))
         return self.maker.create_tag(name, on, self.random.randint(self.maker.floor, self.maker.version))
 
-    def _delete_tag(self) -> Entry | None:
+    def _delete_tag(self) -> AcceptedWrite | None:
         tags = sorted(self.maker.tags)
         return self.maker.delete_tag(self.random.choice(tags)) if tags else None
 
-    def _merge(self) -> Entry:
+    def _merge(self) -> AcceptedWrite:
         source = self.random.choice(sorted(self.maker.branches))
         target = self.random.choice(self._live()).name
         return self.maker.merge(source, target, self.random.sample(IDS, 2))
 
-    def _erase(self) -> Entry | None:
+    def _erase(self) -> AcceptedWrite | None:
         id_ = self.random.choice(IDS)
         versions = sorted({fact.version for fact in self.maker.facts if fact.id == id_ and fact.body is not None})
         if not versions:
@@ -139,13 +139,13 @@ class RandomLog:
         survivors: list[Value | Missing] = [Missing.ABSENT, {"n": 0, "list": []}]
         return self.maker.erase(id_, chosen, survivor=self.random.choice(survivors))
 
-    def _compact(self) -> Entry:
+    def _compact(self) -> AcceptedWrite:
         floor = self.random.randint(self.maker.floor, self.maker.version)
         pairs = [(state.name, id_) for state in self._live() for id_ in IDS if self._has_value(state.name, id_)]
         chosen = self.random.sample(pairs, min(len(pairs), self.random.randint(0, 4)))
         return self.maker.compact(floor, checkpoints=chosen)
 
-    def _revoke(self) -> Entry:
+    def _revoke(self) -> AcceptedWrite:
         return self.maker.revoke(self.random.randbytes(32))
 
     def _live(self) -> list[BranchState]:

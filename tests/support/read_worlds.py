@@ -10,23 +10,23 @@ from logs import LogMaker
 from random_logs import RandomLog
 from space import SPACE
 from stemmadb.protocol.errors import Compacted
-from stemmadb.protocol.model.admission import Outcome
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import BranchName, Did, EntityId, TimeMs, Version
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.model.proposal import Proposal
-from stemmadb.protocol.model.request import Operation
-from stemmadb.server.engine import moments
-from stemmadb.server.engine.moments import Moment
+from stemmadb.protocol.model.commit.admission import Outcome
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, TimeMs, Version
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
+from stemmadb.server.engine.base import moments
+from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
-from stemmadb.server.storage.port import Destroyed, Entry, LogReader, SpaceLog
+from stemmadb.server.storage.port import AcceptedWrite, Destroyed, LogReader, SpaceLog
 
 T = TypeVar("T")
 
 
-def at(version: int | None = None, on: str = "main", *, time: int | None = None) -> Moment:
+def at(version: int | None = None, on: str = "main", *, time: int | None = None) -> ReadMoment:
     """A moment as a test writes it."""
-    return Moment(
+    return ReadMoment(
         BranchName(on), None if version is None else Version(version), None if time is None else TimeMs(time)
     )
 
@@ -38,7 +38,7 @@ class World:
         self.log: MemoryLog = MemoryStorage().open(SPACE, create=True)
         self.maker = LogMaker()
 
-    def keep(self, entry: Entry) -> Version:
+    def keep(self, entry: AcceptedWrite) -> Version:
         self.log.append(Version(entry.commit.version - 1), [entry])
         return entry.commit.version
 
@@ -46,7 +46,7 @@ class World:
         return self.keep(self.maker.commit(*operations, **how))
 
     def ask(self, question: Callable[[LogReader], T]) -> T:
-        """On a cut at the end of the log as it is now."""
+        """On a read view at the end of the log as it is now."""
         with self.log.reader() as reader:
             return question(reader)
 
@@ -64,14 +64,14 @@ def random_world(seed: int, rounds: int = 12) -> World:
     return world
 
 
-def readable_moments(world: World) -> list[Moment]:
+def readable_moments(world: World) -> list[ReadMoment]:
     """Every branch at every version that can be read."""
     everything = [at(version, on) for on in world.maker.branches for version in range(world.maker.version + 1)]
     with world.reader() as reader:
         return [moment for moment in everything if _is_kept(reader, moment)]
 
 
-def _is_kept(reader: LogReader, moment: Moment) -> bool:
+def _is_kept(reader: LogReader, moment: ReadMoment) -> bool:
     try:
         moments.resolve(reader, moment)
     except Compacted:
@@ -79,7 +79,7 @@ def _is_kept(reader: LogReader, moment: Moment) -> bool:
     return True
 
 
-def seen_by(world: World, moment: Moment, id_: str) -> list[Fact]:
+def seen_by(world: World, moment: ReadMoment, id_: str) -> list[Fact]:
     """The facts of an entity that the moment sees, oldest first."""
     return world.maker.seen(world.maker.spans(moment.branch, moment.version), id_)
 

@@ -8,13 +8,13 @@ from typing import Any
 from oracle import Oracle
 from space import ALICE, BOB, MemorySpace, delete_, patch_, prefix_, read_, session_of, set_
 from stemmadb.protocol import errors
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.admission import Accepted, Refused
-from stemmadb.protocol.model.commit import BranchCreate
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.proposal import Proposal
-from stemmadb.protocol.model.request import Operation, Read
-from stemmadb.protocol.model.state import Missing
+from stemmadb.protocol.model.commit.admission import Accepted, RefusedCommit
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.commit.request import Operation, Read
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.log.commit_record import BranchCreate
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
 
 IDS = ["urn:a:1", "urn:a:2", "urn:b:1"]
 PATHS = ["", "/p", "/p/q", "/r", "/list", "/list/0"]
@@ -120,6 +120,6 @@ class Schedule:
 
 
 def verdict_of(outcome: object) -> str:
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, RefusedCommit):
         return outcome.error.code
     return "accepted" if isinstance(outcome, Accepted) else "repeated"

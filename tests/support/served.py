@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from stemmadb.server.serving import app, making
-from stemmadb.server.serving.config import Config
+from stemmadb.server.serving import app, build
+from stemmadb.server.serving.settings.config import Config
 
 START_SECONDS = 20.0
 
@@ -33,8 +33,8 @@ async def served(config: Config) -> AsyncIterator[str]:
     task = asyncio.create_task(
         app.serve(
             config,
-            make_service=making.make_service,
-            make_listener=making.make_listener,
+            make_service=build.make_service,
+            make_listener=build.make_listener,
             ready=lambda serving: ready.set_result(serving.url),
             stop=stop,
         )

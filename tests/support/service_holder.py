@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from stemmadb.protocol.model import body, facts, patch
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Hash, Version
-from stemmadb.protocol.model.request import Content
+from stemmadb.protocol.model import patch
+from stemmadb.protocol.model.commit.request import Content
+from stemmadb.protocol.model.log import facts
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, EntityId, Hash, Version
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.commit import Accepted, Rejected
 from stemmadb.protocol.wire.messages.sync import Sync

@@ -7,17 +7,17 @@ from typing import Any
 
 from graphs import link, random_id, random_root, random_value
 from service_holder import Holder
-from service_peers import ALICE, BOB, CAROL, House, Key, Peer, patch, put, remove
+from service_peers import ALICE, BOB, CAROL, Key, Peer, ServiceHarness, patch, put, remove
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.ids import Local, Version
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.request import Content, Operation
-from stemmadb.protocol.wire.client_side import Answered
+from stemmadb.protocol.model.commit.request import Content, Operation
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.ids import Local, Version
+from stemmadb.protocol.wire.connection.client_side import Answered
 from stemmadb.protocol.wire.messages.reading import UnwatchRequest, WatchRequest
 from stemmadb.protocol.wire.messages.session import HeldWatch
 from stemmadb.protocol.wire.messages.structure import CreateBranch, DeleteBranch
 from stemmadb.protocol.wire.messages.sync import Sync
-from stemmadb.server.engine.reader import Reader
+from stemmadb.server.engine.read.reader import Reader
 
 COUNT = 12
 """How many different entities there are."""
@@ -27,8 +27,8 @@ ROOTS = (Root("*"), Root("urn:*"), Root("urn:e:1*"), Root("*", "", True))
 class App:
     """A client that comes and goes, and keeps what it holds."""
 
-    def __init__(self, house: House, key: Key, name: int) -> None:
-        self.house = house
+    def __init__(self, harness: ServiceHarness, key: Key, name: int) -> None:
+        self.harness = harness
         self.key = key
         self.session = name.to_bytes(16, "big")
         self.holder = Holder()
@@ -47,7 +47,7 @@ class App:
         for number in self.queries:
             if number not in holder.filled:
                 holder.forget(number)
-        self.peer = self.house.peer(self.key, session=self.session)
+        self.peer = self.harness.peer(self.key, session=self.session)
         self._applied = 0
         await self.peer.open(
             to=holder.to,
@@ -86,7 +86,7 @@ class App:
         for verdict in frame.verdicts:
             self.pending.pop(verdict.local, None)
         for number, code in self.holder.ended.items():
-            assert code != "internal", f"watch {number} ended by a mistake"
+            assert code != "internal", f"watch {number} ended by an internal error"
             self.queries.pop(number, None)
         self.holder.ended.clear()
 
@@ -109,10 +109,10 @@ class App:
 class Machine:
     """One seed, one life."""
 
-    def __init__(self, house: House, seed: int) -> None:
-        self.house = house
+    def __init__(self, harness: ServiceHarness, seed: int) -> None:
+        self.harness = harness
         self.random = Random(seed)
-        self.apps = [App(house, key, number) for number, key in enumerate((ALICE, BOB, BOB, CAROL), start=1)]
+        self.apps = [App(harness, key, number) for number, key in enumerate((ALICE, BOB, BOB, CAROL), start=1)]
         self.branches = ["main"]
         self.made = 0
         self.checked = 0
@@ -123,7 +123,7 @@ class Machine:
         for _ in range(steps):
             await self._step()
             if self.random.random() < 0.3:
-                await self.house.settle()
+                await self.harness.settle()
                 await self.check()
         await self.heal()
 
@@ -132,11 +132,11 @@ class Machine:
         for app in self.apps:
             if app.peer is not None and not app.peer.is_lost:
                 app.peer.read_on()
-            await self.house.settle()
+            await self.harness.settle()
             if app.peer is None or app.peer.is_lost:
                 app.disconnect()
                 await app.connect()
-        await self.house.settle(5)
+        await self.harness.settle(5)
         await self.check()
         for app in self.apps:
             assert not app.pending, f"{app.pending} were never decided"
@@ -187,7 +187,7 @@ class Machine:
         app.queries[number] = query
         request = WatchRequest(id=app.peer.connection.next_id(), watch=number, query=query)
         app.peer.give(app.peer.connection.request(request))
-        await self.house.settle()
+        await self.harness.settle()
         app.take()
         if app.peer.answers(request) != [None]:  # refused, or not answered yet: it comes again and asks anew
             app.disconnect()
@@ -245,7 +245,7 @@ class Machine:
             if app.peer is None or not app.peer.wire.is_reading:
                 continue
             app.take()
-            space = await self.house.store.space(self.house.space)
+            space = await self.harness.store.space(self.harness.space)
             for number in app.holder.filled & app.queries.keys():
                 query = app.queries[number]
                 at = Query(roots=query.roots, branch=query.branch, version=Version(app.holder.to))

@@ -10,26 +10,27 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from engines import inline_executors
 from stemmadb.protocol import identity
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Local, TimeMs, Version
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.request import Content, Operation, Read
-from stemmadb.protocol.wire.client_side import Answered, ClientConnection, ClientEvent, Standing
-from stemmadb.protocol.wire.codec import Data, encode_content
-from stemmadb.protocol.wire.connection import Closed
+from stemmadb.protocol.model.commit.request import Content, Operation, Read
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, Local, TimeMs, Version
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
+from stemmadb.protocol.wire.codec.msgpack_codec import Data, encode_content
+from stemmadb.protocol.wire.connection.base import Closed
+from stemmadb.protocol.wire.connection.client_side import Answered, ClientConnection, ClientEvent, SessionPosition
 from stemmadb.protocol.wire.messages.base import Part, Request
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
 from stemmadb.protocol.wire.messages.reading import WatchRequest
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import JSON, MSGPACK, Subprotocol
-from stemmadb.server.counting import Counts
-from stemmadb.server.engine import lanes
+from stemmadb.server.counters import Counts
+from stemmadb.server.engine.base import executors
 from stemmadb.server.engine.store import Store
+from stemmadb.server.service.base.settings import ServiceSettings
+from stemmadb.server.service.base.transport import DRAIN_BYTES, Arrival, RawWriter, Write
 from stemmadb.server.service.service import Service
-from stemmadb.server.service.settings import ServiceSettings
-from stemmadb.server.service.sockets import DRAIN_BYTES, Arrival, Loan, Write
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import Storage
 
@@ -65,7 +66,7 @@ class Wire:
         self.unsent = 0
         self.is_paused = False
         self.closed: int | None = None
-        self._loan = Loan()
+        self._raw_writer = RawWriter()
         self.is_reading = True
         """Whether the peer takes what is sent."""
 
@@ -77,19 +78,19 @@ class Wire:
     def framed(self, data: Data) -> bytes:
         return data.encode() if isinstance(data, str) else data
 
-    def lend(self, end: Callable[[], None]) -> Write | None:
+    def raw_writer(self, end: Callable[[], None]) -> Write | None:
         if self.unsent > DRAIN_BYTES or self.closed is not None:
             return None
-        self._loan.begin(end)
+        self._raw_writer.begin(end)
         return self._write
 
     def _write(self, frame: bytes) -> None:
         self.send(frame.decode() if self.is_text else frame)
         if self.unsent > DRAIN_BYTES:
-            self._loan.end()
+            self._raw_writer.end()
 
-    def give_back(self) -> None:
-        self._loan.give_back()
+    def release_raw_writer(self) -> None:
+        self._raw_writer.release()
 
     def repeated(self, count: int, size: int) -> None:
         """Nothing is counted here."""
@@ -106,14 +107,16 @@ class Wire:
     def close(self, code: int) -> None:
         if self.closed is None:
             self.closed = code
-            self._loan.end()
+            self._raw_writer.end()
 
 
 class Peer:
     """A client on one connection; everything that happened to it is in `events`."""
 
-    def __init__(self, house: House, key: Key, *, space: Did | None = None, session: bytes, subprotocol: Subprotocol):
-        self.house = house
+    def __init__(
+        self, harness: ServiceHarness, key: Key, *, space: Did | None = None, session: bytes, subprotocol: Subprotocol
+    ):
+        self.harness = harness
         self.key = key
         self.session = session
         self.wire = Wire(is_text=subprotocol == JSON)
@@ -121,10 +124,10 @@ class Peer:
         self.frames: list[Sync] = []
         self.is_lost = False
         self._local = 0
-        space = space or house.space
-        self.connection = ClientConnection(subprotocol=subprotocol, space=space, limits=house.limits)
+        space = space or harness.space
+        self.connection = ClientConnection(subprotocol=subprotocol, space=space, limits=harness.limits)
         arrival = Arrival(space=space, subprotocol=subprotocol, address="127.0.0.1")
-        self.visitor = house.service.welcome(self.wire, arrival)
+        self.handler = harness.service.welcome(self.wire, arrival)
         self._waiting: list[Data] = []
 
     # ------------------------------------------------------------ carrying messages
@@ -148,11 +151,11 @@ class Peer:
 
     def pump(self) -> None:
         while self._waiting and not self.wire.is_paused and not self.is_lost:
-            self.visitor.received(self._waiting.pop(0))
+            self.handler.received(self._waiting.pop(0))
 
     def lose(self) -> None:
         self.is_lost = True
-        self.visitor.lost()
+        self.handler.lost()
 
     def stop_reading(self) -> None:
         self.wire.is_reading = False
@@ -162,11 +165,11 @@ class Peer:
         self.wire.is_reading, self.wire.unsent = True, 0
         self.take()
         if was > DRAIN_BYTES:
-            self.visitor.drained()
+            self.handler.drained()
 
     async def settle(self) -> None:
         """Until nothing happens any more, here and for everybody else."""
-        await self.house.settle()
+        await self.harness.settle()
 
     # ------------------------------------------------------------ speaking
 
@@ -174,7 +177,7 @@ class Peer:
         self.take()
         self.give(
             self.connection.open(
-                principal=self.key.did, session=self.session, sign=self.key.sign, standing=Standing(**standing)
+                principal=self.key.did, session=self.session, sign=self.key.sign, standing=SessionPosition(**standing)
             )
         )
         await self.settle()
@@ -248,11 +251,16 @@ def read(id_: str, version: int, path: str = "") -> Read:
     return Read(version=Version(version), id=EntityId(id_), path=path)
 
 
-class House:
+class ServiceHarness:
     """A service on memory whose blocking work runs on the loop, so that everything happens in order."""
 
     def __init__(
-        self, storage: Storage, *, limits: Limits, settings: ServiceSettings, workers: lanes.Lanes | None = None
+        self,
+        storage: Storage,
+        *,
+        limits: Limits,
+        settings: ServiceSettings,
+        workers: executors.Executors | None = None,
     ) -> None:
         self.clock = Clock()
         self.limits = limits
@@ -264,7 +272,7 @@ class House:
             storage,
             now=self.clock,
             salts=iter(lambda: self.random(16), b""),
-            workers=workers or lanes.inline(),
+            workers=workers or inline_executors(),
             limits=limits,
             counts=self.counts,
         )
@@ -275,7 +283,7 @@ class House:
             random=self.random,
             limits=limits,
             settings=settings,
-            workers=lanes.Inline(),
+            workers=executors.Inline(),
             counts=self.counts,
         )
         self.peers: list[Peer] = []
@@ -310,18 +318,20 @@ class House:
 
 
 @asynccontextmanager
-async def house(
+async def service_harness(
     *,
     storage: Storage | None = None,
     limits: Limits = DEFAULTS,
     settings: ServiceSettings | None = None,
-    workers: lanes.Lanes | None = None,
+    workers: executors.Executors | None = None,
     bare: bool = False,
-) -> AsyncIterator[House]:
-    """A house with a space that alice owns, where bob may write and carol may read, unless it is bare."""
-    mistakes: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: mistakes.append(context))
-    made = House(storage or MemoryStorage(), limits=limits, settings=settings or ServiceSettings(), workers=workers)
+) -> AsyncIterator[ServiceHarness]:
+    """A harness with a space that alice owns, where bob may write and carol may read, unless it is bare."""
+    internal_errors: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: internal_errors.append(context))
+    made = ServiceHarness(
+        storage or MemoryStorage(), limits=limits, settings=settings or ServiceSettings(), workers=workers
+    )
     if not bare:
         await made.make_space(bob="write", carol="read")
     try:
@@ -332,4 +342,4 @@ async def house(
                 peer.lose()
         await made.service.stop()
         await made.store.close()
-    assert not mistakes, mistakes
+    assert not internal_errors, internal_errors

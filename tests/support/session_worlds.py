@@ -10,19 +10,19 @@ from typing import Any, Final, TypeAlias
 from stemmadb.client import connect
 from stemmadb.client.core import SpaceCore
 from stemmadb.client.database import Database
-from stemmadb.client.dialing.channel import Dial
-from stemmadb.client.journal.memory import KeptInMemory, MemoryJournal
+from stemmadb.client.journal.memory import MemoryJournal, SimulatedJournal
 from stemmadb.client.journal.port import Done, Journal, JournalState, JournalStep
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.session.settings import DEFAULT_SETTINGS, ClientSettings
 from stemmadb.client.space import Space
-from stemmadb.client.testing import Line, World
+from stemmadb.client.testing import ClientLine, World
 from stemmadb.client.testing.line import URL
 from stemmadb.client.transactions import Transaction
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.commit import Commit, LocalIdentity
-from stemmadb.protocol.model.ids import Did, EntityId
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.log.commit_record import Commit, LocalIdentity
+from stemmadb.protocol.model.values.ids import Did, EntityId
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.wire.channel import Dial
 
 WrapDial: TypeAlias = Callable[[Dial], Dial]
 Scenario: TypeAlias = Callable[["Stage"], Coroutine[Any, Any, None]]
@@ -45,7 +45,7 @@ class OneLife:
 
     keeps = True
 
-    def __init__(self, disk: KeptInMemory) -> None:
+    def __init__(self, disk: SimulatedJournal) -> None:
         self._disk = disk
         self.is_over = False
 
@@ -68,7 +68,7 @@ class App:
         stage: Stage,
         name: str,
         *,
-        disk: KeptInMemory | None,
+        disk: SimulatedJournal | None,
         line: str | None,
         settings: ClientSettings,
         wrap: WrapDial,
@@ -82,11 +82,11 @@ class App:
         self.database: Database
 
     @property
-    def line(self) -> Line:
+    def line(self) -> ClientLine:
         return self.stage.world.network[self._line]
 
     @property
-    def disk(self) -> KeptInMemory:
+    def disk(self) -> SimulatedJournal:
         assert self._kept_on is not None, "it has a journal"
         return self._kept_on
 
@@ -164,7 +164,7 @@ class Stage:
         self,
         name: str = "alice",
         *,
-        disk: KeptInMemory | None = None,
+        disk: SimulatedJournal | None = None,
         line: str | None = None,
         settings: ClientSettings = DEFAULT_SETTINGS,
         wrap: WrapDial = lambda dial: dial,
@@ -189,7 +189,7 @@ class Stage:
         return self.entities().get(EntityId(id_))
 
     def commits_of(self, name: str) -> list[Commit]:
-        """Plain commits of this principal, oldest first. No two have the same name."""
+        """Fast-path commits of this principal, oldest first. No two have the same name."""
         did = self.world.identity(name).did
         found = [one for one in self.world.truth.commits(self.did) if one.author == did]
         names = [one.identity for one in found if isinstance(one.identity, LocalIdentity)]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from stemmadb.protocol.model import admission, commit, facts
-from stemmadb.protocol.model.access import OWNER, Rights
-from stemmadb.protocol.model.admission import Accepted, Outcome
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import (
+from stemmadb.protocol.model.access.access_roles import OWNER, Rights
+from stemmadb.protocol.model.commit import admission
+from stemmadb.protocol.model.commit.admission import Accepted, Outcome
+from stemmadb.protocol.model.commit.proposal import Proposal, prepare
+from stemmadb.protocol.model.commit.request import Content, Operation, Read, digest_request
+from stemmadb.protocol.model.log import commit_record, facts
+from stemmadb.protocol.model.log.commit_record import (
     Arguments,
     BranchCreate,
     BranchDelete,
@@ -24,12 +26,11 @@ from stemmadb.protocol.model.commit import (
     TagCreate,
     TagDelete,
 )
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.model.proposal import Proposal, prepare
-from stemmadb.protocol.model.request import Content, Operation, Read, digest_request
-from stemmadb.protocol.model.state import BranchState, EntityState, Known, Missing, empty_state
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.log.state import BranchState, EntityState, KnownCommit, Missing, empty_state
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
 
 SPACE = Did("did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK")
 ALICE = Did("did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp")
@@ -79,7 +80,7 @@ class MemorySpace:
     def __init__(self, limits: Limits = DEFAULTS) -> None:
         self.space = SPACE
         self.version = Version(0)
-        self.hash: Hash = commit.genesis(SPACE)
+        self.hash: Hash = commit_record.genesis(SPACE)
         self.time = TimeMs(0)
         self.destroyed = Version(0)
         self.restructured = Version(0)
@@ -88,7 +89,7 @@ class MemorySpace:
         self.states: dict[tuple[BranchName, EntityId], list[EntityState]] = {}
         self.branches: dict[str, BranchState] = {MAIN: BranchState(name=MAIN)}
         self.tags: dict[str, Version] = {}
-        self.known: dict[Identity, Known] = {}
+        self.known: dict[Identity, KnownCommit] = {}
         self.grants: dict[Did, Rights] = {}
         self.salts = counting_salts()
         self._locals: dict[bytes, int] = {}
@@ -126,7 +127,7 @@ class MemorySpace:
         ids = sorted({id_ for _, id_ in self.states if id_.startswith(prefix)})
         return [state for id_ in ids if (state := self.entity(branch, id_)).version > after]
 
-    def accepted(self, identity: Identity) -> Known | None:
+    def accepted(self, identity: Identity) -> KnownCommit | None:
         return self.known.get(identity)
 
     def highest_local(self, principal: Did, session: bytes) -> Local:
@@ -151,7 +152,7 @@ class MemorySpace:
         record = accepted.commit
         self.history.append((record, accepted.facts))
         self.version, self.hash, self.time = record.version, record.hash, record.time
-        self.known[record.identity] = Known(record.version, record.request)
+        self.known[record.identity] = KnownCommit(record.version, record.request)
         for place, state in accepted.written.items():
             self.states.setdefault(place, []).append(state)
         self._restructure(record)

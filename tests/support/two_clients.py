@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.nursery.entities import CommitName
 from stemmadb.client.space import Space
 from stemmadb.client.testing import World
-from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.values.ids import Version
 
 
 def in_a_world(scenario: Callable[[World, Space, Space], Awaitable[None]]) -> None:

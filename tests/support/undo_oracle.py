@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from stemmadb.protocol.model import body, patch, pointer, replay
-from stemmadb.protocol.model.difference import Content
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model import patch
+from stemmadb.protocol.model.history.difference import Content
+from stemmadb.protocol.model.log import replay
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values import body, pointer
+from stemmadb.protocol.model.values.ids import Version
 
 
 def is_refused(facts: Sequence[Fact], versions: Collection[Version]) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.admission import Accepted, Refused, Repeated
+from stemmadb.protocol.model.commit.admission import Accepted, RefusedCommit, Repeated
 
 X, Y = "urn:x", "urn:y"
 
 
 def refusal(outcome: object) -> errors.StemmaError:
-    assert isinstance(outcome, Refused), outcome
+    assert isinstance(outcome, RefusedCommit), outcome
     return outcome.error
 
 

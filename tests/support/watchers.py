@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphs import HERE, Entities, Seen, Stored, exceeded, feed, naive, stored
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.model.query import Ask, Query, Root, prepare
-from stemmadb.protocol.model.watching import Step, Watch
+from stemmadb.protocol.model.query.query import Ask, Query, Root, prepare
+from stemmadb.protocol.model.values.ids import EntityId
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.watch import WatchEvaluator, WatchStep
 
 Changes = Mapping[EntityId, Stored | None]
 
@@ -21,7 +21,7 @@ class Watcher:
         self.entities = entities
         self.query = query
         self.limits = limits
-        self.watch: Watch[Stored] = Watch(prepare(query, space=HERE), limits=limits)
+        self.watch: WatchEvaluator[Stored] = WatchEvaluator(prepare(query, space=HERE), limits=limits)
         answer, _ = feed(self.watch.fill(), entities)
         self.held = dict(answer.entities)
         self.unresolved = set(answer.unresolved)
@@ -42,7 +42,7 @@ class Watcher:
                 self.entities[id_] = after
         self.fresh = naive(self.query, self.entities)
 
-    def step(self, changes: Changes) -> Step[Stored]:
+    def step(self, changes: Changes) -> WatchStep[Stored]:
         """The step after the changes are stored; each part of it must fit on what is held."""
         step, self.asked = feed(self.watch.step(changes), self.entities)
         assert not step.entered.keys() & self.held.keys()
@@ -84,7 +84,7 @@ class Watcher:
                 assert node.parent in sources
                 assert node.parent.depth < node.depth
 
-    def commit(self, changes: Mapping[str, Any], *, deleted: tuple[str, ...] = ()) -> Step[Stored]:
+    def commit(self, changes: Mapping[str, Any], *, deleted: tuple[str, ...] = ()) -> WatchStep[Stored]:
         """Writes and deletes, then steps."""
         both: dict[EntityId, Stored | None] = {**stored(changes), **{EntityId(id_): None for id_ in deleted}}
         self.store(both)
@@ -95,6 +95,11 @@ def watch(values: Mapping[str, Any], *roots: Root, limits: Limits = DEFAULTS) ->
     return Watcher(stored(values), Query(roots=roots), limits)
 
 
-def told(step: Step[Stored]) -> tuple[set[str], set[str], set[str]]:
+def told(step: WatchStep[Stored]) -> tuple[set[str], set[str], set[str]]:
     """The ids that entered, were updated and left."""
     return set(step.entered), set(step.updated), set(step.left)
+
+
+def is_silent(step: WatchStep[Any]) -> bool:
+    """True if the answer of the watch is what it was before the step."""
+    return not (step.entered or step.updated or step.left or step.unresolved or step.resolved)

@@ -6,11 +6,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from stemmadb.protocol import identity
-from stemmadb.protocol.model.ids import Did
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.wire.client_side import ClientConnection, Standing
-from stemmadb.protocol.wire.codec import Data
-from stemmadb.protocol.wire.server_side import ServerConnection
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
+from stemmadb.protocol.wire.connection.client_side import ClientConnection, SessionPosition
+from stemmadb.protocol.wire.connection.server_side import ServerConnection
 from stemmadb.protocol.wire.version import MSGPACK, Subprotocol
 
 SESSION = bytes(range(16))
@@ -51,10 +51,10 @@ class Peers:
         self.client.receive(self.server.hello())
         return self
 
-    def opening(self, key: Ed25519PrivateKey = ALICE, standing: Standing | None = None) -> Data:
+    def opening(self, key: Ed25519PrivateKey = ALICE, standing: SessionPosition | None = None) -> Data:
         return self.client.open(principal=did_of(ALICE), session=SESSION, sign=key.sign, standing=standing)
 
-    def opened(self, standing: Standing | None = None) -> Peers:
+    def opened(self, standing: SessionPosition | None = None) -> Peers:
         self.greeted()
         self.server.receive(self.opening(standing=standing))
         return self

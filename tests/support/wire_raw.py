@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stemmadb.protocol.model.body import encode
+from stemmadb.protocol.model.values.body import encode
 
 
 def pairs(*items: tuple[Any, Any]) -> bytes:

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 from hypothesis import strategies as st
 
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash
-from stemmadb.protocol.wire.messages.fields import BODIES_OF_THE_MODEL, Encoded
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, Hash
+from stemmadb.protocol.wire.messages.fields import BODIES_OF_THE_MODEL, EncodedField
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
 SCALARS = st.one_of(
@@ -61,7 +61,7 @@ def of(hint: Any) -> st.SearchStrategy[Any]:
 
 def _annotated(inner: Any, marks: tuple[Any, ...]) -> st.SearchStrategy[Any]:
     for mark in marks:
-        if isinstance(mark, Encoded):
+        if isinstance(mark, EncodedField):
             return (VALUES if mark.type is None else of(mark.type)).map(encode)
     meta = next(mark for mark in marks if isinstance(mark, msgspec.Meta))
     if meta.ge is not None:

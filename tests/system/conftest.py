@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 import uvloop
 
-from plain_world import Room
+from plain_world import ServedSpace
 from served import config_of, served
 
 
@@ -33,12 +33,12 @@ async def address(tmp_path_factory: pytest.TempPathFactory, settings: dict[str, 
 
 
 @pytest.fixture(autouse=True)
-def _no_mistakes(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Whatever a client does, the server makes no mistake of its own."""
+def _no_internal_errors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Whatever a client does, the server has no internal error."""
     yield
     records = [*caplog.get_records("setup"), *caplog.get_records("call"), *caplog.get_records("teardown")]
-    mistakes = [record.getMessage() for record in records if record.levelno >= logging.ERROR]
-    assert not mistakes
+    internal_errors = [record.getMessage() for record in records if record.levelno >= logging.ERROR]
+    assert not internal_errors
 
 
 @pytest.fixture(params=[False, True], ids=["msgpack", "json"])
@@ -49,9 +49,9 @@ def text(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def room(address: str) -> AsyncIterator[Room]:
+async def served_space(address: str) -> AsyncIterator[ServedSpace]:
     """A space with an owner."""
-    made = Room(address)
+    made = ServedSpace(address)
     await made.found()
     yield made
     await made.close()

@@ -10,9 +10,9 @@ import pytest
 from plain_bytes import Key, digest, unpack
 from plain_client import Gone, PlainClient, Refused
 from plain_content import delete_, increment, link_to, patch_, query_of, read_, set_
-from plain_delegation import lend
+from plain_delegation import delegate
 from plain_holding import Fields
-from plain_world import Room, agree, new_key
+from plain_world import ServedSpace, agree, new_key
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MINE, SECRET = "urn:mine:", "urn:them:"
@@ -20,24 +20,26 @@ MINE, SECRET = "urn:mine:", "urn:them:"
 
 @pytest.mark.rule("ACL-3")
 async def test_a_space_is_founded_by_its_own_key_with_its_access_list(address: str, text: bool) -> None:
-    room = Room(address)
-    founder = room.client(room.key, text=text)
+    served_space = ServedSpace(address)
+    founder = served_space.client(served_space.key, text=text)
     await founder.open()
     assert (await founder.rejected(set_("urn:a:1", 1)))["code"] == "forbidden"
-    assert (await founder.write_now(set_(room.space, room.roles)))["version"] == 1
-    owner = await room.enter(text=text)
+    assert (await founder.write_now(set_(served_space.space, served_space.roles)))["version"] == 1
+    owner = await served_space.enter(text=text)
     await owner.write_now(set_("urn:a:1", 1))
     assert (await founder.rejected(set_("urn:a:1", 2)))["code"] == "forbidden"
-    await room.close()
+    await served_space.close()
 
 
 @pytest.mark.rule("ACL-1")
-async def test_each_role_may_do_what_it_says_and_no_more(room: Room, text: bool) -> None:
-    reader, writer = [await room.enter(await room.let_in(role), text=text) for role in ("read", "write")]
+async def test_each_role_may_do_what_it_says_and_no_more(served_space: ServedSpace, text: bool) -> None:
+    reader, writer = [
+        await served_space.enter(await served_space.let_in(role), text=text) for role in ("read", "write")
+    ]
     await writer.write_now(set_("urn:a:1", {"n": 1}))
     assert (await reader.query(query_of("urn:a:1")))["urn:a:1"][2] == {"n": 1}
     assert (await reader.rejected(set_("urn:a:1", 2)))["code"] == "forbidden"
-    assert (await writer.rejected(set_(room.space, {writer.key.did: "own"})))["code"] == "forbidden"
+    assert (await writer.rejected(set_(served_space.space, {writer.key.did: "own"})))["code"] == "forbidden"
     ids = {"operation": bytes(16), "nonce": bytes(16)}
     for kind, fields in (
         ("erase", {"entity": "urn:a:1", "versions": [4]}),
@@ -50,18 +52,18 @@ async def test_each_role_may_do_what_it_says_and_no_more(room: Room, text: bool)
 
 
 @pytest.mark.rule("ACL-1")
-async def test_the_access_list_is_set_whole_alone_on_main_and_keeps_an_owner(room: Room) -> None:
-    owner = await room.enter()
+async def test_the_access_list_is_set_whole_alone_on_main_and_keeps_an_owner(served_space: ServedSpace) -> None:
+    owner = await served_space.enter()
     await owner.write("branch.create", name="draft")
-    whole = set_(room.space, room.roles)
+    whole = set_(served_space.space, served_space.roles)
     wrong: list[tuple[list[Fields], str]] = [
         ([whole, set_("urn:a:1", 1)], "main"),
         ([whole], "draft"),
-        ([set_(room.space, {})], "main"),
-        ([set_(room.space, {room.owner.did: "write"})], "main"),
-        ([set_(room.space, {room.owner.did: "king"})], "main"),
-        ([patch_(room.space, {"op": "add", "path": f"/{room.key.did}", "value": "read"})], "main"),
-        ([delete_(room.space)], "main"),
+        ([set_(served_space.space, {})], "main"),
+        ([set_(served_space.space, {served_space.owner.did: "write"})], "main"),
+        ([set_(served_space.space, {served_space.owner.did: "king"})], "main"),
+        ([patch_(served_space.space, {"op": "add", "path": f"/{served_space.key.did}", "value": "read"})], "main"),
+        ([delete_(served_space.space)], "main"),
     ]
     for operations, branch in wrong:
         verdict = await owner.rejected(*operations, branch=branch)
@@ -70,13 +72,13 @@ async def test_the_access_list_is_set_whole_alone_on_main_and_keeps_an_owner(roo
 
 
 @pytest.mark.rule("ACL-2")
-async def test_a_stranger_cannot_tell_what_is_there(room: Room, text: bool) -> None:
-    owner, stranger = await room.enter(), room.client(new_key(), text=text)
+async def test_a_stranger_cannot_tell_what_is_there(served_space: ServedSpace, text: bool) -> None:
+    owner, stranger = await served_space.enter(), served_space.client(new_key(), text=text)
     await owner.write_now(set_("urn:a:1", {"n": 1}))
     try:
         await stranger.open()
     except Gone as gone:
-        nowhere = Room(room.address).client(new_key(), text=text)
+        nowhere = ServedSpace(served_space.address).client(new_key(), text=text)
         await nowhere.greet()
         await nowhere.send(nowhere.opening())
         other = await nowhere.farewell()
@@ -119,23 +121,23 @@ async def probe(client: PlainClient, entity: str) -> list[Fields]:
     return answers
 
 
-async def delegated(room: Room, *, text: bool = False, **given: Any) -> PlainClient:
-    """One to whom the owner has lent the ids under one prefix."""
+async def delegated(served_space: ServedSpace, *, text: bool = False, **given: Any) -> PlainClient:
+    """One to whom the owner has delegated the ids under one prefix."""
     key = new_key()
-    token = lend(room.owner, key.did, room.space, **{"prefixes": (MINE,), **given})
-    return await room.enter(key, text=text, delegations=[token])
+    token = delegate(served_space.owner, key.did, served_space.space, **{"prefixes": (MINE,), **given})
+    return await served_space.enter(key, text=text, delegations=[token])
 
 
 @pytest.mark.rule("ACL-2", "ACL-4")
-async def test_a_delegate_sees_nothing_outside_its_prefix(room: Room, text: bool) -> None:
-    owner = await room.enter()
+async def test_a_delegate_sees_nothing_outside_its_prefix(served_space: ServedSpace, text: bool) -> None:
+    owner = await served_space.enter()
     await owner.write_now(
         set_(f"{SECRET}1", {"secret": "s3cret"}),
         set_(f"{MINE}1", {"to": link_to(f"{SECRET}1"), "none": link_to(f"{SECRET}2"), "n": 0}),
         note={"message": "both"},
     )
     await owner.write_now(patch_(f"{SECRET}1", increment_of_nothing()), note={"message": "s3cret too"})
-    delegate = await delegated(room, text=text)
+    delegate = await delegated(served_space, text=text)
     assert await probe(delegate, f"{SECRET}1") == await probe(delegate, f"{SECRET}2")
     assert (await delegate.query(query_of("*"))).keys() == {f"{MINE}1"}
     result = await delegate.request("query", query=query_of({"id": f"{MINE}*", "schema": True}))
@@ -154,8 +156,8 @@ def increment_of_nothing() -> Fields:
 
 
 @pytest.mark.rule("ACL-2", "ACL-4", "SYNC-5")
-async def test_a_delegate_learns_nothing_from_conflicts(room: Room, text: bool) -> None:
-    owner, delegate = await room.enter(), await delegated(room, text=text)
+async def test_a_delegate_learns_nothing_from_conflicts(served_space: ServedSpace, text: bool) -> None:
+    owner, delegate = await served_space.enter(), await delegated(served_space, text=text)
     await owner.write_now(set_(f"{SECRET}1", 1), set_(f"{MINE}1", 1))
     reads = [read_(1, entity=f"{SECRET}1"), read_(1, prefix=SECRET), read_(2, entity=f"{MINE}1")]
     await delegate.write_now(set_(f"{MINE}1", 2, blind=False), reads=reads)
@@ -164,7 +166,7 @@ async def test_a_delegate_learns_nothing_from_conflicts(room: Room, text: bool) 
     assert {stale["id"] for stale in refused["stale"]} == {f"{MINE}1"}
     assert {current["id"] for current in refused["current"]} == {f"{MINE}1"}
     assert SECRET not in repr(refused["details"])
-    for entity in (f"{SECRET}1", f"{SECRET}2", room.space):
+    for entity in (f"{SECRET}1", f"{SECRET}2", served_space.space):
         told = await delegate.rejected(set_(entity, 1))
         assert told["code"] == "forbidden"
     assert (await delegate.rejected(patch_(f"{SECRET}1", increment("/n"))))["code"] == (
@@ -173,8 +175,8 @@ async def test_a_delegate_learns_nothing_from_conflicts(room: Room, text: bool) 
 
 
 @pytest.mark.rule("ACL-2", "ACL-4")
-async def test_a_delegate_watches_its_prefix_only(room: Room, text: bool) -> None:
-    owner, delegate = await room.enter(), await delegated(room, text=text)
+async def test_a_delegate_watches_its_prefix_only(served_space: ServedSpace, text: bool) -> None:
+    owner, delegate = await served_space.enter(), await delegated(served_space, text=text)
     await owner.write_now(set_(f"{MINE}1", {"to": link_to(f"{SECRET}1")}), set_(f"{SECRET}1", {"n": 1}))
     await delegate.watch_filled(1, query_of("*"))
     await delegate.watch_filled(2, query_of({"id": f"{MINE}*", "schema": True}))
@@ -188,8 +190,10 @@ async def test_a_delegate_watches_its_prefix_only(room: Room, text: bool) -> Non
 
 
 @pytest.mark.rule("ACL-4")
-async def test_a_delegate_may_write_its_ids_and_do_nothing_to_the_whole_space(room: Room, text: bool) -> None:
-    delegate = await delegated(room, text=text)
+async def test_a_delegate_may_write_its_ids_and_do_nothing_to_the_whole_space(
+    served_space: ServedSpace, text: bool
+) -> None:
+    delegate = await delegated(served_space, text=text)
     await delegate.write_now(set_(f"{MINE}1", 1))
     ids = {"operation": secrets.token_bytes(16), "nonce": bytes(16)}
     for kind, fields in (
@@ -201,14 +205,14 @@ async def test_a_delegate_may_write_its_ids_and_do_nothing_to_the_whole_space(ro
         assert (await delegate.refusal(kind, **ids, **fields)).code == "forbidden", kind
     mine = (await delegate.request("acl"))["mine"]
     assert (mine["role"], mine["prefixes"]) == ("write", [MINE])
-    reader = await delegated(room, text=text, role="read")
+    reader = await delegated(served_space, text=text, role="read")
     assert (await reader.query(query_of(f"{MINE}1")))[f"{MINE}1"][2] == 1
     assert (await reader.rejected(set_(f"{MINE}1", 2)))["code"] == "forbidden"
 
 
 @pytest.mark.rule("ACL-2", "ACL-4")
-async def test_a_delegate_learns_nothing_from_plans_blobs_and_lists(room: Room, text: bool) -> None:
-    owner = await room.enter()
+async def test_a_delegate_learns_nothing_from_plans_blobs_and_lists(served_space: ServedSpace, text: bool) -> None:
+    owner = await served_space.enter()
     await owner.write_now(set_(f"{SECRET}1", {"secret": "s3cret", "n": 0}), set_(f"{MINE}1", {"n": 0}))
     await owner.write("branch.create", name="draft")
     changed = await owner.write_now(patch_(f"{SECRET}1", increment("/n")))
@@ -217,12 +221,12 @@ async def test_a_delegate_learns_nothing_from_plans_blobs_and_lists(room: Room, 
     await owner.request("blob.begin", blob=digest(blob), size=len(blob))
     await owner.request("blob.chunk", blob=digest(blob), offset=0, data=blob)
     await owner.request("blob.end", blob=digest(blob))
-    delegate = await delegated(room, text=text)
+    delegate = await delegated(served_space, text=text)
     planned: list[tuple[str, Fields]] = [
         ("merge", {"source": "draft"}),
         ("merge", {"source": "draft", "strategy": "fail"}),
         ("revert", {"versions": [changed["version"]]}),
-        ("revert", {"author": room.owner.did}),
+        ("revert", {"author": served_space.owner.did}),
     ]
     for kind, fields in planned:
         ids = {"operation": secrets.token_bytes(16), "nonce": bytes(16)}
@@ -240,13 +244,13 @@ async def test_a_delegate_learns_nothing_from_plans_blobs_and_lists(room: Room, 
 
 
 @pytest.mark.rule("ACL-1", "ACL-4", "MERGE-1")
-async def test_a_merge_by_a_delegate_takes_nothing_from_others(room: Room) -> None:
-    owner = await room.enter()
+async def test_a_merge_by_a_delegate_takes_nothing_from_others(served_space: ServedSpace) -> None:
+    owner = await served_space.enter()
     await owner.write_now(set_(f"{SECRET}1", {"text": "a", "n": 0}))
     await owner.write("branch.create", name="draft")
     await owner.write_now(patch_(f"{SECRET}1", increment("/n")), branch="draft")
     await owner.write_now(patch_(f"{SECRET}1", {"op": "replace", "path": "/text", "value": "b"}))
-    delegate = await delegated(room)
+    delegate = await delegated(served_space)
     for strategy in ("lww", "target", "source", "fields"):
         ids = {"operation": secrets.token_bytes(16), "nonce": bytes(16)}
         assert (await delegate.refusal("merge", **ids, source="draft", strategy=strategy)).code == "forbidden", (
@@ -256,9 +260,9 @@ async def test_a_merge_by_a_delegate_takes_nothing_from_others(room: Room) -> No
     assert (await owner.query(query_of(f"{SECRET}1")))[f"{SECRET}1"][2] == {"text": "b", "n": 1}
 
 
-async def refused_opening(room: Room, key: Key, *tokens: bytes) -> str:
+async def refused_opening(served_space: ServedSpace, key: Key, *tokens: bytes) -> str:
     """Why a session under these delegations is not opened, or may not write."""
-    client = room.client(key, delegations=list(tokens))
+    client = served_space.client(key, delegations=list(tokens))
     try:
         await client.open()
     except Gone as gone:
@@ -268,59 +272,61 @@ async def refused_opening(room: Room, key: Key, *tokens: bytes) -> str:
 
 
 @pytest.mark.rule("ACL-4")
-async def test_delegations_that_lend_nothing(room: Room) -> None:
+async def test_delegations_that_delegate_nothing(served_space: ServedSpace) -> None:
     key, other, stranger = new_key(), new_key(), new_key()
-    owner, space = room.owner, room.space
-    writer = await room.let_in("write")
-    good = lend(owner, key.did, space, prefixes=(MINE,))
+    owner, space = served_space.owner, served_space.space
+    writer = await served_space.let_in("write")
+    good = delegate(owner, key.did, space, prefixes=(MINE,))
     payload, _ = unpack(good)
     wrong = {
-        "another space": [lend(owner, key.did, other.did)],
-        "another audience": [lend(owner, other.did, space)],
+        "another space": [delegate(owner, key.did, other.did)],
+        "another audience": [delegate(owner, other.did, space)],
         "not signed by its issuer": [good[:-1] + bytes((good[-1] ^ 1,))],
         "junk": [b"junk"],
-        "owning is not lent": [lend(owner, key.did, space, role="own")],
+        "owning is not delegated": [delegate(owner, key.did, space, role="own")],
         "changed": [good.replace(payload[-40:], bytes(40))],
-        "its parent is missing": [lend(owner, key.did, space, parent=good)],
-        "too many": [lend(owner, key.did, space) for _ in range(33)],
-        "too many prefixes": [lend(owner, key.did, space, prefixes=tuple(f"urn:{n}" for n in range(65)))],
+        "its parent is missing": [delegate(owner, key.did, space, parent=good)],
+        "too many": [delegate(owner, key.did, space) for _ in range(33)],
+        "too many prefixes": [delegate(owner, key.did, space, prefixes=tuple(f"urn:{n}" for n in range(65)))],
         "not the shortest form": [b"\xdc\x00\x02" + good[1:]],
     }
     for why, tokens in wrong.items():
-        assert await refused_opening(room, key, *tokens) == "invalid_delegation", why
+        assert await refused_opening(served_space, key, *tokens) == "invalid_delegation", why
     worthless = {
-        "a stranger issued it": [lend(stranger, key.did, space)],
-        "one who does not own issued it": [lend(writer, key.did, space)],
-        "expired": [lend(owner, key.did, space, begins=-2_000, ends=-1_000)],
-        "not yet": [lend(owner, key.did, space, begins=60_000)],
+        "a stranger issued it": [delegate(stranger, key.did, space)],
+        "one who does not own issued it": [delegate(writer, key.did, space)],
+        "expired": [delegate(owner, key.did, space, begins=-2_000, ends=-1_000)],
+        "not yet": [delegate(owner, key.did, space, begins=60_000)],
     }
     for why, tokens in worthless.items():
-        assert await refused_opening(room, key, *tokens) in ("forbidden", "unknown_space"), why
+        assert await refused_opening(served_space, key, *tokens) in ("forbidden", "unknown_space"), why
 
 
 @pytest.mark.rule("ACL-4")
-async def test_who_shows_a_delegation_acts_under_it_alone(room: Room, text: bool) -> None:
-    narrow = lend(room.owner, room.owner.did, room.space, prefixes=(MINE,))
-    owner = await room.enter(text=text, delegations=[narrow])
+async def test_who_shows_a_delegation_acts_under_it_alone(served_space: ServedSpace, text: bool) -> None:
+    narrow = delegate(served_space.owner, served_space.owner.did, served_space.space, prefixes=(MINE,))
+    owner = await served_space.enter(text=text, delegations=[narrow])
     await owner.write_now(set_(f"{MINE}1", 1))
     assert (await owner.rejected(set_(f"{SECRET}1", 1)))["code"] == "forbidden"
     assert (await owner.query(query_of("*"))).keys() == {f"{MINE}1"}
-    weak = lend(room.owner, room.owner.did, room.space, prefixes=(SECRET,), role="read")
-    both = await room.enter(text=text, delegations=[narrow, weak])
+    weak = delegate(served_space.owner, served_space.owner.did, served_space.space, prefixes=(SECRET,), role="read")
+    both = await served_space.enter(text=text, delegations=[narrow, weak])
     told = (await both.request("acl"))["mine"]
     assert (told["role"], sorted(told["prefixes"])) == ("read", [MINE, SECRET])
 
 
 @pytest.mark.rule("ACL-4")
-async def test_what_an_owner_lent_ends_when_it_owns_no_more(room: Room) -> None:
-    other = await room.let_in("own")
+async def test_what_an_owner_delegated_ends_when_it_owns_no_more(served_space: ServedSpace) -> None:
+    other = await served_space.let_in("own")
     key = new_key()
-    client = await room.enter(key, delegations=[lend(other, key.did, room.space, prefixes=(MINE,))])
+    client = await served_space.enter(
+        key, delegations=[delegate(other, key.did, served_space.space, prefixes=(MINE,))]
+    )
     await client.watch_filled(1, query_of(f"{MINE}*"))
     await client.write_now(set_(f"{MINE}1", 1))
-    await room.allow(other.did, "write")
+    await served_space.allow(other.did, "write")
     assert (await sent_away_or_refused(client, set_(f"{MINE}1", 2))) == "forbidden"
-    owner = await room.enter()
+    owner = await served_space.enter()
     await nothing_more(client, (await owner.write_now(set_(f"{MINE}1", "s3cret")))["version"])
 
 
@@ -332,14 +338,14 @@ async def sent_away_or_refused(client: PlainClient, operation: Fields) -> str:
 
 
 @pytest.mark.rule("ACL-4")
-async def test_a_chain_may_narrow_and_never_widen(room: Room) -> None:
+async def test_a_chain_may_narrow_and_never_widen(served_space: ServedSpace) -> None:
     middle, last = new_key(), new_key()
-    first = lend(room.owner, middle.did, room.space, prefixes=(MINE,), role="write")
-    narrowed = lend(middle, last.did, room.space, prefixes=(f"{MINE}a",), ends=60_000, parent=first)
-    client = await room.enter(last, delegations=[first, narrowed])
+    first = delegate(served_space.owner, middle.did, served_space.space, prefixes=(MINE,), role="write")
+    narrowed = delegate(middle, last.did, served_space.space, prefixes=(f"{MINE}a",), ends=60_000, parent=first)
+    client = await served_space.enter(last, delegations=[first, narrowed])
     await client.write_now(set_(f"{MINE}a:1", 1))
     assert (await client.rejected(set_(f"{MINE}b:1", 1)))["code"] == "forbidden"
-    reading = lend(room.owner, middle.did, room.space, prefixes=(MINE,), role="read")
+    reading = delegate(served_space.owner, middle.did, served_space.space, prefixes=(MINE,), role="read")
     wider: dict[str, tuple[bytes, Fields]] = {
         "more ids": (first, {"prefixes": ("urn:",)}),
         "every id": (first, {"prefixes": ("",)}),
@@ -348,16 +354,20 @@ async def test_a_chain_may_narrow_and_never_widen(room: Room) -> None:
         "a stronger role": (reading, {"prefixes": (MINE,), "role": "write", "ends": 60_000}),
     }
     for why, (parent, fields) in wider.items():
-        widened = lend(middle, last.did, room.space, parent=parent, **{"begins": -60_000, **fields})
-        assert await refused_opening(room, last, parent, widened) == "invalid_delegation", why
+        widened = delegate(middle, last.did, served_space.space, parent=parent, **{"begins": -60_000, **fields})
+        assert await refused_opening(served_space, last, parent, widened) == "invalid_delegation", why
 
 
 @pytest.mark.rule("ACL-4", "ACL-2")
-async def test_a_revoked_delegation_ends_at_once_with_all_that_was_made_from_it(room: Room, text: bool) -> None:
-    owner, middle, last = await room.enter(text=text), new_key(), new_key()
-    first = lend(room.owner, middle.did, room.space, prefixes=(MINE,))
-    second = lend(middle, last.did, room.space, prefixes=(MINE,), ends=60_000, begins=-60_000, parent=first)
-    client = await room.enter(last, delegations=[first, second], text=text)
+async def test_a_revoked_delegation_ends_at_once_with_all_that_was_made_from_it(
+    served_space: ServedSpace, text: bool
+) -> None:
+    owner, middle, last = await served_space.enter(text=text), new_key(), new_key()
+    first = delegate(served_space.owner, middle.did, served_space.space, prefixes=(MINE,))
+    second = delegate(
+        middle, last.did, served_space.space, prefixes=(MINE,), ends=60_000, begins=-60_000, parent=first
+    )
+    client = await served_space.enter(last, delegations=[first, second], text=text)
     await client.watch_filled(1, query_of("*"))
     await client.write_now(set_(f"{MINE}1", 1))
     assert client.holding.held_by(1).keys() == {f"{MINE}1"}
@@ -365,20 +375,24 @@ async def test_a_revoked_delegation_ends_at_once_with_all_that_was_made_from_it(
     assert await sent_away_or_refused(client, set_(f"{MINE}1", 2)) == "forbidden"
     written = await owner.write_now(set_(f"{MINE}1", "s3cret"))
     await nothing_more(client, written["version"])
-    assert await refused_opening(room, last, first, second) in ("forbidden", "invalid_delegation", "unknown_space")
+    assert await refused_opening(served_space, last, first, second) in (
+        "forbidden",
+        "invalid_delegation",
+        "unknown_space",
+    )
     entries = (await owner.request("log"))["entries"]
     assert (entries[1]["version"], entries[1]["kind"]) == (revoked["version"], "revoke")
 
 
 @pytest.mark.rule("ACL-4")
-async def test_a_delegation_ends_while_its_session_is_open(room: Room) -> None:
-    delegate = await delegated(room, ends=1_500)
+async def test_a_delegation_ends_while_its_session_is_open(served_space: ServedSpace) -> None:
+    delegate = await delegated(served_space, ends=1_500)
     await delegate.watch_filled(1, query_of(f"{MINE}*"))
     verdict: Fields = await delegate.write_now(set_(f"{MINE}1", 0))
     while verdict["verdict"] == "accepted":
         verdict = await delegate.verdict(await delegate.commit(set_(f"{MINE}1", 1)))
     assert verdict["code"] == "forbidden"
-    owner = await room.enter()
+    owner = await served_space.enter()
     await nothing_more(delegate, (await owner.write_now(set_(f"{MINE}1", "s3cret")))["version"])
 
 
@@ -398,16 +412,16 @@ async def nothing_more(client: PlainClient, version: int) -> None:
 
 
 @pytest.mark.rule("ACL-2")
-async def test_a_reader_that_lost_its_role_gets_nothing_more(room: Room, text: bool) -> None:
-    key = await room.let_in("read")
-    owner, reader = await room.enter(), await room.enter(key, text=text)
+async def test_a_reader_that_lost_its_role_gets_nothing_more(served_space: ServedSpace, text: bool) -> None:
+    key = await served_space.let_in("read")
+    owner, reader = await served_space.enter(), await served_space.enter(key, text=text)
     await owner.write_now(set_(f"{MINE}1", 1))
     await reader.watch_filled(1, query_of(f"{MINE}*"))
     assert reader.holding.held_by(1).keys() == {f"{MINE}1"}
-    await room.allow(key.did, None)
+    await served_space.allow(key.did, None)
     written = await owner.write_now(set_(f"{MINE}1", "s3cret"), set_(f"{MINE}2", "s3cret"))
     await nothing_more(reader, written["version"])
-    back = room.client(key, text=text)
+    back = served_space.client(key, text=text)
     try:
         await back.open()
         assert await back.query(query_of("*")) == {}
@@ -416,15 +430,15 @@ async def test_a_reader_that_lost_its_role_gets_nothing_more(room: Room, text: b
 
 
 @pytest.mark.rule("ACL-2", "RESUME-1")
-async def test_a_watch_comes_whole_when_more_may_be_read_than_before(room: Room) -> None:
+async def test_a_watch_comes_whole_when_more_may_be_read_than_before(served_space: ServedSpace) -> None:
     key = new_key()
-    owner = await room.enter()
+    owner = await served_space.enter()
     await owner.write_now(set_(f"{MINE}1", 1), set_(f"{SECRET}1", 1))
-    token = lend(room.owner, key.did, room.space, prefixes=(MINE,))
-    client = await room.enter(key, delegations=[token])
+    token = delegate(served_space.owner, key.did, served_space.space, prefixes=(MINE,))
+    client = await served_space.enter(key, delegations=[token])
     await client.watch_filled(1, query_of("*"))
     await client.close()
-    await room.allow(key.did, "read")
+    await served_space.allow(key.did, "read")
     client.delegations = []
     await client.resume()
     await client.filled(1)
@@ -450,12 +464,14 @@ async def verdict_by_coming_back(client: PlainClient, local: int) -> Fields:
 
 
 @pytest.mark.rule("ACL-1", "ACL-2")
-async def test_a_writer_that_loses_its_role_in_flight_is_judged_by_the_new_list(room: Room, text: bool) -> None:
-    key = await room.let_in("write")
-    writer, owner = await room.enter(key, text=text), await room.enter()
+async def test_a_writer_that_loses_its_role_in_flight_is_judged_by_the_new_list(
+    served_space: ServedSpace, text: bool
+) -> None:
+    key = await served_space.let_in("write")
+    writer, owner = await served_space.enter(key, text=text), await served_space.enter()
     first = await writer.write_now(set_(f"{MINE}1", 0))
     locals_ = [await writer.commit(set_(f"{MINE}1", number)) for number in range(40)]
-    change = await owner.commit(set_(room.space, {room.owner.did: "own"}))
+    change = await owner.commit(set_(served_space.space, {served_space.owner.did: "own"}))
     locals_ += [await sent_or_kept(writer, set_(f"{MINE}1", number)) for number in range(40)]
     changed = (await owner.verdict(change))["version"]
     locals_ += [await sent_or_kept(writer, set_(f"{MINE}1", "late"))]
@@ -472,14 +488,14 @@ async def test_a_writer_that_loses_its_role_in_flight_is_judged_by_the_new_list(
 
 
 @pytest.mark.rule("ACL-1", "COMMIT-5")
-async def test_one_who_lost_its_role_still_learns_its_verdicts(room: Room) -> None:
-    key = await room.let_in("write")
-    writer = await room.enter(key)
+async def test_one_who_lost_its_role_still_learns_its_verdicts(served_space: ServedSpace) -> None:
+    key = await served_space.let_in("write")
+    writer = await served_space.enter(key)
     local = await writer.commit(set_(f"{MINE}1", 1))
     sent = writer.holding.pending[writer.holding.session, local]
     accepted = await writer.verdict(local)
     await writer.close()
-    await room.allow(key.did, None)
+    await served_space.allow(key.did, None)
     writer.holding.verdicts.clear()
     writer.holding.pending[sent.session, sent.local] = sent
     await writer.resume()

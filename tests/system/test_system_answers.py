@@ -9,14 +9,14 @@ import pytest
 from plain_bytes import digest, unpack
 from plain_client import PlainClient
 from plain_content import delete_, link_to, patch_, query_of, replace, set_
-from plain_world import Room
+from plain_world import ServedSpace
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def with_todos(room: Room, text: bool) -> PlainClient:
+async def with_todos(served_space: ServedSpace, text: bool) -> PlainClient:
     """Versions 2 to 4: two todos, one is changed, one is deleted."""
-    client = await room.enter(text=text)
+    client = await served_space.enter(text=text)
     await client.write_now(set_("urn:todo:1", {"title": "a", "done": False}), set_("urn:todo:2", {"title": "b"}))
     await client.write_now(patch_("urn:todo:1", replace("/done", True)), note={"message": "done"})
     await client.write_now(delete_("urn:todo:2"))
@@ -24,8 +24,8 @@ async def with_todos(room: Room, text: bool) -> PlainClient:
 
 
 @pytest.mark.rule("QUERY-1", "QUERY-5", "SYNC-7")
-async def test_queries_at_the_head_at_a_version_and_at_a_time(room: Room, text: bool) -> None:
-    client = await with_todos(room, text)
+async def test_queries_at_the_head_at_a_version_and_at_a_time(served_space: ServedSpace, text: bool) -> None:
+    client = await with_todos(served_space, text)
     assert {key: value[2] for key, value in (await client.query(query_of("urn:todo:*"))).items()} == {
         "urn:todo:1": {"title": "a", "done": True}
     }
@@ -45,8 +45,8 @@ async def test_queries_at_the_head_at_a_version_and_at_a_time(room: Room, text: 
 
 
 @pytest.mark.rule("QUERY-2", "QUERY-3", "QUERY-4")
-async def test_queries_follow_links_and_select_by_schema(room: Room, text: bool) -> None:
-    client = await room.enter(text=text)
+async def test_queries_follow_links_and_select_by_schema(served_space: ServedSpace, text: bool) -> None:
+    client = await served_space.enter(text=text)
     await client.write_now(
         set_("urn:a", {"next": link_to("urn:b"), "open": True}),
         set_("urn:b", {"next": link_to("urn:a"), "also": link_to("urn:none")}),
@@ -60,8 +60,8 @@ async def test_queries_follow_links_and_select_by_schema(room: Room, text: bool)
 
 
 @pytest.mark.rule("QUERY-6")
-async def test_pages_of_a_listing_show_the_version_of_the_first(room: Room, text: bool) -> None:
-    client = await room.enter(text=text)
+async def test_pages_of_a_listing_show_the_version_of_the_first(served_space: ServedSpace, text: bool) -> None:
+    client = await served_space.enter(text=text)
     await client.write_now(*[set_(f"urn:n:{number}", number) for number in range(10)])
     first = await client.request("query", query=query_of("urn:n:*"), limit=4)
     await client.write_now(delete_("urn:n:9"), set_("urn:n:5", "changed"))
@@ -74,8 +74,8 @@ async def test_pages_of_a_listing_show_the_version_of_the_first(room: Room, text
 
 
 @pytest.mark.rule("HISTORY-1", "HISTORY-2")
-async def test_history_log_diff_and_blame(room: Room, text: bool) -> None:
-    client = await with_todos(room, text)
+async def test_history_log_diff_and_blame(served_space: ServedSpace, text: bool) -> None:
+    client = await with_todos(served_space, text)
     newest = (await client.request("history", entity="urn:todo:1", limit=1))["entries"]
     assert [(entry["version"], entry["kind"], unpack(entry["note"])) for entry in newest] == [
         (3, "patch", {"message": "done"})
@@ -99,8 +99,8 @@ async def test_history_log_diff_and_blame(room: Room, text: bool) -> None:
 
 
 @pytest.mark.rule("BRANCH-1", "MERGE-1", "MERGE-3", "COMMIT-9")
-async def test_branches_tags_merges_and_reverts(room: Room, text: bool) -> None:
-    client = await with_todos(room, text)
+async def test_branches_tags_merges_and_reverts(served_space: ServedSpace, text: bool) -> None:
+    client = await with_todos(served_space, text)
     made = await client.write("branch.create", name="draft", fork=2)
     await client.write_now(set_("urn:todo:2", "kept"), branch="draft")
     branches = (await client.request("branch.list"))["branches"]
@@ -130,8 +130,8 @@ async def test_branches_tags_merges_and_reverts(room: Room, text: bool) -> None:
 
 
 @pytest.mark.rule("ERASE-1", "COMPACT-1")
-async def test_erasing_and_compacting(room: Room, text: bool) -> None:
-    client = await with_todos(room, text)
+async def test_erasing_and_compacting(served_space: ServedSpace, text: bool) -> None:
+    client = await with_todos(served_space, text)
     erased = await client.write("erase", entity="urn:todo:2", versions=[2])
     assert erased["erased"] >= 1
     assert (await client.refusal("blame", entity="urn:todo:2", version=2)).code == "erased"
@@ -148,15 +148,15 @@ async def test_erasing_and_compacting(room: Room, text: bool) -> None:
 
 
 @pytest.mark.rule("BLOB-1")
-async def test_a_blob_is_uploaded_in_chunks_resumed_and_read(room: Room, text: bool) -> None:
-    client = await room.enter(text=text)
+async def test_a_blob_is_uploaded_in_chunks_resumed_and_read(served_space: ServedSpace, text: bool) -> None:
+    client = await served_space.enter(text=text)
     data = secrets.token_bytes(30_000)
     name = digest(data)
     begun = await client.request("blob.begin", blob=name, size=len(data), content_type="text/plain")
     assert begun == {"offset": 0}
     assert (await client.request("blob.chunk", blob=name, offset=0, data=data[:10_000]))["offset"] == 10_000
     await client.close()
-    client = await room.enter(text=text)
+    client = await served_space.enter(text=text)
     begun = await client.request("blob.begin", blob=name, size=len(data), content_type="text/plain")
     offset = begun["offset"]
     await client.request("blob.chunk", blob=name, offset=offset, data=data[offset:])
@@ -172,13 +172,13 @@ async def test_a_blob_is_uploaded_in_chunks_resumed_and_read(room: Room, text: b
 
 
 @pytest.mark.rule("ACL-1")
-async def test_the_access_list_can_be_asked_for(room: Room, text: bool) -> None:
-    reader = await room.let_in("read")
-    client = await room.enter(reader, text=text)
+async def test_the_access_list_can_be_asked_for(served_space: ServedSpace, text: bool) -> None:
+    reader = await served_space.let_in("read")
+    client = await served_space.enter(reader, text=text)
     told = await client.request("acl")
     assert told["mine"]["role"] == "read"
-    owner = await room.enter(text=text)
+    owner = await served_space.enter(text=text)
     told = await owner.request("acl")
     assert told["mine"]["role"] == "own"
-    assert told["roles"] == room.roles
-    assert (await owner.request("acl", version=1))["roles"] == {room.owner.did: "own"}
+    assert told["roles"] == served_space.roles
+    assert (await owner.request("acl", version=1))["roles"] == {served_space.owner.did: "own"}

@@ -167,7 +167,7 @@ def test_a_revert_of_what_others_built_on_is_refused(ada: Home) -> None:
         ('{\n  "a": oops\n}', "line 2, column 8"),
         ("hello", "'\"text\"'"),
         ("NaN", "NaN is not a number"),
-        ('{"a": 1, "a": 2}', 'the key "a" is there twice'),
+        ('{"a": 1, "a": 2}', 'the key "a" occurs twice'),
         ("", "column 1"),
         ("[" * 100_000, "nested too deeply"),
         ("@/no/such/file", "'/no/such/file' cannot be read"),
@@ -221,7 +221,7 @@ def test_a_log_is_filtered_and_says_when_there_is_more(ada: Home) -> None:
     assert versions("--since", "head") == []
     cut = ada("log", "--limit", "2")
     assert len(cut.out.splitlines()) == 3
-    assert "There are more" in cut.err
+    assert "Only the newest 2 are shown" in cut.err
     assert ada("log", "--limit", "2", "--json").json["more"] is True
     assert ada("log", "--limit", "4", "--json").json["more"] is False
     assert ada("log", "--author", "nobody").code == 4
@@ -401,7 +401,21 @@ def test_an_identity_that_may_not_read_or_write_is_refused(ada: Home, bob: Home)
         done = bob(*words, "--json")
         assert (done.code, done.error) == (4, "forbidden"), words
         assert bob(*words).err.count("\n") == 1
-    assert ada("acl", "remove", "default", "--json").error == "invalid_value"
+    assert ada("acl", "remove", "default", "--yes", "--json").error == "invalid_value"
+
+
+@pytest.mark.rule("ACL-1")
+def test_a_list_without_its_caller_is_written_only_after_a_question(ada: Home, bob: Home) -> None:
+    mine, other = did_of(ada, space=False), bob("keys", "show").out.strip()
+    ada("acl", "set", other, "own")
+    before = ada("acl", "list", "--json").json["version"]
+    space = did_of(ada, space=True)
+    for words in (("acl", "remove", mine), ("set", space, f'{{"{other}": "own"}}', "--blind")):
+        assert ada(*words).code != 0, "nobody answers the question"
+        assert "--yes" in ada(*words, "--json").json["error"]["message"]
+    assert ada("acl", "list", "--json").json["version"] == before
+    assert ada("acl", "remove", mine, "--yes").code == 0
+    assert ada("get", "urn:todo:1", "--json").error == "forbidden"
 
 
 def test_a_blob_goes_in_and_comes_out_as_it_was(ada: Home, tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def waiting(space: Space) -> int:
 
 async def test_the_first_example_of_the_readme_runs_for_a_new_user(server: Server, tmp_path: Path) -> None:
     code = EXAMPLE.findall(README.read_text())[0].replace("ws://127.0.0.1:8420", server.url)
-    body = "".join(f"    {line}\n" for line in (code + "print(then, report.conflicts)").splitlines())
+    body = "".join(f"    {line}\n" for line in code.splitlines())
     script = tmp_path / "hello.py"
     script.write_text(f"import asyncio\n\nasync def main():\n{body}\n\nasyncio.run(main())\n")
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
@@ -154,6 +154,10 @@ async def test_the_first_example_of_the_readme_runs_for_a_new_user(server: Serve
     async with asyncio.timeout(60):
         said, wrong = await process.communicate()
     assert wrong == b""
-    todo = {"title": "write the spec", "done": False}
-    assert said.decode().splitlines() == [f"2 {{'urn:todo:1': {todo}}} {{}} ()", f"{todo} ()"]
+    note = {"text": "write the spec", "done": False}
+    shown, merged, past = said.decode().splitlines()
+    assert shown == f"watch:  {{'urn:note:1': {note}}}"
+    assert merged.startswith("merged:")
+    assert "urn:note:2" in merged
+    assert "urn:note:2" not in past
     assert {path.name for path in tmp_path.iterdir()} == {"hello.py", ".config"}

@@ -42,7 +42,7 @@ async def restore(server: Server, backup: Path) -> None:
 
 
 @pytest.mark.rule("RESUME-4")
-async def test_what_a_restored_server_lost_is_reported_and_what_is_undecided_goes_to_the_tray(
+async def test_what_a_restored_server_lost_is_reported_and_what_is_undecided_is_rejected(
     server: Server, tmp_path: Path
 ) -> None:
     reported: list[ConfirmedCommit] = []
@@ -65,7 +65,7 @@ async def test_what_a_restored_server_lost_is_reported_and_what_is_undecided_goe
             line.up.hold()
             async with space.transaction() as undecided:
                 undecided.increment(COUNT, "/n")
-            await undecided.kept()
+            await undecided.journaled()
             assert await space.get(COUNT) == {"n": 8}
             await restore(server, tmp_path / "backup")
             line.up.release()

@@ -11,7 +11,7 @@ from plain_bytes import body_digest, empty_hash, fact_hash, pack, unpack
 from plain_client import PlainClient
 from plain_content import delete_, increment, patch_, query_of, read_, replace, set_
 from plain_holding import Fields, Sent
-from plain_world import Room
+from plain_world import ServedSpace
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 TODO = {"title": "write the spec", "done": False}
@@ -34,8 +34,8 @@ async def sent_and_accepted(client: PlainClient, *operations: Fields) -> tuple[S
 
 
 @pytest.mark.rule("SYNC-2", "FACT-2")
-async def test_an_accepted_commit_is_told_with_what_its_hashes_need(room: Room, text: bool) -> None:
-    client = await room.enter(text=text)
+async def test_an_accepted_commit_is_told_with_what_its_hashes_need(served_space: ServedSpace, text: bool) -> None:
+    client = await served_space.enter(text=text)
     verdict = await client.write_now(set_("urn:a:1", TODO), set_("urn:a:2", None), delete_("urn:a:1"))
     assert verdict["version"] == client.holding.to == 2
     assert verdict["hash"] == client.holding.hash
@@ -48,8 +48,10 @@ async def test_an_accepted_commit_is_told_with_what_its_hashes_need(room: Room, 
 
 
 @pytest.mark.rule("SYNC-2", "SYNC-3")
-async def test_own_facts_are_not_sent_back_and_others_get_them_with_their_commit(room: Room, text: bool) -> None:
-    mine, other = await room.enter(text=text), await room.enter(text=text)
+async def test_own_facts_are_not_sent_back_and_others_get_them_with_their_commit(
+    served_space: ServedSpace, text: bool
+) -> None:
+    mine, other = await served_space.enter(text=text), await served_space.enter(text=text)
     for client in (mine, other):
         await client.watch_filled(1, query_of("urn:a:*"))
     await mine.write_now(set_("urn:a:1", TODO))
@@ -57,7 +59,7 @@ async def test_own_facts_are_not_sent_back_and_others_get_them_with_their_commit
     await other.reach(verdict["version"])
     assert not [frame for frame in mine.holding.frames if frame["commits"]]
     [commit] = [commit for frame in other.holding.frames for commit in frame["commits"] if commit["version"] == 3]
-    assert commit["author"] == room.owner.did
+    assert commit["author"] == served_space.owner.did
     assert (commit["session"], commit["local"]) == (mine.holding.session, 2)
     assert (commit["branch"], commit.get("kind", "commit")) == ("main", "commit")
     assert commit["time"] == verdict["time"]
@@ -70,8 +72,8 @@ async def test_own_facts_are_not_sent_back_and_others_get_them_with_their_commit
 
 
 @pytest.mark.rule("SYNC-5", "COMMIT-2")
-async def test_a_stale_read_is_named_with_the_current_value(room: Room, text: bool) -> None:
-    mine, other = await room.enter(text=text), await room.enter(text=text)
+async def test_a_stale_read_is_named_with_the_current_value(served_space: ServedSpace, text: bool) -> None:
+    mine, other = await served_space.enter(text=text), await served_space.enter(text=text)
     await other.write_now(set_("urn:a:1", TODO))
     await other.write_now(patch_("urn:a:1", replace("/done", True)), set_("urn:a:2", 1))
     await other.write_now(set_("urn:b:1", 1))
@@ -82,7 +84,7 @@ async def test_a_stale_read_is_named_with_the_current_value(room: Room, text: bo
     [stale] = verdict["stale"]
     assert (stale["branch"], stale["id"], stale["path"]) == ("main", "urn:a:1", "/done")
     assert (stale["read"], stale["head"], stale["winner"]) == (2, 3, 3)
-    assert stale["author"] == room.owner.did
+    assert stale["author"] == served_space.owner.did
     [current] = verdict["current"]
     assert (current["id"], current["version"], unpack(current["body"])) == ("urn:a:1", 3, {**TODO, "done": True})
     assert mine.holding.to >= 4
@@ -91,8 +93,8 @@ async def test_a_stale_read_is_named_with_the_current_value(room: Room, text: bo
 
 
 @pytest.mark.rule("COMMIT-2", "SYNC-5")
-async def test_a_stale_prefix_is_named_with_what_appeared_there(room: Room, text: bool) -> None:
-    mine, other = await room.enter(text=text), await room.enter(text=text)
+async def test_a_stale_prefix_is_named_with_what_appeared_there(served_space: ServedSpace, text: bool) -> None:
+    mine, other = await served_space.enter(text=text), await served_space.enter(text=text)
     await other.write_now(set_("urn:a:1", 1))
     verdict = await mine.rejected(set_("urn:a:2", 2), reads=[read_(1, prefix="urn:a:")])
     assert [(stale["prefix"], stale["id"], stale["winner"]) for stale in verdict["stale"]] == [
@@ -103,8 +105,8 @@ async def test_a_stale_prefix_is_named_with_what_appeared_there(room: Room, text
 
 
 @pytest.mark.rule("COMMIT-2", "COMMIT-3")
-async def test_writes_of_different_paths_pass_each_other_by(room: Room) -> None:
-    clients = [await room.enter() for _ in range(2)]
+async def test_writes_of_different_paths_pass_each_other_by(served_space: ServedSpace) -> None:
+    clients = [await served_space.enter() for _ in range(2)]
     await clients[0].write_now(set_("urn:a:1", {"x": 0, "y": 0}))
     for client, path in zip(clients, ("/x", "/y"), strict=True):
         change = patch_("urn:a:1", replace(path, 1), blind=False)
@@ -113,8 +115,8 @@ async def test_writes_of_different_paths_pass_each_other_by(room: Room) -> None:
 
 
 @pytest.mark.rule("COMMIT-3", "COMMIT-6", "BRANCH-1")
-async def test_refusals_say_why_and_leave_nothing(room: Room, text: bool) -> None:
-    client = await room.enter(text=text)
+async def test_refusals_say_why_and_leave_nothing(served_space: ServedSpace, text: bool) -> None:
+    client = await served_space.enter(text=text)
     await client.write_now(set_("urn:a:1", TODO))
     missing = patch_("urn:a:2", replace("/done", True))
     wrong = patch_("urn:a:1", {"op": "test", "path": "/done", "value": True})
@@ -130,13 +132,13 @@ async def test_refusals_say_why_and_leave_nothing(room: Room, text: bool) -> Non
         verdict = await client.rejected(set_("urn:a:3", 1), operation, **more)
         assert verdict["code"] == code
         assert verdict["message"]
-    assert (await client.query(query_of("*"))).keys() == {room.space, "urn:a:1"}
+    assert (await client.query(query_of("*"))).keys() == {served_space.space, "urn:a:1"}
     assert client.holding.to == 2
 
 
 @pytest.mark.rule("COMMIT-4", "COMMIT-5")
-async def test_stacked_commits_are_accepted_together(room: Room, text: bool) -> None:
-    client = await room.enter(text=text)
+async def test_stacked_commits_are_accepted_together(served_space: ServedSpace, text: bool) -> None:
+    client = await served_space.enter(text=text)
     await client.watch_filled(1, query_of("urn:a:*"))
     base = await client.commit(set_("urn:a:1", {"n": 0}))
     top = patch_("urn:a:1", replace("/n", 1), blind=False)
@@ -150,8 +152,8 @@ async def test_stacked_commits_are_accepted_together(room: Room, text: bool) -> 
 
 
 @pytest.mark.rule("COMMIT-4")
-async def test_what_was_built_on_a_refused_commit_is_refused(room: Room, text: bool) -> None:
-    client = await room.enter(text=text)
+async def test_what_was_built_on_a_refused_commit_is_refused(served_space: ServedSpace, text: bool) -> None:
+    client = await served_space.enter(text=text)
     await client.write_now(set_("urn:a:1", 1))
     base = await client.commit(set_("urn:a:1", 2, blind=False), reads=[read_(1, entity="urn:a:1")])
     top = await client.commit(set_("urn:a:1", 3, blind=False), reads=[read_(1, entity="urn:a:1", locals_=[base])])
@@ -161,23 +163,27 @@ async def test_what_was_built_on_a_refused_commit_is_refused(room: Room, text: b
 
 
 @pytest.mark.rule("COMMIT-5")
-async def test_a_commit_that_is_sent_again_gets_the_same_verdict_and_writes_nothing(room: Room, text: bool) -> None:
-    client = await room.enter(text=text)
-    sent, first = await sent_and_accepted(client, patch_(room.space + "#", increment("/n")), set_("urn:a:1", 1))
+async def test_a_commit_that_is_sent_again_gets_the_same_verdict_and_writes_nothing(
+    served_space: ServedSpace, text: bool
+) -> None:
+    client = await served_space.enter(text=text)
+    sent, first = await sent_and_accepted(
+        client, patch_(served_space.space + "#", increment("/n")), set_("urn:a:1", 1)
+    )
     assert first["verdict"] == "rejected"
     sent, first = await sent_and_accepted(client, set_("urn:a:1", {"n": 0}), patch_("urn:a:1", increment("/n")))
     again = await resend(client, sent)
     assert again == first
     await client.close()
-    elsewhere = await room.enter(text=text)
+    elsewhere = await served_space.enter(text=text)
     assert await resend(elsewhere, sent) == {**first, "session": sent.session}
     assert await elsewhere.request("ping") == {"version": 2}
     assert (await elsewhere.query(query_of("urn:a:1")))["urn:a:1"][2] == {"n": 1}
 
 
 @pytest.mark.rule("COMMIT-5")
-async def test_another_commit_under_an_accepted_identity_is_a_clash(room: Room, text: bool) -> None:
-    client = await room.enter(text=text)
+async def test_another_commit_under_an_accepted_identity_is_a_clash(served_space: ServedSpace, text: bool) -> None:
+    client = await served_space.enter(text=text)
     sent, _ = await sent_and_accepted(client, set_("urn:a:1", 1))
     verdict = await resend(client, sent, nonce=secrets.token_bytes(16))
     assert (verdict["verdict"], verdict["code"]) == ("rejected", "identity_clash")
@@ -186,8 +192,8 @@ async def test_another_commit_under_an_accepted_identity_is_a_clash(room: Room, 
 
 
 @pytest.mark.rule("COMMIT-5")
-async def test_a_local_below_an_accepted_one_is_overtaken(room: Room) -> None:
-    client = await room.enter()
+async def test_a_local_below_an_accepted_one_is_overtaken(served_space: ServedSpace) -> None:
+    client = await served_space.enter()
     await client.write_now(set_("urn:a:1", 1), local=5)
     verdict = await client.rejected(set_("urn:a:1", 2), local=3)
     assert verdict["code"] == "overtaken"
@@ -196,8 +202,8 @@ async def test_a_local_below_an_accepted_one_is_overtaken(room: Room) -> None:
 
 
 @pytest.mark.rule("COMMIT-5", "SYNC-6")
-async def test_a_flood_of_commits_is_decided_in_order(room: Room) -> None:
-    client, watcher = await room.enter(), await room.enter()
+async def test_a_flood_of_commits_is_decided_in_order(served_space: ServedSpace) -> None:
+    client, watcher = await served_space.enter(), await served_space.enter()
     await watcher.watch_filled(1, query_of("urn:a:*"))
     locals_ = [await client.commit(set_("urn:a:1", number)) for number in range(300)]
     versions = [(await client.verdict(local))["version"] for local in locals_]
@@ -210,8 +216,8 @@ async def test_a_flood_of_commits_is_decided_in_order(room: Room) -> None:
 
 
 @pytest.mark.rule("COMMIT-3", "COMMIT-1")
-async def test_increments_of_several_clients_are_all_counted(room: Room) -> None:
-    clients = [await room.enter() for _ in range(4)]
+async def test_increments_of_several_clients_are_all_counted(served_space: ServedSpace) -> None:
+    clients = [await served_space.enter() for _ in range(4)]
     await clients[0].write_now(set_("urn:a:1", {"n": 0}))
     for client in clients:
         await client.watch_filled(1, query_of("urn:a:1"))
@@ -229,12 +235,12 @@ async def test_increments_of_several_clients_are_all_counted(room: Room) -> None
 
 
 @pytest.mark.rule("COMMIT-11")
-async def test_a_write_with_an_operation_id_is_done_once(room: Room, text: bool) -> None:
-    client = await room.enter(text=text)
+async def test_a_write_with_an_operation_id_is_done_once(served_space: ServedSpace, text: bool) -> None:
+    client = await served_space.enter(text=text)
     operation, nonce = secrets.token_bytes(16), secrets.token_bytes(16)
     first = await client.write("branch.create", operation=operation, nonce=nonce, name="draft")
     assert await client.write("branch.create", operation=operation, nonce=nonce, name="draft") == first
-    other = await room.enter(text=text)
+    other = await served_space.enter(text=text)
     assert await other.write("branch.create", operation=operation, nonce=nonce, name="draft") == first
     refused = await client.refusal("branch.create", operation=operation, nonce=nonce, name="another")
     assert refused.code == "identity_clash"
@@ -244,8 +250,8 @@ async def test_a_write_with_an_operation_id_is_done_once(room: Room, text: bool)
 
 
 @pytest.mark.rule("COMMIT-1", "FACT-3")
-async def test_the_whole_space_verifies_from_its_log(room: Room) -> None:
-    client = await room.enter()
+async def test_the_whole_space_verifies_from_its_log(served_space: ServedSpace) -> None:
+    client = await served_space.enter()
     for number in range(40):
         sent = await client.commit(set_(f"urn:a:{number % 7}", {"n": number}), note={"number": number})
     await client.verdict(sent)

@@ -107,10 +107,10 @@ def test_a_pipe_without_lines_is_no_error(place: Stand) -> None:
     [
         (("--space", "nope"), 3, "There is no space 'nope'"),
         (("--branch", "nope"), 4, "There is no branch 'nope'"),
-        (("--at", "4000"), 4, "Version 4000 is not written yet"),
+        (("--at", "4000"), 4, "Version 4000 does not exist yet"),
         (("--at", "someday"), 2, "neither a branch nor a moment"),
         (("--identity", "nope"), 4, "There is no identity 'nope'"),
-        (("--journal", "x"), 2, "say --write with --journal"),
+        (("--journal", "x"), 2, "--journal needs --write"),
     ],
 )
 def test_a_console_that_cannot_begin_says_why(place: Stand, more: tuple[str, ...], code: int, words: str) -> None:
@@ -281,7 +281,7 @@ def test_narrow_and_wide_terminals_are_filled_and_not_passed(place: Stand, colum
 def test_errors_are_one_sentence_and_the_console_goes_on(place: Stand) -> None:
     with place.terminal() as terminal:
         terminal.expect(HEAD)
-        typed(terminal, "at 4000", says="Error: Version 4000 is not written yet; the space is at")
+        typed(terminal, "at 4000", says="Error: Version 4000 does not exist yet: the space is at version")
         typed(terminal, "branch nope", says="Error: There is no branch 'nope'")
         typed(terminal, "gte urn:todo:1", says="Did you mean 'get'?")
         typed(terminal, "set urn:todo:1 1", says="Error: This console only reads.")

@@ -19,7 +19,7 @@ from plain_client import Gone, PlainClient
 from plain_content import query_of, set_
 from plain_holding import Fields
 from plain_text import from_text, to_text
-from plain_world import Room
+from plain_world import ServedSpace
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -87,9 +87,9 @@ async def check_alive(client: PlainClient) -> None:
             assert message["code"] != "internal", message
 
 
-async def pelt(room: Room, chance: random.Random, made: list[bytes | str], text: bool) -> int:
+async def pelt(served_space: ServedSpace, chance: random.Random, made: list[bytes | str], text: bool) -> int:
     """Sends all of it, with a new connection whenever one was closed; how many connections that took."""
-    client, connections = await room.enter(text=text), 1
+    client, connections = await served_space.enter(text=text), 1
     for number, data in enumerate(made):
         try:
             await client.send_raw(data)
@@ -97,13 +97,13 @@ async def pelt(room: Room, chance: random.Random, made: list[bytes | str], text:
                 await check_alive(client)
         except Gone as gone:
             assert gone.farewell.get("code", "out_of_order") in CODES - {"internal"}  # noqa: PT017
-            client, connections = await room.enter(text=text), connections + 1
+            client, connections = await served_space.enter(text=text), connections + 1
     return connections
 
 
-async def check_server(room: Room) -> None:
+async def check_server(served_space: ServedSpace) -> None:
     """Afterwards the server works as before."""
-    client = await room.enter()
+    client = await served_space.enter()
     await client.watch_filled(1, query_of("urn:after:*"))
     await client.write_now(set_("urn:after:1", 1))
     assert client.holding.value("urn:after:1") == 1
@@ -112,15 +112,15 @@ async def check_server(room: Room) -> None:
 
 @pytest.mark.rule("WIRE-4")
 @pytest.mark.parametrize("seed", range(2))
-async def test_spoilt_messages_get_typed_errors(room: Room, seed: int) -> None:
+async def test_spoilt_messages_get_typed_errors(served_space: ServedSpace, seed: int) -> None:
     chance, known = random.Random(seed), samples()
     made: list[bytes | str] = [spoilt(chance.choice(known), chance) for _ in range(MESSAGES)]
-    await pelt(room, chance, made, text=False)
-    await check_server(room)
+    await pelt(served_space, chance, made, text=False)
+    await check_server(served_space)
 
 
 @pytest.mark.rule("WIRE-4")
-async def test_spoilt_text_gets_typed_errors(room: Room) -> None:
+async def test_spoilt_text_gets_typed_errors(served_space: ServedSpace) -> None:
     chance, known = random.Random(3), samples()
     made: list[bytes | str] = []
     for _ in range(MESSAGES):
@@ -129,23 +129,23 @@ async def test_spoilt_text_gets_typed_errors(room: Room) -> None:
         made.append(
             text[:where] + chance.choice(['"', "}", "[", "1e999", "\\ud800", "\0", "ü", ""]) + text[where + 1 :]
         )
-    await pelt(room, chance, made, text=True)
-    await check_server(room)
+    await pelt(served_space, chance, made, text=True)
+    await check_server(served_space)
 
 
 @pytest.mark.rule("WIRE-4")
-async def test_random_bytes_get_typed_errors(room: Room) -> None:
+async def test_random_bytes_get_typed_errors(served_space: ServedSpace) -> None:
     chance = random.Random(4)
     made: list[bytes | str] = [chance.randbytes(chance.choice([1, 5, 40, 2_000])) for _ in range(MESSAGES)]
-    await pelt(room, chance, made, text=False)
-    await check_server(room)
+    await pelt(served_space, chance, made, text=False)
+    await check_server(served_space)
 
 
 @pytest.mark.rule("WIRE-2", "WIRE-4")
-async def test_spoilt_openings_open_nothing(room: Room) -> None:
+async def test_spoilt_openings_open_nothing(served_space: ServedSpace) -> None:
     chance = random.Random(5)
     for _ in range(60):
-        client = room.client()
+        client = served_space.client()
         await client.greet()
         whole = client.opening()
         data = spoilt(whole, chance)
@@ -157,15 +157,15 @@ async def test_spoilt_openings_open_nothing(room: Room) -> None:
             except Gone as gone:
                 assert gone.farewell.get("code", "unauthenticated") in CODES - {"internal"}  # noqa: PT017
         await client.close()
-    await check_server(room)
+    await check_server(served_space)
 
 
 @pytest.mark.rule("WIRE-4")
-async def test_connections_torn_anywhere_leave_the_server_well(room: Room) -> None:
+async def test_connections_torn_anywhere_leave_the_server_well(served_space: ServedSpace) -> None:
     chance = random.Random(6)
-    where = urlsplit(room.address)
+    where = urlsplit(served_space.address)
     request = (
-        f"GET /v1/spaces/{room.space} HTTP/1.1\r\nHost: {where.netloc}\r\nUpgrade: websocket\r\n"
+        f"GET /v1/spaces/{served_space.space} HTTP/1.1\r\nHost: {where.netloc}\r\nUpgrade: websocket\r\n"
         "Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Protocol: stemma.v1.msgpack\r\n\r\n"
     ).encode()
@@ -183,12 +183,12 @@ async def test_connections_torn_anywhere_leave_the_server_well(room: Room) -> No
             )
         await writer.drain()
         writer.transport.abort()
-    await check_server(room)
+    await check_server(served_space)
 
 
 @pytest.mark.rule("WIRE-4")
-async def test_pieces_and_pings_of_the_websocket_are_taken_as_they_may_come(room: Room) -> None:
-    client = await room.enter()
+async def test_pieces_and_pings_of_the_websocket_are_taken_as_they_may_come(served_space: ServedSpace) -> None:
+    client = await served_space.enter()
     message = pack({"type": "ping", "id": 5})
     client._waiting.add(5)
     socket = client._socket
@@ -199,13 +199,13 @@ async def test_pieces_and_pings_of_the_websocket_are_taken_as_they_may_come(room
 
 
 @pytest.mark.rule("WIRE-4")
-async def test_a_flood_of_bad_connections_does_not_stop_the_others(room: Room) -> None:
-    client = await room.enter()
+async def test_a_flood_of_bad_connections_does_not_stop_the_others(served_space: ServedSpace) -> None:
+    client = await served_space.enter()
 
     async def bad() -> None:
         for _ in range(20):
             try:
-                async with connect(f"{room.address}/v1/spaces/junk", proxy=None):
+                async with connect(f"{served_space.address}/v1/spaces/junk", proxy=None):
                     pass
             except (InvalidHandshake, ConnectionClosed, OSError):
                 pass
@@ -214,4 +214,4 @@ async def test_a_flood_of_bad_connections_does_not_stop_the_others(room: Room) -
     for number in range(20):
         await client.write_now(set_("urn:a:1", number))
     await flood
-    await check_server(room)
+    await check_server(served_space)

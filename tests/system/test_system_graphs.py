@@ -10,7 +10,7 @@ import pytest
 from plain_client import PlainClient
 from plain_content import delete_, increment, link_to, patch_, query_of, replace, set_
 from plain_holding import Fields
-from plain_world import Room, agree
+from plain_world import ServedSpace, agree
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 NODES = [f"urn:node:{number}" for number in range(12)]
@@ -82,10 +82,10 @@ async def check_pinned(client: PlainClient) -> None:
 
 @pytest.mark.rule("WATCH-1", "WATCH-2", "RESUME-1", "SYNC-3")
 @pytest.mark.parametrize("seed", range(6))
-async def test_what_a_watcher_holds_is_the_query_run_afresh(room: Room, seed: int) -> None:
+async def test_what_a_watcher_holds_is_the_query_run_afresh(served_space: ServedSpace, seed: int) -> None:
     chance = random.Random(seed)
-    writers = [await room.enter(text=number == 1) for number in range(2)]
-    watchers = [await room.enter(text=number == 2) for number in range(3)]
+    writers = [await served_space.enter(text=number == 1) for number in range(2)]
+    watchers = [await served_space.enter(text=number == 2) for number in range(3)]
     await writers[0].write("branch.create", name="draft")
     books: dict[str, dict[str, Any]] = {"main": {}, "draft": {}}
     for watcher in watchers:
@@ -101,7 +101,7 @@ async def test_what_a_watcher_holds_is_the_query_run_afresh(room: Room, seed: in
             await watcher.close()
             await watcher.resume()
         elif what < 0.2:
-            watcher.cut()
+            watcher.abort()
             await writers[0].write_now(operation_of(chance, books["main"]))
             await watcher.resume()
         elif what < 0.25:

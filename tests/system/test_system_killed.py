@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from plain_client import Gone, PlainClient
 from plain_content import increment, patch_, query_of, set_
-from plain_world import Room, agree
+from plain_world import ServedSpace, agree
 from served import Process
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -42,9 +42,9 @@ async def count_until_gone(client: PlainClient) -> None:
 @pytest.mark.rule("RESUME-2", "RESUME-3", "COMMIT-1", "COMMIT-5")
 async def test_every_commit_is_there_once_whatever_the_server_was_doing(process: Process) -> None:
     chance = random.Random(1)
-    room = Room(process.address)
-    await room.found()
-    clients = [await room.enter() for _ in range(CLIENTS)]
+    served_space = ServedSpace(process.address)
+    await served_space.found()
+    clients = [await served_space.enter() for _ in range(CLIENTS)]
     await clients[0].write_now(set_("urn:a:1", {"n": 0}))
     for client in clients:
         await client.watch_filled(1, query_of("urn:a:*"))
@@ -70,14 +70,14 @@ async def test_every_commit_is_there_once_whatever_the_server_was_doing(process:
         versions = [version for version, _ in client.holding.confirmed.values()]
         assert len(set(versions)) == len(versions)
         assert await client.verified() == client.holding.hash
-    await room.close()
+    await served_space.close()
 
 
 @pytest.mark.rule("RESUME-3")
 async def test_a_server_that_is_asked_to_stop_says_goodbye_and_ends_well(process: Process) -> None:
-    room = Room(process.address)
-    await room.found()
-    client = await room.enter()
+    served_space = ServedSpace(process.address)
+    await served_space.found()
+    client = await served_space.enter()
     local = await client.commit(set_("urn:a:1", 1))
     verdict = await client.verdict(local)
     stopping = asyncio.get_running_loop().run_in_executor(None, process.stop)
@@ -88,4 +88,4 @@ async def test_a_server_that_is_asked_to_stop_says_goodbye_and_ends_well(process
     client.address = process.address
     frame = await client.resume()
     assert (frame["to"], frame["hash"]) == (verdict["version"], verdict["hash"])
-    await room.close()
+    await served_space.close()

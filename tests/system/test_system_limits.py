@@ -10,7 +10,7 @@ from websockets.exceptions import InvalidHandshake
 
 from plain_client import Gone, PlainClient
 from plain_content import increment, patch_, query_of, set_
-from plain_world import Room, new_key
+from plain_world import ServedSpace, new_key
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CONNECTIONS = 6
@@ -29,8 +29,10 @@ def settings() -> dict[str, Any]:
 
 
 @pytest.mark.rule("COMMIT-10")
-async def test_commits_that_come_too_fast_are_deferred_in_order_and_none_is_lost(room: Room, text: bool) -> None:
-    client = await room.enter(text=text)
+async def test_commits_that_come_too_fast_are_deferred_in_order_and_none_is_lost(
+    served_space: ServedSpace, text: bool
+) -> None:
+    client = await served_space.enter(text=text)
     await client.write_now(set_("urn:a:1", {"n": 0}))
     locals_ = [await client.commit(patch_("urn:a:1", increment("/n"))) for _ in range(COMMITS)]
     waits = 0
@@ -58,9 +60,11 @@ async def unhurried(client: PlainClient) -> dict[str, tuple[int, bytes, Any]]:
 
 
 @pytest.mark.rule("WIRE-4")
-async def test_requests_that_come_too_fast_are_refused_and_the_session_lives(room: Room, text: bool) -> None:
-    key = await room.let_in("read")
-    client = await room.enter(key, text=text)
+async def test_requests_that_come_too_fast_are_refused_and_the_session_lives(
+    served_space: ServedSpace, text: bool
+) -> None:
+    key = await served_space.let_in("read")
+    client = await served_space.enter(key, text=text)
     numbers = [await client.ask("query", query=query_of("urn:a:1")) for _ in range(200)]
     codes = []
     for number in numbers:
@@ -76,42 +80,42 @@ async def test_requests_that_come_too_fast_are_refused_and_the_session_lives(roo
 
 
 @pytest.mark.rule("WIRE-2")
-async def test_one_who_connects_too_often_is_told_to_come_back_later(room: Room) -> None:
-    key = await room.let_in("read")
-    clients = [await room.enter(key) for _ in range(CONNECTIONS)]
-    one_more = room.client(key)
+async def test_one_who_connects_too_often_is_told_to_come_back_later(served_space: ServedSpace) -> None:
+    key = await served_space.let_in("read")
+    clients = [await served_space.enter(key) for _ in range(CONNECTIONS)]
+    one_more = served_space.client(key)
     await one_more.greet()
     await one_more.send(one_more.opening())
     gone = await one_more.farewell()
     assert gone.farewell["code"] in ("rate_limited", "limit_exceeded", "unavailable")
     await clients[0].close()
-    other = await room.let_in("read")
-    await (await room.enter(other)).request("ping")
+    other = await served_space.let_in("read")
+    await (await served_space.enter(other)).request("ping")
 
 
 @pytest.mark.rule("WIRE-2")
-async def test_a_session_that_is_not_opened_in_time_is_ended(room: Room) -> None:
-    client = room.client()
+async def test_a_session_that_is_not_opened_in_time_is_ended(served_space: ServedSpace) -> None:
+    client = served_space.client()
     await client.greet()
     gone = await client.farewell()
     assert gone.farewell.get("code", "timed_out") in ("timed_out", "unauthenticated")
 
 
 @pytest.mark.rule("WIRE-2")
-async def test_many_strangers_who_do_not_sign_keep_nobody_out(room: Room) -> None:
-    strangers = [room.client(new_key()) for _ in range(50)]
+async def test_many_strangers_who_do_not_sign_keep_nobody_out(served_space: ServedSpace) -> None:
+    strangers = [served_space.client(new_key()) for _ in range(50)]
     for stranger in strangers:
         try:
             await stranger.greet()
         except (InvalidHandshake, Gone):
             break
-    owner = await room.enter()
+    owner = await served_space.enter()
     await owner.request("ping")
 
 
 @pytest.mark.rule("RESUME-5")
-async def test_a_dead_socket_is_found_and_an_idle_one_is_left_alone(room: Room) -> None:
-    idle, dead = await room.enter(), await room.enter()
+async def test_a_dead_socket_is_found_and_an_idle_one_is_left_alone(served_space: ServedSpace) -> None:
+    idle, dead = await served_space.enter(), await served_space.enter()
     assert dead._socket is not None
     dead._socket.transport.pause_reading()
     await asyncio.sleep(2.0)

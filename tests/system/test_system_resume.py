@@ -13,13 +13,13 @@ import pytest_asyncio
 
 from plain_client import PlainClient
 from plain_content import delete_, increment, link_to, patch_, query_of, read_, set_
-from plain_world import Room, agree
+from plain_world import ServedSpace, agree
 from served import config_of, served
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-class House:
+class RestartableServer:
     """A server that can be stopped, set back to an earlier state of its data, and started again."""
 
     def __init__(self, directory: Path) -> None:
@@ -42,16 +42,16 @@ class House:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def house(tmp_path: Path) -> AsyncIterator[House]:
-    made = House(tmp_path)
+async def server(tmp_path: Path) -> AsyncIterator[RestartableServer]:
+    made = RestartableServer(tmp_path)
     await made.start()
     yield made
     await made.stop()
 
 
-async def writer_and_watcher(room: Room, text: bool = False) -> tuple[PlainClient, PlainClient]:
+async def writer_and_watcher(served_space: ServedSpace, text: bool = False) -> tuple[PlainClient, PlainClient]:
     """Ten entities, all watched by one of the two."""
-    writer, watcher = await room.enter(text=text), await room.enter(text=text)
+    writer, watcher = await served_space.enter(text=text), await served_space.enter(text=text)
     await writer.write_now(*[set_(f"urn:a:{number}", {"n": 0}) for number in range(10)])
     await watcher.watch_filled(1, query_of("urn:a:*"))
     await watcher.watch_filled(2, query_of({"id": "urn:a:0", "schema": True}))
@@ -65,8 +65,8 @@ async def moved_to(client: PlainClient, address: str) -> PlainClient:
 
 
 @pytest.mark.rule("RESUME-1", "SYNC-3")
-async def test_one_frame_brings_what_was_missed_and_nothing_else(room: Room, text: bool) -> None:
-    writer, watcher = await writer_and_watcher(room, text)
+async def test_one_frame_brings_what_was_missed_and_nothing_else(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await writer_and_watcher(served_space, text)
     await watcher.close()
     await writer.write_now(patch_("urn:a:1", increment("/n")), set_("urn:b:1", 1))
     await writer.write_now(delete_("urn:a:2"), set_("urn:a:0", {"next": link_to("urn:b:1")}))
@@ -82,8 +82,10 @@ async def test_one_frame_brings_what_was_missed_and_nothing_else(room: Room, tex
 
 
 @pytest.mark.rule("RESUME-1")
-async def test_the_size_of_the_frame_follows_what_changed_and_not_what_is_watched(room: Room, text: bool) -> None:
-    writer, watcher = await writer_and_watcher(room, text)
+async def test_the_size_of_the_frame_follows_what_changed_and_not_what_is_watched(
+    served_space: ServedSpace, text: bool
+) -> None:
+    writer, watcher = await writer_and_watcher(served_space, text)
     await writer.write_now(*[set_(f"urn:a:many:{number}", "x" * 200) for number in range(1_000)])
     await watcher.reach(3)
     await watcher.close()
@@ -96,8 +98,8 @@ async def test_the_size_of_the_frame_follows_what_changed_and_not_what_is_watche
 
 
 @pytest.mark.rule("RESUME-1", "ERASE-1")
-async def test_what_was_written_and_erased_meanwhile_is_passed_over(room: Room, text: bool) -> None:
-    writer, watcher = await writer_and_watcher(room, text)
+async def test_what_was_written_and_erased_meanwhile_is_passed_over(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await writer_and_watcher(served_space, text)
     await watcher.close()
     first = await writer.write_now(set_("urn:a:1", "s3cret"))
     await writer.write_now(set_("urn:a:1", "public"))
@@ -109,8 +111,8 @@ async def test_what_was_written_and_erased_meanwhile_is_passed_over(room: Room, 
 
 
 @pytest.mark.rule("RESUME-1")
-async def test_one_who_missed_nothing_gets_an_empty_frame(room: Room, text: bool) -> None:
-    _, watcher = await writer_and_watcher(room, text)
+async def test_one_who_missed_nothing_gets_an_empty_frame(served_space: ServedSpace, text: bool) -> None:
+    _, watcher = await writer_and_watcher(served_space, text)
     await watcher.close()
     frame = await watcher.resume()
     assert (frame["from"], frame["to"]) == (2, 2)
@@ -119,8 +121,8 @@ async def test_one_who_missed_nothing_gets_an_empty_frame(room: Room, text: bool
 
 
 @pytest.mark.rule("RESUME-1")
-async def test_a_watch_that_was_not_filled_comes_whole(room: Room, text: bool) -> None:
-    writer, watcher = await writer_and_watcher(room, text)
+async def test_a_watch_that_was_not_filled_comes_whole(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await writer_and_watcher(served_space, text)
     await watcher.close()
     await writer.write_now(patch_("urn:a:1", increment("/n")))
     watcher.holding.watches[1].filled = False
@@ -133,13 +135,13 @@ async def test_a_watch_that_was_not_filled_comes_whole(room: Room, text: bool) -
 
 
 @pytest.mark.rule("RESUME-1", "RESUME-2", "SYNC-2")
-async def test_a_verdict_that_was_lost_is_told_in_the_first_frame(room: Room, text: bool) -> None:
-    writer, watcher = await writer_and_watcher(room, text)
+async def test_a_verdict_that_was_lost_is_told_in_the_first_frame(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await writer_and_watcher(served_space, text)
     local = await watcher.commit(patch_("urn:a:1", increment("/n"), blind=False))
     await writer.write_now(set_("urn:b:1", 1))
     while (await writer.query(query_of("urn:a:1")))["urn:a:1"][2] == {"n": 0}:
         pass
-    watcher.cut()
+    watcher.abort()
     frame = await watcher.resume()
     assert [(verdict["verdict"], verdict["local"]) for verdict in frame["verdicts"]] == [("accepted", local)]
     assert watcher.holding.value("urn:a:1") == {"n": 1}
@@ -148,8 +150,8 @@ async def test_a_verdict_that_was_lost_is_told_in_the_first_frame(room: Room, te
 
 
 @pytest.mark.rule("SYNC-2")
-async def test_facts_of_own_commits_whose_bytes_are_not_held_are_sent(room: Room, text: bool) -> None:
-    _, watcher = await writer_and_watcher(room, text)
+async def test_facts_of_own_commits_whose_bytes_are_not_held_are_sent(served_space: ServedSpace, text: bool) -> None:
+    _, watcher = await writer_and_watcher(served_space, text)
     before = copy.deepcopy(watcher.holding)
     verdict = await watcher.write_now(patch_("urn:a:1", increment("/n")), set_("urn:a:new", 1))
     await watcher.close()
@@ -162,8 +164,8 @@ async def test_facts_of_own_commits_whose_bytes_are_not_held_are_sent(room: Room
 
 
 @pytest.mark.rule("SYNC-2", "RESUME-1")
-async def test_verdicts_below_the_lowest_undecided_local_are_not_repeated(room: Room) -> None:
-    _, watcher = await writer_and_watcher(room)
+async def test_verdicts_below_the_lowest_undecided_local_are_not_repeated(served_space: ServedSpace) -> None:
+    _, watcher = await writer_and_watcher(served_space)
     first = await watcher.write_now(set_("urn:b:1", 1))
     held = (watcher.holding.to, watcher.holding.hash)
     second = await watcher.write_now(set_("urn:b:1", 2))
@@ -178,8 +180,8 @@ async def test_verdicts_below_the_lowest_undecided_local_are_not_repeated(room: 
 
 
 @pytest.mark.rule("RESUME-1", "COMPACT-1")
-async def test_below_the_floor_everything_comes_again(room: Room, text: bool) -> None:
-    writer, watcher = await writer_and_watcher(room, text)
+async def test_below_the_floor_everything_comes_again(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await writer_and_watcher(served_space, text)
     await watcher.close()
     for _ in range(5):
         await writer.write_now(patch_("urn:a:1", increment("/n")), set_("urn:a:2", {"n": 7}))
@@ -194,9 +196,9 @@ async def test_below_the_floor_everything_comes_again(room: Room, text: bool) ->
 
 
 @pytest.mark.rule("RESUME-1", "RESUME-2", "COMPACT-1")
-async def test_what_is_pending_survives_a_reset_to_the_floor(room: Room) -> None:
-    writer, watcher = await writer_and_watcher(room)
-    watcher.cut()
+async def test_what_is_pending_survives_a_reset_to_the_floor(served_space: ServedSpace) -> None:
+    writer, watcher = await writer_and_watcher(served_space)
+    watcher.abort()
     for _ in range(4):
         await writer.write_now(patch_("urn:a:1", increment("/n")))
     await writer.write("compact", floor=6)
@@ -222,8 +224,8 @@ async def pending_only(client: PlainClient, *operations: dict[str, object], read
 
 
 @pytest.mark.rule("RESUME-4")
-async def test_a_history_that_the_server_does_not_have_is_told_apart(room: Room, text: bool) -> None:
-    _, watcher = await writer_and_watcher(room, text)
+async def test_a_history_that_the_server_does_not_have_is_told_apart(served_space: ServedSpace, text: bool) -> None:
+    _, watcher = await writer_and_watcher(served_space, text)
     await watcher.close()
     for lie in ({"hash": bytes(32)}, {"to": 99}):
         frame = await watcher.open(**lie)
@@ -235,25 +237,25 @@ async def test_a_history_that_the_server_does_not_have_is_told_apart(room: Room,
 
 
 @pytest.mark.rule("RESUME-4")
-async def test_a_server_restored_from_a_backup_says_what_it_kept(house: House, text: bool) -> None:
-    room = Room(house.address)
-    await room.found()
-    writer, watcher = await writer_and_watcher(room, text)
+async def test_a_server_restored_from_a_backup_says_what_it_kept(server: RestartableServer, text: bool) -> None:
+    served_space = ServedSpace(server.address)
+    await served_space.found()
+    writer, watcher = await writer_and_watcher(served_space, text)
     kept = await watcher.write_now(patch_("urn:a:1", increment("/n")))
-    await house.stop()
-    house.back_up()
-    await house.start()
-    await moved_to(watcher, house.address)
+    await server.stop()
+    server.back_up()
+    await server.start()
+    await moved_to(watcher, server.address)
     await watcher.resume()
     lost = await watcher.write_now(patch_("urn:a:1", increment("/n")), set_("urn:a:lost", 1))
     await watcher.write_now(patch_("urn:a:2", increment("/n")))
-    await house.stop()
-    house.restore()
-    await house.start()
-    await (await moved_to(writer, house.address)).resume()
+    await server.stop()
+    server.restore()
+    await server.start()
+    await (await moved_to(writer, server.address)).resume()
     writer.last_local = 50
     await writer.write_now(set_("urn:a:other", 1))
-    await moved_to(watcher, house.address)
+    await moved_to(watcher, server.address)
     frame = await watcher.resume()
     assert (frame["from"], frame["reset"]) == (0, "history")
     session = watcher.holding.session
@@ -265,23 +267,25 @@ async def test_a_server_restored_from_a_backup_says_what_it_kept(house: House, t
         await watcher.filled(number)
     assert "urn:a:lost" not in watcher.holding.held_by(1)
     await agree(watcher)
-    await room.close()
+    await served_space.close()
 
 
 @pytest.mark.rule("RESUME-2", "RESUME-3", "COMMIT-5")
-async def test_a_server_that_stops_says_so_and_all_goes_on_after_it_starts_again(house: House, text: bool) -> None:
-    room = Room(house.address)
-    await room.found()
-    writer, watcher = await writer_and_watcher(room, text)
+async def test_a_server_that_stops_says_so_and_all_goes_on_after_it_starts_again(
+    server: RestartableServer, text: bool
+) -> None:
+    served_space = ServedSpace(server.address)
+    await served_space.found()
+    writer, watcher = await writer_and_watcher(served_space, text)
     for _ in range(3):
         sent = [await writer.commit(patch_("urn:a:1", increment("/n"))) for _ in range(20)]
-        await house.stop()
+        await server.stop()
         for client in (writer, watcher):
             gone = await client.farewell()
             assert (gone.farewell["code"], gone.close_code) == ("going_away", 1001)
-        await house.start()
+        await server.start()
         for client in (writer, watcher):
-            client.address = house.address
+            client.address = server.address
             await client.resume()
         for local in sent:
             assert (await writer.verdict(local))["verdict"] == "accepted"
@@ -289,18 +293,18 @@ async def test_a_server_that_stops_says_so_and_all_goes_on_after_it_starts_again
     assert watcher.holding.value("urn:a:1") == {"n": 60}
     await agree(watcher)
     assert await watcher.verified() == watcher.holding.hash
-    await room.close()
+    await served_space.close()
 
 
 @pytest.mark.rule("RESUME-2", "COMMIT-5")
 async def test_undecided_commits_of_an_older_session_are_sent_under_their_old_identity(
-    room: Room, text: bool
+    served_space: ServedSpace, text: bool
 ) -> None:
-    old = await room.enter(text=text)
+    old = await served_space.enter(text=text)
     await old.write_now(set_("urn:a:1", {"n": 0}))
     local = await old.commit(patch_("urn:a:1", increment("/n")))
-    old.cut()
-    new = room.client(text=text)
+    old.abort()
+    new = served_space.client(text=text)
     new.holding.pending |= old.holding.pending
     await new.resume()
     verdict = await new.verdict(local, old.holding.session)

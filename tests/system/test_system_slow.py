@@ -11,7 +11,7 @@ import pytest
 
 from plain_client import PlainClient
 from plain_content import increment, patch_, query_of, set_
-from plain_world import Room, agree
+from plain_world import ServedSpace, agree
 from served import Process
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -38,9 +38,9 @@ async def flood(writer: PlainClient) -> float:
 
 
 @pytest.mark.rule("SYNC-6")
-async def test_a_slow_reader_holds_up_nobody_and_catches_up_with_what_is_true_now(room: Room) -> None:
-    writer, quick = await room.enter(), await room.enter()
-    slow = room.client()
+async def test_a_slow_reader_holds_up_nobody_and_catches_up_with_what_is_true_now(served_space: ServedSpace) -> None:
+    writer, quick = await served_space.enter(), await served_space.enter()
+    slow = served_space.client()
     await slow.open(slow=True)
     for client in (quick, slow):
         await client.watch_filled(1, query_of("urn:slow:*"))
@@ -56,8 +56,8 @@ async def test_a_slow_reader_holds_up_nobody_and_catches_up_with_what_is_true_no
 
 
 @pytest.mark.rule("SYNC-6", "SYNC-2")
-async def test_a_slow_reader_that_writes_gets_all_its_verdicts(room: Room) -> None:
-    writer, slow = await room.enter(), room.client()
+async def test_a_slow_reader_that_writes_gets_all_its_verdicts(served_space: ServedSpace) -> None:
+    writer, slow = await served_space.enter(), served_space.client()
     await slow.open(slow=True)
     await slow.watch_filled(1, query_of("urn:slow:*"))
     await slow.write_now(set_("urn:slow:2", {"n": 0}))
@@ -71,12 +71,12 @@ async def test_a_slow_reader_that_writes_gets_all_its_verdicts(room: Room) -> No
 
 
 @pytest.mark.rule("SYNC-6")
-async def test_a_slow_reader_that_goes_away_leaves_nothing_behind(room: Room) -> None:
-    writer, slow = await room.enter(), room.client()
+async def test_a_slow_reader_that_goes_away_leaves_nothing_behind(served_space: ServedSpace) -> None:
+    writer, slow = await served_space.enter(), served_space.client()
     await slow.open(slow=True)
     await slow.watch_filled(1, query_of("urn:slow:*"))
     await flood(writer)
-    slow.cut()
+    slow.abort()
     await slow.resume()
     await agree(slow)
 
@@ -85,9 +85,9 @@ async def test_a_slow_reader_that_goes_away_leaves_nothing_behind(room: Room) ->
 async def test_many_slow_readers_take_bounded_memory(tmp_path: Path) -> None:
     process = Process(tmp_path / "data")
     process.start()
-    room = Room(process.address)
-    await room.found()
-    writer, slow = await room.enter(), [room.client() for _ in range(SLOW)]
+    served_space = ServedSpace(process.address)
+    await served_space.found()
+    writer, slow = await served_space.enter(), [served_space.client() for _ in range(SLOW)]
     for client in slow:
         await client.open(slow=True)
         await client.watch_filled(1, query_of("urn:slow:*"))
@@ -98,5 +98,5 @@ async def test_many_slow_readers_take_bounded_memory(tmp_path: Path) -> None:
     for client in slow:
         await client.reach(2 * COMMITS + 1)
         await agree(client)
-    await room.close()
+    await served_space.close()
     process.kill()

@@ -9,15 +9,15 @@ import pytest
 from plain_client import PlainClient
 from plain_content import delete_, increment, link_to, patch_, query_of, replace, set_
 from plain_holding import Fields, Watch
-from plain_world import Room, agree
+from plain_world import ServedSpace, agree
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 OPEN = {"properties": {"open": {"const": True}}, "required": ["open"]}
 
 
-async def pair(room: Room, text: bool) -> tuple[PlainClient, PlainClient]:
+async def pair(served_space: ServedSpace, text: bool) -> tuple[PlainClient, PlainClient]:
     """One who writes and one who watches."""
-    return await room.enter(text=text), await room.enter(text=text)
+    return await served_space.enter(text=text), await served_space.enter(text=text)
 
 
 async def follow(watcher: PlainClient, verdict: Fields) -> Fields:
@@ -33,8 +33,8 @@ async def follow(watcher: PlainClient, verdict: Fields) -> Fields:
 
 
 @pytest.mark.rule("WATCH-1", "SYNC-3")
-async def test_a_watch_of_one_entity_tells_its_whole_life(room: Room, text: bool) -> None:
-    writer, watcher = await pair(room, text)
+async def test_a_watch_of_one_entity_tells_its_whole_life(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await pair(served_space, text)
     assert await watcher.watch_filled(1, query_of("urn:a:1")) == {}
     told = await follow(watcher, await writer.write_now(set_("urn:a:1", {"n": 0})))
     assert told == {"entered": [(1, "urn:a:1", True)], "left": [], "facts": []} or told["facts"] == []
@@ -51,11 +51,11 @@ async def test_a_watch_of_one_entity_tells_its_whole_life(room: Room, text: bool
 
 
 @pytest.mark.rule("WATCH-1")
-async def test_watches_of_prefixes_and_of_everything(room: Room, text: bool) -> None:
-    writer, watcher = await pair(room, text)
+async def test_watches_of_prefixes_and_of_everything(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await pair(served_space, text)
     await writer.write_now(set_("urn:a:1", 1), set_("urn:b:1", 1))
     assert (await watcher.watch_filled(1, query_of("urn:a:*"))).keys() == {"urn:a:1"}
-    assert (await watcher.watch_filled(2, query_of("*"))).keys() == {room.space, "urn:a:1", "urn:b:1"}
+    assert (await watcher.watch_filled(2, query_of("*"))).keys() == {served_space.space, "urn:a:1", "urn:b:1"}
     verdict = await writer.write_now(set_("urn:a:2", 2), delete_("urn:b:1"), set_("urn:c:1", 3))
     told = await follow(watcher, verdict)
     assert set(told["left"]) == {(2, "urn:b:1")}
@@ -68,8 +68,10 @@ async def test_watches_of_prefixes_and_of_everything(room: Room, text: bool) -> 
 
 
 @pytest.mark.rule("SYNC-3")
-async def test_a_second_watch_of_the_same_entity_holds_it_when_the_first_one_ends(room: Room, text: bool) -> None:
-    writer, watcher = await pair(room, text)
+async def test_a_second_watch_of_the_same_entity_holds_it_when_the_first_one_ends(
+    served_space: ServedSpace, text: bool
+) -> None:
+    writer, watcher = await pair(served_space, text)
     await writer.write_now(set_("urn:a:1", "x" * 1_000))
     await watcher.watch_filled(1, query_of("urn:a:1"))
     frames = len(watcher.holding.frames)
@@ -83,8 +85,8 @@ async def test_a_second_watch_of_the_same_entity_holds_it_when_the_first_one_end
 
 
 @pytest.mark.rule("SYNC-3", "SYNC-2")
-async def test_own_new_entities_enter_with_their_body(room: Room, text: bool) -> None:
-    client = await room.enter(text=text)
+async def test_own_new_entities_enter_with_their_body(served_space: ServedSpace, text: bool) -> None:
+    client = await served_space.enter(text=text)
     await client.watch_filled(1, query_of("urn:a:*"))
     verdict = await client.write_now(set_("urn:a:1", {"n": 1}), patch_("urn:a:1", increment("/n")))
     [entered] = [item for frame in client.holding.frames for item in frame["entered"]]
@@ -95,8 +97,10 @@ async def test_own_new_entities_enter_with_their_body(room: Room, text: bool) ->
 
 
 @pytest.mark.rule("WATCH-1", "QUERY-3")
-async def test_what_no_longer_matches_leaves_and_what_matches_again_enters(room: Room, text: bool) -> None:
-    writer, watcher = await pair(room, text)
+async def test_what_no_longer_matches_leaves_and_what_matches_again_enters(
+    served_space: ServedSpace, text: bool
+) -> None:
+    writer, watcher = await pair(served_space, text)
     await writer.write_now(set_("urn:t:1", {"open": True}), set_("urn:t:2", {"open": False}))
     await watcher.watch_filled(1, query_of({"id": "urn:t:*", "schema": OPEN}))
     verdict = await writer.write_now(
@@ -109,8 +113,8 @@ async def test_what_no_longer_matches_leaves_and_what_matches_again_enters(room:
 
 
 @pytest.mark.rule("WATCH-1", "WATCH-2", "SYNC-3")
-async def test_links_that_move_take_their_targets_with_them(room: Room, text: bool) -> None:
-    writer, watcher = await pair(room, text)
+async def test_links_that_move_take_their_targets_with_them(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await pair(served_space, text)
     await writer.write_now(
         set_("urn:g:root", {"next": link_to("urn:g:a")}),
         set_("urn:g:a", {"next": link_to("urn:g:b")}),
@@ -130,8 +134,8 @@ async def test_links_that_move_take_their_targets_with_them(room: Room, text: bo
 
 
 @pytest.mark.rule("WATCH-1", "BRANCH-2")
-async def test_several_branches_in_one_session(room: Room, text: bool) -> None:
-    writer, watcher = await pair(room, text)
+async def test_several_branches_in_one_session(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await pair(served_space, text)
     await writer.write_now(set_("urn:a:1", "main"))
     await writer.write("branch.create", name="draft")
     await watcher.watch_filled(1, query_of("urn:a:*"))
@@ -148,8 +152,8 @@ async def test_several_branches_in_one_session(room: Room, text: bool) -> None:
 
 
 @pytest.mark.rule("BRANCH-1", "SYNC-1")
-async def test_a_watch_on_a_branch_that_is_deleted_ends(room: Room, text: bool) -> None:
-    writer, watcher = await pair(room, text)
+async def test_a_watch_on_a_branch_that_is_deleted_ends(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await pair(served_space, text)
     await writer.write("branch.create", name="draft")
     await watcher.watch_filled(1, query_of("urn:a:*", branch="draft"))
     await writer.write_now(set_("urn:a:1", 1), branch="draft")
@@ -162,8 +166,8 @@ async def test_a_watch_on_a_branch_that_is_deleted_ends(room: Room, text: bool) 
 
 
 @pytest.mark.rule("WATCH-1", "SYNC-3")
-async def test_a_watch_that_is_replaced_tells_the_difference(room: Room, text: bool) -> None:
-    writer, watcher = await pair(room, text)
+async def test_a_watch_that_is_replaced_tells_the_difference(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await pair(served_space, text)
     await writer.write_now(set_("urn:a:1", 1), set_("urn:a:2", 2), set_("urn:b:1", 3))
     await watcher.watch_filled(1, query_of("urn:a:*"))
     frames = len(watcher.holding.frames)
@@ -177,8 +181,8 @@ async def test_a_watch_that_is_replaced_tells_the_difference(room: Room, text: b
 
 
 @pytest.mark.rule("WATCH-1")
-async def test_after_unwatch_nothing_more_is_told(room: Room, text: bool) -> None:
-    writer, watcher = await pair(room, text)
+async def test_after_unwatch_nothing_more_is_told(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await pair(served_space, text)
     await writer.write_now(set_("urn:a:1", 1))
     await watcher.watch_filled(1, query_of("urn:a:*"))
     await watcher.unwatch(1)
@@ -188,8 +192,8 @@ async def test_after_unwatch_nothing_more_is_told(room: Room, text: bool) -> Non
 
 
 @pytest.mark.rule("WATCH-3")
-async def test_a_watch_can_start_in_the_past(room: Room, text: bool) -> None:
-    writer, watcher = await pair(room, text)
+async def test_a_watch_can_start_in_the_past(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await pair(served_space, text)
     for number in range(8):
         await writer.write_now(set_(f"urn:a:{number % 3}", number), set_("urn:b:1", number), note={"n": number})
     query = query_of("urn:a:*")
@@ -207,16 +211,18 @@ async def test_a_watch_can_start_in_the_past(room: Room, text: bool) -> None:
 
 
 @pytest.mark.rule("WATCH-3", "HISTORY-2")
-async def test_a_watch_cannot_start_in_the_future_or_look_at_the_past_only(room: Room, text: bool) -> None:
-    client = await room.enter(text=text)
+async def test_a_watch_cannot_start_in_the_future_or_look_at_the_past_only(
+    served_space: ServedSpace, text: bool
+) -> None:
+    client = await served_space.enter(text=text)
     assert (await client.refusal("watch", watch=1, query=query_of("*"), since=99)).code == "future_version"
     assert (await client.refusal("watch", watch=1, query=query_of("*", version=1))).code == "invalid_query"
     assert (await client.refusal("watch", watch=1, query=query_of("*", branch="nowhere"))).code == "unknown_branch"
 
 
 @pytest.mark.rule("SYNC-7", "WATCH-1")
-async def test_a_large_watch_is_filled_in_pages_while_commits_flow(room: Room) -> None:
-    writer, watcher = await pair(room, text=False)
+async def test_a_large_watch_is_filled_in_pages_while_commits_flow(served_space: ServedSpace) -> None:
+    writer, watcher = await pair(served_space, text=False)
     for page in range(5):
         operations = [set_(f"urn:large:{page}:{number}", {"n": 0, "text": "x" * 300}) for number in range(1_000)]
         await writer.write_now(*operations)
@@ -239,9 +245,11 @@ async def test_a_large_watch_is_filled_in_pages_while_commits_flow(room: Room) -
 
 
 @pytest.mark.rule("SYNC-7")
-async def test_a_watch_registered_while_commits_flow_misses_none_and_sees_none_twice(room: Room) -> None:
-    writers = [await room.enter() for _ in range(3)]
-    watcher = await room.enter()
+async def test_a_watch_registered_while_commits_flow_misses_none_and_sees_none_twice(
+    served_space: ServedSpace,
+) -> None:
+    writers = [await served_space.enter() for _ in range(3)]
+    watcher = await served_space.enter()
     done = False
 
     async def write(client: PlainClient, number: int) -> None:
@@ -270,8 +278,10 @@ async def test_a_watch_registered_while_commits_flow_misses_none_and_sees_none_t
 
 
 @pytest.mark.rule("SYNC-7")
-async def test_an_answer_never_comes_before_the_frame_that_reaches_its_version(room: Room, text: bool) -> None:
-    writer, reader = await pair(room, text)
+async def test_an_answer_never_comes_before_the_frame_that_reaches_its_version(
+    served_space: ServedSpace, text: bool
+) -> None:
+    writer, reader = await pair(served_space, text)
     await reader.watch_filled(1, query_of("urn:a:*"))
     for count in range(20):
         verdict = await writer.write_now(set_("urn:a:1", count))
@@ -282,8 +292,8 @@ async def test_an_answer_never_comes_before_the_frame_that_reaches_its_version(r
 
 
 @pytest.mark.rule("WATCH-1", "ERASE-1", "COMPACT-1", "COMMIT-9")
-async def test_watches_follow_writes_of_every_kind(room: Room, text: bool) -> None:
-    writer, watcher = await pair(room, text)
+async def test_watches_follow_writes_of_every_kind(served_space: ServedSpace, text: bool) -> None:
+    writer, watcher = await pair(served_space, text)
     await watcher.watch_filled(1, query_of("urn:a:*"))
     await watcher.watch_filled(2, query_of({"id": "urn:a:1", "schema": True}))
     await writer.write_now(set_("urn:a:1", {"n": 1, "to": link_to("urn:a:2")}), set_("urn:a:2", "secret"))

@@ -7,27 +7,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from stemmadb.client.dialing.channel import Dial
-from stemmadb.client.nursery.held import Held
+from stemmadb.client.nursery.entities import CachedEntity
 from stemmadb.client.nursery.pending import writes_of
-from stemmadb.client.nursery.plans import Plan, Write
-from stemmadb.client.nursery.view import View
-from stemmadb.client.reading.fetching import Cut, fetch_ids, fetch_query
+from stemmadb.client.nursery.plans import CommitPlan, CommitWrite
+from stemmadb.client.nursery.view import NurseryView
+from stemmadb.client.reading.fetch import FetchedSnapshot, fetch_ids, fetch_query
+from stemmadb.client.reading.undo import UndoManager
 from stemmadb.client.reading.undo_stack import UndoStack
-from stemmadb.client.reading.undoing import Undoing
 from stemmadb.client.session.handle import Handle
-from stemmadb.client.session.link import Link
+from stemmadb.client.session.link import ServerLink
 from stemmadb.client.session.refused import Refused
-from stemmadb.client.session.session import Session
+from stemmadb.client.session.session import ClientSession
 from stemmadb.client.status import PendingCommit, SpaceStatus
 from stemmadb.client.transactions import Transaction
 from stemmadb.protocol.errors import GoingAway, Malformed, NotInView, StemmaError, TimedOut, Unconfirmed
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.request import Content, Operation
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.commit.request import Content, Operation
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire.channel import Dial
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
 
 CATCH_UP_SECONDS: Final = 5.0
@@ -42,45 +42,47 @@ UNKEPT: Final = "The client was closed; no journal keeps what is pending: it may
 class SpaceCore:
     """One open space. `close` ends it; until then a task keeps it connected."""
 
-    def __init__(self, session: Session, dial: Dial, *, url: str, random: Callable[[], float]) -> None:
+    def __init__(self, session: ClientSession, dial: Dial, *, url: str, random: Callable[[], float]) -> None:
         self.session = session
-        self.link = Link(session, dial, url=url, random=random)
+        self.link = ServerLink(session, dial, url=url, random=random)
         self.chance = random
         """A number from 0 to 1."""
-        self._undos: dict[BranchName, Undoing] = {}
+        self._undos: dict[BranchName, UndoManager] = {}
         self._undo_stacks: dict[BranchName, UndoStack] = {}
         self._task = asyncio.get_running_loop().create_task(self.link.run())
         session.resubmit = self._resubmit
-        session.telling.on_confirmed = self._note_confirmed
-        session.telling.on_restored = self._start_anew
+        session.notifier.on_confirmed = self._note_confirmed
+        session.notifier.on_restored = self._start_anew
 
     # ------------------------------------------------------------ for transactions (`transactions.Desk`)
 
     @property
     def limits(self) -> Limits:
-        return self.session.asker.limits
+        return self.session.requester.limits
 
-    def view(self, branch: BranchName) -> View:
+    def view(self, branch: BranchName) -> NurseryView:
         return self.session.nursery.view(branch)
 
-    def release(self, view: View) -> None:
+    def release(self, view: NurseryView) -> None:
         self.session.nursery.release(view)
 
     @property
     def history(self) -> int:
         return self.session.nursery.history
 
-    def submit(self, plan: Plan, *, history: int | None = None) -> Handle:
+    def submit(self, plan: CommitPlan, *, history: int | None = None) -> Handle:
         return self.session.submit(plan, history=history)
 
-    async def fetch(self, branch: BranchName, ids: Iterable[EntityId], version: Version) -> dict[EntityId, Held]:
+    async def fetch(
+        self, branch: BranchName, ids: Iterable[EntityId], version: Version
+    ) -> dict[EntityId, CachedEntity]:
         wanted = tuple(ids)
         await self._reach(wanted[0])
-        return _held(await fetch_ids(self.session.asker, branch, wanted, version=version))
+        return _cached(await fetch_ids(self.session.requester, branch, wanted, version=version))
 
-    async def fetch_under(self, branch: BranchName, prefix: str, version: Version) -> dict[EntityId, Held]:
+    async def fetch_under(self, branch: BranchName, prefix: str, version: Version) -> dict[EntityId, CachedEntity]:
         await self._reach(f"{prefix}*")
-        return _held(await fetch_query(self.session.asker, Query((Root(f"{prefix}*"),), branch, version)))
+        return _cached(await fetch_query(self.session.requester, Query((Root(f"{prefix}*"),), branch, version)))
 
     async def begin(self) -> None:
         """A transaction begins: it must stand on own writes beside commits, such as a merge (`transactions.Desk`)."""
@@ -93,7 +95,7 @@ class SpaceCore:
         if self.link.state == "open":
             query = Query((Root(self.session.space),))
             with suppress(StemmaError):
-                await self.session.asker.ask(QueryRequest, QueryAnswer, timeout=CATCH_UP_SECONDS, query=query)
+                await self.session.requester.ask(QueryRequest, QueryAnswer, timeout=CATCH_UP_SECONDS, query=query)
 
     async def _reach(self, what: str) -> None:
         """What is not in view needs the server; without one it is refused at once (NURSERY-8)."""
@@ -107,18 +109,18 @@ class SpaceCore:
         writes = refused.writes() if operations is None else _edited(operations, refused.branch)
         async with Transaction(self, refused.branch, note=refused.note) as tx:
             if self.link.state != "open" or refused.decided >= self.session.nursery.to:
-                tx.learn(refused.held())  # there is nothing newer here, so that no server need be asked (SYNC-5)
+                tx.learn(refused.current_entities())  # nothing newer is here: no server is needed (SYNC-5)
             for write in writes:
                 tx.repeat(write)
         return tx
 
     # ------------------------------------------------------------ undo
 
-    def undoing(self, branch: BranchName) -> Undoing:
+    def undoing(self, branch: BranchName) -> UndoManager:
         """Undo and redo on a branch: one for all who look at it."""
         if branch not in self._undos:
             stack = self._undo_stacks[branch] = UndoStack()
-            self._undos[branch] = Undoing(self.session.asker, branch, stack)
+            self._undos[branch] = UndoManager(self.session.requester, branch, stack)
         return self._undos[branch]
 
     def _start_anew(self) -> None:
@@ -136,14 +138,14 @@ class SpaceCore:
         seconds = self.session.settings.ask_seconds
         try:
             async with asyncio.timeout(seconds):
-                await self.session.telling.idle()
+                await self.session.notifier.idle()
         except TimeoutError:
             raise self.session.why_offline or TimedOut(timeout_ms=round(seconds * 1_000)) from None
 
     # ------------------------------------------------------------ how it stands
 
     def status(self) -> SpaceStatus:
-        session, waiting = self.session, self.session.telling.undecided()
+        session, waiting = self.session, self.session.notifier.undecided()
         now = asyncio.get_running_loop().time()
         return SpaceStatus(
             connection=self.link.state,
@@ -153,15 +155,15 @@ class SpaceCore:
             pending=len(waiting),
             pending_bytes=session.pending_bytes,
             oldest_pending_seconds=now - waiting[0].since if waiting else None,
-            rejected=len(session.telling.tray),
-            lost=len(session.telling.lost),
+            rejected=len(session.notifier.rejected_commits),
+            lost=len(session.notifier.lost),
         )
 
     def pending(self) -> list[PendingCommit]:
-        now, telling = asyncio.get_running_loop().time(), self.session.telling
+        now, notifier = asyncio.get_running_loop().time(), self.session.notifier
         found = []
         for pending in self.session.nursery.pending():
-            handle = telling.handle(pending.name)
+            handle = notifier.handle(pending.name)
             if handle is not None:  # after the end nobody here learns what becomes of them
                 found.append(PendingCommit(pending, handle, age_seconds=now - handle.since))
         return found
@@ -185,7 +187,7 @@ class SpaceCore:
             await asyncio.gather(self._task, return_exceptions=True)
             self.link.end()
             left = await self.session.close(GoingAway(KEPT if self.session.keeps else UNKEPT))
-            self.session.refuse_questions(GoingAway(CLOSED))
+            self.session.refuse_requests(GoingAway(CLOSED))
         return Unconfirmed(count=left) if left else None
 
     async def _wait_for_verdicts(self, seconds: float) -> None:
@@ -194,16 +196,19 @@ class SpaceCore:
         if self.link.state == "open" or may_come:
             try:
                 async with asyncio.timeout(seconds):
-                    await self.session.telling.idle()
+                    await self.session.notifier.idle()
             except TimeoutError:
                 pass
 
 
-def _held(cut: Cut) -> dict[EntityId, Held]:
-    return {id_: Held(one.value, one.version, one.hash, cut.version) for id_, one in cut.entities.items()}
+def _cached(snapshot: FetchedSnapshot) -> dict[EntityId, CachedEntity]:
+    return {
+        id_: CachedEntity(one.value, one.version, one.hash, snapshot.version)
+        for id_, one in snapshot.entities.items()
+    }
 
 
-def _edited(operations: Sequence[Mapping[str, Any]], branch: BranchName) -> tuple[Write, ...]:
+def _edited(operations: Sequence[Mapping[str, Any]], branch: BranchName) -> tuple[CommitWrite, ...]:
     """Operations as `Refused.operations` gives them, after somebody changed them."""
     made = []
     for index, one in enumerate(operations):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from stemmadb.client.core import SpaceCore
-from stemmadb.client.dialing.channel import Dial
 from stemmadb.client.dialing.urls import server_url
 from stemmadb.client.dialing.websocket import WebSocketDial
 from stemmadb.client.journal.disk import DiskJournal
@@ -22,15 +21,16 @@ from stemmadb.client.keys.identity import Identity
 from stemmadb.client.keys.key_files import read_identity
 from stemmadb.client.keys.names import Names
 from stemmadb.client.keys.ring import DEFAULT, SEED_BYTES, KeyRing
-from stemmadb.client.nursery.plans import Plan, PlannedRead, Write
-from stemmadb.client.reading.delegating import read_tokens
-from stemmadb.client.session.session import Session
+from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
+from stemmadb.client.reading.delegation import read_tokens
+from stemmadb.client.session.session import ClientSession
 from stemmadb.client.session.settings import DEFAULT_SETTINGS, ClientSettings
 from stemmadb.client.space import Space
 from stemmadb.protocol import identity as identities
 from stemmadb.protocol.errors import GoingAway, NotFound, StemmaError, UnknownSpace
-from stemmadb.protocol.model import body
-from stemmadb.protocol.model.ids import EMPTY_SPACE, MAIN, Did, EntityId, TimeMs
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, MAIN, Did, EntityId, TimeMs
+from stemmadb.protocol.wire.channel import Dial
 
 MakeJournal: TypeAlias = Callable[[Did, Did], Journal]
 """Makes the journal of a space for a principal."""
@@ -153,7 +153,7 @@ class Database:
         if self._is_closed:
             raise GoingAway("The client is being closed.")
         means = self._means
-        session = Session(
+        session = ClientSession(
             space,
             identity,
             journal=journal,
@@ -206,6 +206,11 @@ class Database:
             if error is not None:
                 raise error
 
+    def __await__(self) -> Generator[None, None, Database]:
+        """Lets an app write `db = await connect(...)`, as with other clients. Opening a space connects."""
+        yield from ()
+        return self
+
     async def __aenter__(self) -> Database:
         return self
 
@@ -222,10 +227,10 @@ class Database:
         return f"Database({self.url}, {self.identity.did})"
 
 
-def _founding(space: Did, owner: Did) -> Plan:
+def _founding(space: Did, owner: Did) -> CommitPlan:
     roles = body.encode({owner: "own"})
-    write = Write("set", EntityId(space), roles, body.read_stored(roles), None)
-    return Plan(MAIN, (write,), (PlannedRead(EMPTY_SPACE, EntityId(space)),))
+    write = CommitWrite("set", EntityId(space), roles, body.read_stored(roles), None)
+    return CommitPlan(MAIN, (write,), (PlannedRead(EMPTY_SPACE, EntityId(space)),))
 
 
 def _now() -> TimeMs:
@@ -251,10 +256,13 @@ def connect(  # noqa: PLR0913  # each has a default, and most apps give none
         async with connect("ws://127.0.0.1:8420", journal="~/.my-app") as db:
             space = await db.space("todo")
 
+    At a prompt or in a notebook, where a block ends too early, write `db = await connect(...)` and later
+    `await db.close()`.
+
     `journal` is a directory that keeps undecided and refused commits over restarts of the app. `identity` is who you
     are: one of the key ring by its name, the path of a key file, or an `Identity`; the default one is made on first
-    use in the config directory `config`. `delegations` are tokens that lend you rights. The rest is for tests: how
-    connections, names, chance and time are made.
+    use in the config directory `config`. `delegations` are tokens that delegate rights to you. The rest is for tests:
+    how connections, names, chance and time are made.
     """
     directory = None if config is None else Path(config)
     ring = KeyRing(directory)

@@ -9,27 +9,27 @@ from contextlib import suppress
 from typing import Final, TypeVar, Unpack, cast, overload
 
 from stemmadb.client.core import SpaceCore
-from stemmadb.client.nursery.held import UNKNOWN, Nothing
-from stemmadb.client.nursery.plans import Plan, PlannedRead, Write
-from stemmadb.client.reading import differences, erasing, merging, past, undoing
+from stemmadb.client.nursery.entities import UNKNOWN, Nothing
+from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
+from stemmadb.client.reading import differences, erasure, merge, past, undo
 from stemmadb.client.reading.access import Acl, Roles
 from stemmadb.client.reading.blobs import Blobs
 from stemmadb.client.reading.branches import Branch, Branches, Tags
-from stemmadb.client.reading.delegating import Delegating, Expiry, Lendable, Loan
+from stemmadb.client.reading.delegation import DelegableRole, DelegationTerms, Delegator, Expiry
 from stemmadb.client.reading.differences import Difference, Side
 from stemmadb.client.reading.entries import BlameLine, HistoryEntry, LogEntry, Receipt
-from stemmadb.client.reading.erasing import Compaction, Erasure
+from stemmadb.client.reading.erasure import Compaction, Erasure
 from stemmadb.client.reading.heads import Heads
-from stemmadb.client.reading.merging import MergeOptions, MergeReport
+from stemmadb.client.reading.merge import MergeOptions, MergeReport
 from stemmadb.client.reading.moment import Moment
 from stemmadb.client.reading.pages import Listing
-from stemmadb.client.reading.past import LogFilters, Point
+from stemmadb.client.reading.past import HistoryPoint, LogFilters
 from stemmadb.client.reading.plain import Given, decoded, part_of
 from stemmadb.client.reading.queries import QueryResult, Schema, Selector, roots_of
 from stemmadb.client.reading.times import When
-from stemmadb.client.reading.undoing import RevertOptions, RevertReport
+from stemmadb.client.reading.undo import RevertOptions, RevertReport
+from stemmadb.client.session.notifier import OnLost, OnRejected
 from stemmadb.client.session.refused import Refused
-from stemmadb.client.session.telling import OnLost, OnRejected
 from stemmadb.client.status import PendingCommit, SpaceStatus
 from stemmadb.client.transactions import Transaction
 from stemmadb.client.watches import Watch
@@ -42,10 +42,10 @@ from stemmadb.protocol.errors import (
     Overtaken,
     UnknownBranch,
 )
-from stemmadb.protocol.model import body, ids, pointer
-from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Version
-from stemmadb.protocol.model.query import EVERY, Query
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.query.query import EVERY, Query
+from stemmadb.protocol.model.values import body, ids, pointer
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire.messages.reading import Order
 
 T = TypeVar("T")
@@ -67,25 +67,25 @@ class Space:
     def __init__(self, core: SpaceCore, branch: BranchName = MAIN) -> None:
         self._core = core
         self._session = core.session
-        self._asker = core.session.asker
+        self._requester = core.session.requester
         self.did: Did = core.session.space
         self.branch_name = branch
-        self._heads = Heads(self._asker, core.session.nursery, branch=branch, space=self.did)
+        self._heads = Heads(self._requester, core.session.nursery, branch=branch, space=self.did)
         self._undoing = core.undoing(branch)
-        self._delegating = Delegating(
-            self._asker,
+        self._delegator = Delegator(
+            self._requester,
             core.session.identity,
             space=self.did,
             now=core.session.now,
             held=core.session.delegations,
         )
-        self.blobs = Blobs(self._asker)
+        self.blobs = Blobs(self._requester)
         """`await space.blobs.put(data)`, `await space.blobs.get(ref)`."""
-        self.acl = Acl(self._asker, self._commit_roles)
+        self.acl = Acl(self._requester, self._commit_roles)
         """`await space.acl.get()`, `await space.acl.set(did, "write")`."""
-        self.tags = Tags(self._asker)
+        self.tags = Tags(self._requester)
         """`await space.tags.create("v1")`, `await space.tags.list()`."""
-        self._branches = Branches(self._asker)
+        self._branches = Branches(self._requester)
 
     # ------------------------------------------------------------ writing
 
@@ -133,13 +133,13 @@ class Space:
 
     async def settled(self) -> None:
         """Returns once every own commit has been decided."""
-        await self._session.telling.idle()
+        await self._session.notifier.idle()
 
     # ------------------------------------------------------------ reading
 
     async def get(self, id_: str, path: str = pointer.ROOT) -> Value:
         """The value, or the part of it at `path`; None if there is none. Own writes are seen at once."""
-        entity = ids.entity_id(id_, self._asker.limits.id_bytes_max)
+        entity = ids.entity_id(id_, self._requester.limits.id_bytes_max)
         pointer.parse(path)
         nursery, branch = self._session.nursery, self.branch_name
         is_local = nursery.is_local(branch, entity)
@@ -168,25 +168,25 @@ class Space:
 
     def at(self, *, version: int | None = None, time: When | None = None, tag: str | None = None) -> Moment:
         """Any past state: `await space.at(version=3).get("urn:todo:1")`."""
-        return Moment(self._asker, branch=self.branch_name, space=self.did, version=version, time=time, tag=tag)
+        return Moment(self._requester, branch=self.branch_name, space=self.did, version=version, time=time, tag=tag)
 
     def history(self, id_: str, *, version: int | None = None, order: Order = "newest") -> Listing[HistoryEntry]:
         """The changes of an entity: `async for entry in space.history("urn:todo:1"): ...`."""
-        where = Point(self.branch_name, None if version is None else Version(version))
-        return past.history(self._asker, id_, where, order=order)
+        where = HistoryPoint(self.branch_name, None if version is None else Version(version))
+        return past.history(self._requester, id_, where, order=order)
 
     def log(self, **filters: Unpack[LogFilters]) -> Listing[LogEntry]:
         """The commits of this branch, newest first; `branch=None` for those of all branches."""
-        return past.log(self._asker, **({"branch": self.branch_name} | filters))
+        return past.log(self._requester, **({"branch": self.branch_name} | filters))
 
     async def diff(self, left: Side, right: Side = None, *, prefix: str = EVERY) -> Difference:
         """What leads from one state to another, each a version, a `Moment` or a branch; the head if not given."""
-        return await differences.diff(self._asker, left, right, branch=self.branch_name, prefix=prefix)
+        return await differences.diff(self._requester, left, right, branch=self.branch_name, prefix=prefix)
 
     async def blame(self, id_: str, path: str = pointer.ROOT, *, version: int | None = None) -> tuple[BlameLine, ...]:
         """For each leaf of a value, who wrote it last."""
         at = None if version is None else Version(version)
-        return await past.blame(self._asker, id_, branch=self.branch_name, version=at, path=path)
+        return await past.blame(self._requester, id_, branch=self.branch_name, version=at, path=path)
 
     # ------------------------------------------------------------ branches
 
@@ -217,19 +217,19 @@ class Space:
     async def merge_into(self, target: str, **options: Unpack[MergeOptions]) -> MergeReport:
         """Brings what this branch has to another; `report.conflicts` lists what both sides changed."""
         await self._core.settled()
-        return await merging.merge(self._asker, self.branch_name, target, **options)
+        return await merge.merge(self._requester, self.branch_name, target, **options)
 
     async def merge_from(self, source: str, **options: Unpack[MergeOptions]) -> MergeReport:
         """Brings what another branch has to this one."""
         await self._core.settled()
-        return await merging.merge(self._asker, source, self.branch_name, **options)
+        return await merge.merge(self._requester, source, self.branch_name, **options)
 
     # ------------------------------------------------------------ taking back
 
     async def revert(self, versions: int | Iterable[int] = (), **options: Unpack[RevertOptions]) -> RevertReport:
         """Undoes commits by a new one; `Conflict` where later commits touched the same places."""
         await self._core.settled()
-        return await undoing.revert(self._asker, versions, branch=self.branch_name, **options)
+        return await undo.revert(self._requester, versions, branch=self.branch_name, **options)
 
     async def undo(self, *, note: Value = None) -> RevertReport | None:
         """Takes back the newest own commit of this client that is not undone; None if there is none."""
@@ -251,23 +251,25 @@ class Space:
         note: Value = None,
     ) -> Erasure:
         """Destroys what an entity was at these versions, for good; history still verifies. Needs the role `own`."""
-        return await erasing.erase(self._asker, id_, versions, survivors=survivors, blobs=blobs, note=note)
+        return await erasure.erase(self._requester, id_, versions, survivors=survivors, blobs=blobs, note=note)
 
     async def compact(self, floor: int, *, note: Value = None) -> Compaction:
         """Removes what no state at or above a version needs. Needs the role `own`."""
-        return await erasing.compact(self._asker, floor, note=note)
+        return await erasure.compact(self._requester, floor, note=note)
 
     # ------------------------------------------------------------ access
 
     async def delegate(
-        self, audience: str, role: Lendable, *, prefixes: Sequence[str] = (EVERY,), expires: Expiry
+        self, audience: str, role: DelegableRole, *, prefixes: Sequence[str] = (EVERY,), expires: Expiry
     ) -> str:
-        """A token that lends rights to another identity until it expires; hand it over, it is given to `connect`."""
-        return self._delegating.delegate(Loan(audience=audience, role=role, prefixes=prefixes, expires=expires))
+        """A token that delegates rights to another identity until it expires; the receiver passes it to `connect`."""
+        return self._delegator.delegate(
+            DelegationTerms(audience=audience, role=role, prefixes=prefixes, expires=expires)
+        )
 
     async def revoke(self, token: str) -> Receipt:
         """Takes back a token and all that were made from it. Needs the role `own`."""
-        return await self._delegating.revoke(token)
+        return await self._delegator.revoke(token)
 
     async def _commit_roles(self, roles: Roles, basis: Version) -> None:
         """The access list is an entity: written whole, alone in its commit, on `main`.
@@ -279,8 +281,8 @@ class Space:
         if nursery.to < basis:
             await self._core.catch_up()
         entity, encoded = EntityId(self.did), body.encode(roles)
-        write = Write("set", entity, encoded, body.read_stored(encoded), None)
-        plan = Plan(MAIN, (write,), (PlannedRead(min(basis, nursery.to), entity),))
+        write = CommitWrite("set", entity, encoded, body.read_stored(encoded), None)
+        plan = CommitPlan(MAIN, (write,), (PlannedRead(min(basis, nursery.to), entity),))
         await self._core.submit(plan, history=history).confirmed()
 
     # ------------------------------------------------------------ how it stands
@@ -295,7 +297,7 @@ class Space:
 
     def rejected(self) -> Sequence[Refused]:
         """Own commits that were refused, until they are retried or dropped; a journal keeps them over restarts."""
-        return list(self._session.telling.tray.values())
+        return list(self._session.notifier.rejected_commits.values())
 
     def on_rejected(self, callback: OnRejected) -> Callable[[], None]:
         """Calls it with each refused commit that nobody awaits; returns how to stop that.
@@ -304,11 +306,11 @@ class Space:
 
         It may be a coroutine function, which then runs in a task.
         """
-        return self._session.telling.on_rejected(callback)
+        return self._session.notifier.on_rejected(callback)
 
     def on_lost(self, callback: OnLost) -> Callable[[], None]:
         """Calls it with each confirmed commit that the server, restored from a backup, no longer has."""
-        return self._session.telling.on_lost(callback)
+        return self._session.notifier.on_lost(callback)
 
     def nudge(self) -> None:
         """Tries to connect at once, say after the machine has woken up."""

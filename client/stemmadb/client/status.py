@@ -8,10 +8,10 @@ from stemmadb.client.nursery.pending import Pending
 from stemmadb.client.session.handle import Handle
 from stemmadb.client.session.link import LinkState
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model import body
-from stemmadb.protocol.model.ids import BranchName, Version
-from stemmadb.protocol.model.values import Value
-from stemmadb.protocol.wire.codec import read_content
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import BranchName, Version
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.wire.codec.msgpack_codec import read_content
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class SpaceStatus:
     local_head: Version
     """Everything watched is true at this version."""
     server_head: Version
-    """The highest version the server has told of."""
+    """The highest version that the server has announced."""
     pending: int
     """Commits that are not decided."""
     pending_bytes: int
     oldest_pending_seconds: float | None
     """How long the oldest of them has waited."""
     rejected: int
-    """Refused commits in the tray."""
+    """Rejected commits that were neither retried nor dropped."""
     lost: int
     """Confirmed commits that a restored server no longer has."""
 
@@ -60,9 +60,9 @@ class PendingCommit:
         return tuple(self._pending.by_id)
 
     @property
-    def is_kept(self) -> bool:
+    def is_journaled(self) -> bool:
         """Whether the journal has it."""
-        return self._handle.is_kept
+        return self._handle.is_journaled
 
     @property
     def applies(self) -> bool:

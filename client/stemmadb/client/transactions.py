@@ -6,30 +6,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
-from stemmadb.client.drafting import MISSING, Draft
-from stemmadb.client.nursery.held import ABSENT, Held
-from stemmadb.client.nursery.plans import Plan, Write
-from stemmadb.client.nursery.view import View
+from stemmadb.client.drafting import MISSING, TransactionDraft
+from stemmadb.client.nursery.entities import ABSENT, CachedEntity
+from stemmadb.client.nursery.plans import CommitPlan, CommitWrite
+from stemmadb.client.nursery.view import NurseryView
 from stemmadb.client.reading.queries import listed_prefix
 from stemmadb.client.session.handle import Handle, Status
 from stemmadb.client.session.refused import Refused
 from stemmadb.protocol.errors import Malformed
-from stemmadb.protocol.model import facts
-from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import EVERY
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.log import facts
+from stemmadb.protocol.model.query.query import EVERY
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.model.values.limits import Limits
 
 
-class Desk(Protocol):
+class TransactionPort(Protocol):
     """What a transaction needs of its space."""
 
     @property
     def limits(self) -> Limits: ...
 
-    def view(self, branch: BranchName) -> View: ...
+    def view(self, branch: BranchName) -> NurseryView: ...
 
-    def release(self, view: View) -> None: ...
+    def release(self, view: NurseryView) -> None: ...
 
     async def begin(self) -> None:
         """Returns at once, unless the client knows of own writes that its view does not have yet."""
@@ -39,11 +39,13 @@ class Desk(Protocol):
         """Brings the view to where the server is; returns at once if there is no server."""
         ...
 
-    async def fetch(self, branch: BranchName, ids: Iterable[EntityId], version: Version) -> dict[EntityId, Held]:
+    async def fetch(
+        self, branch: BranchName, ids: Iterable[EntityId], version: Version
+    ) -> dict[EntityId, CachedEntity]:
         """These entities as of a version; what is not there is left out. `NotInView` if there is no server."""
         ...
 
-    async def fetch_under(self, branch: BranchName, prefix: str, version: Version) -> dict[EntityId, Held]:
+    async def fetch_under(self, branch: BranchName, prefix: str, version: Version) -> dict[EntityId, CachedEntity]:
         """Everything under a prefix as of a version."""
         ...
 
@@ -52,7 +54,7 @@ class Desk(Protocol):
         """Which of the server's histories the views are of: a restored server has another one (RESUME-4)."""
         ...
 
-    def submit(self, plan: Plan, *, history: int) -> Handle:
+    def submit(self, plan: CommitPlan, *, history: int) -> Handle:
         """The commit is refused at once with `Conflict` if the server has another history since."""
         ...
 
@@ -69,12 +71,12 @@ class Transaction:
     it is decided, unless it was written `blind`. If the block raises, nothing is written.
     """
 
-    def __init__(self, desk: Desk, branch: BranchName, *, note: Value = None) -> None:
+    def __init__(self, desk: TransactionPort, branch: BranchName, *, note: Value = None) -> None:
         self._desk = desk
         self._branch = branch
         self._note: Value = {"message": note} if isinstance(note, str) else note
-        self._view: View | None = None
-        self._draft: Draft | None = None
+        self._view: NurseryView | None = None
+        self._draft: TransactionDraft | None = None
         self._handle: Handle | None = None
         self._at: Version = EMPTY_SPACE
         self._history = 0
@@ -89,7 +91,7 @@ class Transaction:
         self._view = self._desk.view(self._branch)
         self._history = self._desk.history
         self._at = self._view.to
-        self._draft = Draft(self._view, limits=self._desk.limits, note=self._note)
+        self._draft = TransactionDraft(self._view, limits=self._desk.limits, note=self._note)
         return self
 
     async def __aexit__(
@@ -105,14 +107,14 @@ class Transaction:
             self._handle = self._desk.submit(plan, history=self._history) if plan.writes else None
             self._has_failed = False
 
-    async def _planned(self) -> Plan:
+    async def _planned(self) -> CommitPlan:
         missing = self._open.missing()
         if missing:
             await self._learn(sorted(missing))
         return self._open.plan()
 
     @property
-    def _open(self) -> Draft:
+    def _open(self) -> TransactionDraft:
         if not self._has_begun:
             raise _not_begun()
         if self._draft is None:
@@ -120,7 +122,7 @@ class Transaction:
         return self._draft
 
     @property
-    def _begun(self) -> View:
+    def _begun(self) -> NurseryView:
         assert self._view is not None, "use it with 'async with'"
         return self._view
 
@@ -143,7 +145,7 @@ class Transaction:
         bare = listed_prefix(prefix)
         found = self._open.listing(bare)
         if found is MISSING:
-            if not self._open.has_told:
+            if not self._open.is_observed:
                 await self._desk.catch_up()
                 self._move()
             fetched = await self._desk.fetch_under(self._branch, bare, self._at)
@@ -155,13 +157,13 @@ class Transaction:
     async def _learn(self, ids: Iterable[EntityId]) -> None:
         """What is not in view is read as of the view; as long as the app was told nothing, the view is a new one."""
         wanted = tuple(ids)
-        if not self._open.has_told:
+        if not self._open.is_observed:
             await self._desk.catch_up()
             self._move()
             wanted = tuple(dict.fromkeys((*wanted, *sorted(self._open.missing()))))  # also what was learned before
         found = await self._desk.fetch(self._branch, wanted, self._at)
         for id_ in wanted:
-            self._open.learn(id_, found.get(id_) or Held(ABSENT, EMPTY_SPACE, facts.empty(id_), self._at))
+            self._open.learn(id_, found.get(id_) or CachedEntity(ABSENT, EMPTY_SPACE, facts.empty(id_), self._at))
 
     def _move(self) -> None:
         """Starts on the view of now: others may have written what this transaction is about to read."""
@@ -196,7 +198,7 @@ class Transaction:
         """Takes it away."""
         self._open.delete(id_, blind=blind)
 
-    def repeat(self, write: Write) -> None:
+    def repeat(self, write: CommitWrite) -> None:
         """An operation that was made before."""
         if write.op == "set":
             self.set(write.id, write.value, blind=write.blind)
@@ -206,7 +208,7 @@ class Transaction:
             assert isinstance(write.value, list), "a patch is a list of operations"
             self.patch(write.id, write.value, blind=write.blind)  # type: ignore[arg-type]  # each an object
 
-    def learn(self, known: Mapping[EntityId, Held]) -> None:
+    def learn(self, known: Mapping[EntityId, CachedEntity]) -> None:
         """What is known of entities that are not in view, so that they need not be asked for."""
         for id_, held in known.items():
             if self._begun.shown(id_) is None:
@@ -247,18 +249,18 @@ class Transaction:
 
     @property
     def rejection(self) -> Refused | None:
-        """Why it was refused, what it fell with, the current values, and a way to try again."""
+        """Why it was rejected, because of which commit, the current values, and a way to try again."""
         return None if self._handle is None else self._handle.rejection
 
     async def applied(self) -> None:
         """Returns at once after the block: the view has it."""
         self._check()
 
-    async def kept(self) -> None:
+    async def journaled(self) -> None:
         """Returns once the journal has it, so that it survives a crash of the app."""
         self._check()
         if self._handle is not None:
-            await self._handle.kept()
+            await self._handle.journaled()
 
     async def confirmed(self) -> Version:
         """Its version, once it is durable on the server; raises `Conflict`, or whatever it was refused with."""

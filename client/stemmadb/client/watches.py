@@ -9,7 +9,7 @@ from types import TracebackType
 from stemmadb.client.session.subscriptions import Subscription, Subscriptions
 from stemmadb.client.watching import Change
 from stemmadb.protocol.errors import GoingAway
-from stemmadb.protocol.model.query import Query
+from stemmadb.protocol.model.query.query import Query
 
 
 class Watch:
@@ -48,7 +48,7 @@ class Watch:
         return await self._subscription.next()
 
     def close(self) -> None:
-        """Nothing more is told. Who waits for a change is told that it is over."""
+        """Ends the watch; a caller that waits for a change gets `GoingAway`."""
         if self._finalizer.detach() is not None:
             self._subscriptions.unwatch(self._subscription)
             self._subscription.watcher.end(GoingAway("The watch was closed."))

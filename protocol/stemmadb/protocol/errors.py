@@ -1,21 +1,31 @@
 """The closed list of errors: one class for each wire code, the same class on server and client (WIRE-4).
 
-A class owns its code, whether trying again can help, and the sentence that tells a person what to do. An
-instance adds the facts. `wire.problems` turns it into a message, and `restore` turns that back into the same class.
+A class owns its code, whether trying again can help, and the sentence that says what is wrong and what to do next. An
+instance adds the facts. `wire.connection.problems` turns it into a message, and `restore` turns that back into an
+instance of the same class.
 """
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 
 class StemmaError(Exception):
-    """The root of everything StemmaDB raises on purpose; catch it to catch them all."""
+    """The base of every error that StemmaDB raises on purpose."""
 
     code: ClassVar[str]
     retriable: ClassVar[bool] = False
     says: ClassVar[str]
+    also: ClassVar[tuple[str, ...]] = ()
+    """Keys of `details` that the sentence does not need. Any other fact stays on the side that raised the error."""
+
+    @classmethod
+    def detail_keys(cls) -> tuple[str, ...]:
+        """The keys that `details` may have on the wire, as the table of docs/spec/04-protocol.md lists them."""
+        named = dict.fromkeys(name for _, name, _, _ in string.Formatter().parse(cls.says) if name)
+        return (*named, *cls.also)
 
     def __init__(self, message: str | None = None, /, **facts: Any) -> None:
         self.facts: dict[str, Any] = facts
@@ -30,10 +40,10 @@ class StemmaError(Exception):
             raise AssertionError(f"{cls.__name__} was raised without the fact {missing}") from None
 
     def without_trace(self) -> Self:
-        """The same error as data: whoever keeps it keeps no frames, and nothing of what was in them.
+        """The same error without its traceback, so that storing it does not keep stack frames alive.
 
-        A trace leads to the caller that keeps the error. Where that way goes through a struct without `gc`, nobody
-        could ever collect it.
+        A traceback refers to the frame that stores the error. Where that cycle goes through a struct without `gc`,
+        it could never be collected.
         """
         self.__traceback__ = self.__context__ = self.__cause__ = None
         return self
@@ -43,11 +53,11 @@ class StemmaError(Exception):
 
 
 class BadInput(StemmaError):
-    """What was sent is not well formed; sending the same again gives the same answer."""
+    """The request is not well formed; sending the same again gives the same answer."""
 
 
 class Rejected(StemmaError):
-    """The verdict on a commit that was understood and not accepted."""
+    """The verdict on a commit that the server understood and did not accept."""
 
 
 class Unready(StemmaError):
@@ -56,12 +66,13 @@ class Unready(StemmaError):
     retriable = True
 
 
-# ---------------------------------------------------------------- what was sent is not well formed
+# ---------------------------------------------------------------- the request is not well formed
 
 
 class Malformed(BadInput):
     code = "malformed"
     says = "The message cannot be read at {path}: {why}. Compare it with docs/spec/04-protocol.md."
+    also = ("offset", "size")
 
 
 class UnknownMessage(BadInput):
@@ -71,17 +82,17 @@ class UnknownMessage(BadInput):
 
 class OutOfOrder(BadInput):
     code = "out_of_order"
-    says = "{type!r} cannot be sent now: {why}."
+    says = "{type!r} cannot be sent now: {why}. Connect again and follow the order in docs/spec/04-protocol.md."
 
 
 class UnsupportedProtocol(BadInput):
     code = "unsupported_protocol"
-    says = "Protocol {wanted} is not spoken here; this side speaks {spoken}. Upgrade the older side."
+    says = "This side does not speak protocol {wanted}; it speaks {spoken}. Upgrade the older side."
 
 
 class InvalidValue(BadInput):
     code = "invalid_value"
-    says = "The value is not JSON that can be stored, at {path!r}: {why}."
+    says = "The value cannot be stored, at {path!r}: {why}. Correct it there and write it again."
 
 
 class InvalidId(BadInput):
@@ -96,7 +107,7 @@ class InvalidName(BadInput):
 
 class InvalidDid(BadInput):
     code = "invalid_did"
-    says = "{did!r} is not an Ed25519 did:key: {why}."
+    says = "{did!r} is not an Ed25519 did:key: {why}. Copy the whole DID, from 'did:key:z6Mk' on."
 
 
 class InvalidReference(BadInput):
@@ -106,32 +117,34 @@ class InvalidReference(BadInput):
 
 class InvalidPointer(BadInput):
     code = "invalid_pointer"
-    says = "{pointer!r} is not a JSON Pointer: {why}."
+    says = "{pointer!r} is not a JSON Pointer: {why}. Write it like '/items/0', or '' for the whole value."
 
 
 class InvalidSchema(BadInput):
     code = "invalid_schema"
-    says = "The schema cannot be used, at {path!r}: {why}."
+    says = (
+        "The schema cannot be used, at {path!r}: {why}. Correct it there; docs/spec/05-queries.md lists the keywords."
+    )
 
 
 class InvalidQuery(BadInput):
     code = "invalid_query"
-    says = "The query cannot be run: {why}."
+    says = "The query cannot be run: {why}. Correct it and run it again."
 
 
 class InvalidMerge(BadInput):
     code = "invalid_merge"
-    says = "The merge cannot be done: {why}."
+    says = "The merge cannot be done: {why}. Correct the request and merge again."
 
 
 class LimitExceeded(BadInput):
     code = "limit_exceeded"
     says = (
-        "{bound} is limited to {maximum}, and this has {actual}. Split it, or raise the bound if your server sets it."
+        "{bound} allows at most {maximum}, and this has {actual}. Split it, or raise the bound if you run the server."
     )
 
 
-# ---------------------------------------------------------------- who is asking
+# ---------------------------------------------------------------- the caller
 
 
 class Unauthenticated(StemmaError):
@@ -149,17 +162,18 @@ class InvalidDelegation(StemmaError):
     says = "The delegation is not valid: {why}. Ask its issuer for a new one."
 
 
-# ---------------------------------------------------------------- what is not there
+# ---------------------------------------------------------------- something is missing or exists already
 
 
 class NotFound(StemmaError):
     code = "not_found"
     says = "{id!r} does not exist on branch {branch!r}. Write it with 'set' first."
+    also = ("version",)
 
 
 class UnknownSpace(StemmaError):
     code = "unknown_space"
-    says = "There is no space {space!r} here. Check the server's address, or make the space first."
+    says = "There is no space {space!r} here. Check the server's address, or create the space first."
 
 
 class UnknownBranch(StemmaError):
@@ -169,7 +183,7 @@ class UnknownBranch(StemmaError):
 
 class BranchExists(StemmaError):
     code = "branch_exists"
-    says = "Branch {branch!r} exists or has existed; a name is used once. Choose another."
+    says = "Branch {branch!r} exists or has existed, and a name can be used only once. Choose another name."
 
 
 class BranchDeleted(StemmaError):
@@ -179,7 +193,7 @@ class BranchDeleted(StemmaError):
 
 class BranchProtected(StemmaError):
     code = "branch_protected"
-    says = "Branch {branch!r} always exists and cannot be deleted."
+    says = "Branch {branch!r} always exists and cannot be deleted. Choose another branch."
 
 
 class UnknownTag(StemmaError):
@@ -204,17 +218,17 @@ class BlobMismatch(StemmaError):
 
 class FutureVersion(StemmaError):
     code = "future_version"
-    says = "Version {version} is not written yet; the space is at {head}."
+    says = "Version {version} does not exist yet: the space is at version {head}. Use that version or an older one."
 
 
 class Compacted(StemmaError):
     code = "compacted"
-    says = "Version {version} was compacted away; the oldest that can be read is {oldest}."
+    says = "Version {version} was compacted away. The oldest version that can be read is {oldest}."
 
 
 class Erased(StemmaError):
     code = "erased"
-    says = "{id!r} was erased on purpose at this version; its value is gone, its place in the history is kept."
+    says = "{id!r} was erased on purpose at this version: only the hash of its value is left. Read another version."
 
 
 # ---------------------------------------------------------------- verdicts on commits
@@ -225,6 +239,7 @@ class Conflict(Rejected):
 
     code = "conflict"
     says = "What this commit read has changed since ({count} stale). Read again and retry on the current values."
+    also = ("stale",)
 
 
 class Dependency(Rejected):
@@ -234,12 +249,19 @@ class Dependency(Rejected):
 
 class Overtaken(Rejected):
     code = "overtaken"
-    says = "Commit {local} came after the later commit {highest} of its session. Send it again in a new session."
+    says = (
+        "Commit {local} arrived after a later commit of its session, {highest}, was accepted. "
+        "Send it again in a new session."
+    )
 
 
 class IdentityClash(Rejected):
     code = "identity_clash"
-    says = "Another write was accepted as {local} of this identity. Use a new session or operation id for new work."
+    says = (
+        "Another write was accepted before under this session and number, or operation id ({local}). "
+        "Use a new one for new work."
+    )
+    also = ("version",)
 
 
 class Undeclared(Rejected):
@@ -248,18 +270,30 @@ class Undeclared(Rejected):
         "Operation {index} writes {id!r} at {path!r} without a declared read that covers it. "
         "Declare the read, or mark the operation blind."
     )
+    also = ("patch_index",)
 
 
 class PatchFailed(Rejected):
-    """A patch that cannot be applied; nothing of it was (PATCH-1)."""
+    """A patch that cannot be applied; nothing of it was (PATCH-1).
+
+    `patch_index` and `path` are the place inside the patch. A commit adds `index` and `id`, its own operation and the
+    entity, as `Undeclared` has them.
+    """
 
     code = "patch_failed"
-    says = "Patch operation {index} cannot be applied: {why}."
+    says = "Patch operation {patch_index} cannot be applied: {why}. Read the current value and correct the patch."
+    also = ("index", "id", "path")
+
+    def of_operation(self, index: int, id_: str) -> Self:
+        """The same failure, with the commit's operation and its entity."""
+        self.facts |= {"index": index, "id": id_}
+        return self
 
 
 class MergeConflict(Rejected):
     code = "merge_conflict"
     says = "Both branches changed {count} of the same entities. Choose a strategy or give resolutions."
+    also = ("conflicts",)
 
 
 # ---------------------------------------------------------------- not now
@@ -272,27 +306,30 @@ class Unavailable(Unready):
 
 class StorageFull(Unready):
     code = "storage_full"
-    says = "The server's disk is full; reads go on, writes wait. Make room and they work again."
+    says = "The server's disk is full: reads go on, writes wait. Free some disk space, and writes continue."
 
 
 class RateLimited(Unready):
     code = "rate_limited"
-    says = "Too many requests from this identity. Wait {retry_after_ms} ms."
+    says = "Too many requests from this identity. Wait {retry_after_ms} ms, then try again."
 
 
 class MergeBusy(Unready):
     code = "merge_busy"
-    says = "The target changed in the same places while merging, {attempts} times. Try the merge again."
+    says = "The target branch changed in the same places {attempts} times during the merge. Try the merge again."
 
 
 class GoingAway(Unready):
     code = "going_away"
-    says = "The server is stopping. Connect again; what is pending is kept."
+    says = "The server is stopping. Connect again; pending commits are not lost."
 
 
 class TakenOver(StemmaError):
     code = "taken_over"
-    says = "Another connection has taken over this session. This one is closed."
+    says = (
+        "Another connection has taken over this session, and this one is closed. "
+        "Use the other one, or open a new session."
+    )
 
 
 class TimedOut(Unready):
@@ -302,10 +339,10 @@ class TimedOut(Unready):
 
 class Internal(StemmaError):
     code = "internal"
-    says = "The server made a mistake (reference {reference}). Please report it with that reference."
+    says = "The server had an internal error (reference {reference}). Please report it with that reference."
 
 
-# ---------------------------------------------------------------- what does not verify
+# ---------------------------------------------------------------- history that does not verify
 
 
 class BrokenChain(StemmaError):
@@ -315,7 +352,7 @@ class BrokenChain(StemmaError):
     says = "History does not verify at version {version}, {place}: {why}. Restore from a backup that verifies."
 
 
-# ---------------------------------------------------------------- the data directory, told by commands
+# ---------------------------------------------------------------- the data directory, raised by commands
 
 
 class DirectoryHeld(StemmaError):
@@ -335,27 +372,20 @@ class NotEmpty(StemmaError):
 
 class BadStream(StemmaError):
     code = "bad_stream"
-    says = "The stream cannot be imported, at line {line}: {why}. Nothing was written. Export it again."
+    says = "The stream cannot be imported, at line {line}: {why}. Nothing was written. Export the space again."
 
 
-# ---------------------------------------------------------------- what a client holds
-
-
-class WrongParent(StemmaError):
-    """A fact does not continue what the client holds; it asks for the entity again (SYNC-4)."""
-
-    code = "wrong_parent"
-    says = "The fact for {id!r} at version {version} does not continue what is held here. Ask for the entity again."
+# ---------------------------------------------------------------- the state of a client
 
 
 class NotInView(StemmaError):
     code = "not_in_view"
-    says = "{id!r} is not held here and the server cannot be reached. Watch it first, or write it blind."
+    says = "{id!r} is not in the local view, and the server cannot be reached. Watch it first, or write it blind."
 
 
 class AlreadyExists(StemmaError):
     code = "already_exists"
-    says = "{id!r} is there already on branch {branch!r}, and nothing was written. Use 'set' to replace it."
+    says = "{id!r} already exists on branch {branch!r}, and nothing was written. Use 'set' to replace it."
 
 
 class Unreachable(Unready):
@@ -366,20 +396,22 @@ class Unreachable(Unready):
 
 
 class Unconfirmed(StemmaError):
-    """The client was closed with work undecided and no journal to keep it."""
+    """The client was closed with undecided commits and without a journal."""
 
     code = "unconfirmed"
     says = (
-        "{count} commits were not decided when the client was closed, and no journal keeps them: they may be on the "
-        "server or not. Give 'connect' a journal, or wait with 'settled' before closing."
+        "{count} commits had no verdict when the client was closed, and there is no journal: they may or may not be "
+        "on the server. Give 'connect' a journal, or wait for 'settled' before closing."
     )
 
 
 class JournalFailed(StemmaError):
-    """The disk refused; the commit was not sent and is out of the view."""
+    """The disk refused the write; the commit was not sent and is not in the view."""
 
     code = "journal_failed"
-    says = "The journal {path!r} cannot be written: {why}. Make room or check the disk, and connect again."
+    says = (
+        "The journal {path!r} cannot be written: {why}. Free some disk space or check the disk, then connect again."
+    )
 
 
 def _leaves(root: type[StemmaError]) -> list[type[StemmaError]]:

@@ -9,8 +9,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from stemmadb.protocol.errors import InvalidDid, Unauthenticated
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import Did
 
 PREFIX: Final = "did:key:z"
 PUBLIC_KEY_BYTES: Final = 32

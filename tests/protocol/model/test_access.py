@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from space import ALICE, BOB, SPACE
-from stemmadb.protocol.model import access
-from stemmadb.protocol.model.access import EVERY_ID, FOUNDER, NOBODY, OWNER, UNFOUNDED, Rights, Role
+from stemmadb.protocol.model.access import access_roles
+from stemmadb.protocol.model.access.access_roles import EVERY_ID, FOUNDER, NOBODY, OWNER, UNFOUNDED, Rights, Role
 
 ROLES: list[Role] = ["none", "read", "write", "own"]
 
@@ -41,29 +41,29 @@ def test_an_owner_may_everything_and_nobody_nothing() -> None:
 @pytest.mark.rule("ACL-1")
 def test_the_access_list_gives_a_role_for_every_id_or_nothing() -> None:
     roles = {ALICE: "own", BOB: "read"}
-    assert access.by_list(roles, ALICE, SPACE) == OWNER
-    assert access.by_list(roles, BOB, SPACE) == Rights("read", EVERY_ID)
-    assert access.by_list(roles, SPACE, SPACE) == NOBODY
+    assert access_roles.by_list(roles, ALICE, SPACE) == OWNER
+    assert access_roles.by_list(roles, BOB, SPACE) == Rights("read", EVERY_ID)
+    assert access_roles.by_list(roles, SPACE, SPACE) == NOBODY
 
 
 @pytest.mark.rule("ACL-1")
 def test_only_those_whom_the_list_says_so_are_owners() -> None:
     roles = {ALICE: "own", BOB: "write"}
-    assert [access.is_owner(roles, who) for who in (ALICE, BOB, SPACE)] == [True, False, False]
-    assert not access.is_owner(None, SPACE)
+    assert [access_roles.is_owner(roles, who) for who in (ALICE, BOB, SPACE)] == [True, False, False]
+    assert not access_roles.is_owner(None, SPACE)
 
 
 @pytest.mark.rule("ACL-3")
 @pytest.mark.parametrize("nothing", [None, [], "own"])
 def test_before_there_is_a_list_its_own_key_may_found_a_space_and_others_nothing(nothing: object) -> None:
-    founder = access.by_list(nothing, SPACE, SPACE)
+    founder = access_roles.by_list(nothing, SPACE, SPACE)
     assert founder == FOUNDER
     assert founder.has("own")
-    for rights in (founder, access.by_list(nothing, ALICE, SPACE)):
+    for rights in (founder, access_roles.by_list(nothing, ALICE, SPACE)):
         assert not rights.may_read("urn:x")
         assert not rights.may_read(SPACE)
         assert not rights.may_write("urn:x")
-    assert access.by_list(nothing, ALICE, SPACE) == UNFOUNDED
+    assert access_roles.by_list(nothing, ALICE, SPACE) == UNFOUNDED
 
 
 PREFIXES = st.lists(st.text("ab", max_size=4), max_size=6)
@@ -72,7 +72,7 @@ PREFIXES = st.lists(st.text("ab", max_size=4), max_size=6)
 @pytest.mark.rule("ACL-4")
 @given(PREFIXES)
 def test_joined_prefixes_hold_for_the_same_ids_and_none_says_what_another_does(prefixes: list[str]) -> None:
-    joined = access.joined(prefixes)
+    joined = access_roles.joined(prefixes)
     for length in range(6):
         for letters in itertools.product("ab", repeat=length):
             id_ = "".join(letters)
@@ -86,7 +86,7 @@ def test_joined_prefixes_hold_for_the_same_ids_and_none_says_what_another_does(p
 @given(PREFIXES, st.text("ab", max_size=4))
 def test_a_prefix_is_covered_if_every_id_under_it_is(prefixes: list[str], prefix: str) -> None:
     longer = ["".join(letters) for letters in itertools.product("ab", repeat=5 - len(prefix))]
-    if access.covers(tuple(prefixes), prefix):
+    if access_roles.covers(tuple(prefixes), prefix):
         assert all((prefix + rest).startswith(tuple(prefixes)) for rest in longer)
     else:
         assert not prefix.startswith(tuple(prefixes))

@@ -6,13 +6,13 @@ import pytest
 
 from space import BOB, MemorySpace, patch_, prefix_, read_, set_, structural
 from stemmadb.protocol import errors
-from stemmadb.protocol.model import stale
-from stemmadb.protocol.model.access import Rights
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Compact
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.proposal import Proposal, Step
-from stemmadb.protocol.model.state import EntityState
+from stemmadb.protocol.model.access.access_roles import Rights
+from stemmadb.protocol.model.commit import stale_reads
+from stemmadb.protocol.model.commit.proposal import Proposal, Step
+from stemmadb.protocol.model.log.commit_record import Compact
+from stemmadb.protocol.model.log.state import EntityState
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Version
 from verdicts import X, Y, code, refusal, replace
 
 
@@ -97,7 +97,7 @@ def test_the_reads_of_one_proposal_share_what_may_be_compared(monkeypatch: pytes
     space = MemorySpace()
     space.must(set_(X, {"a": 1}, blind=True), set_(Y, {"a": 1}, blind=True))
     space.must(patch_(X, replace("/a", 2), blind=True), patch_(Y, replace("/a", 2), blind=True))
-    monkeypatch.setattr(stale, "COMPARISONS_MAX", 1)
+    monkeypatch.setattr(stale_reads, "COMPARISONS_MAX", 1)
     for reads, verdict in (([X], "accepted"), ([Y], "accepted"), ([X, Y], "conflict")):
         outcome = space.commit(set_("urn:z", 1, blind=True), reads=[read_(id_, 1, "/b") for id_ in reads])
         assert code(outcome) == verdict

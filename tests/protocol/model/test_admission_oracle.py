@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedules import Schedule
-from stemmadb.protocol.model.proposal import Proposal
+from stemmadb.protocol.model.commit.proposal import Proposal
 
 
 @pytest.mark.rule("COMMIT-2", "COMMIT-4", "COMMIT-5", "COMMIT-6", "COMMIT-8")

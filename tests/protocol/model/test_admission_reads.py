@@ -8,13 +8,11 @@ import pytest
 
 from space import ALICE, BOB, MemorySpace, delete_, patch_, prefix_, read_, session_of, set_
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.admission import Accepted, Refused
-from stemmadb.protocol.model.commit import (
-    BranchCreate,
-)
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.proposal import Proposal
+from stemmadb.protocol.model.commit.admission import Accepted, RefusedCommit
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.log.commit_record import BranchCreate
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Version
+from stemmadb.protocol.model.values.limits import Limits
 from verdicts import X, Y, code, refusal, replace
 
 
@@ -132,7 +130,7 @@ def test_a_conflict_names_each_stale_read_with_the_winning_commit_and_its_author
     one, other = refusal(outcome).facts["stale"]
     assert (one.id, one.path, one.read, one.head, one.winner, one.author) == (X, "/a", 1, 4, 2, BOB)
     assert (other.id, other.path, other.read, other.head, other.winner, other.author) == (Y, "", 1, 3, 3, BOB)
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, RefusedCommit)
     assert outcome.at == 4
 
 
@@ -287,3 +285,22 @@ def test_a_prefix_read_sees_an_entity_as_the_batch_has_left_it_and_once(space: M
         space.propose(set_(X, 2, blind=True), reads=[prefix_("urn:t:", 0, through=[1])], local=4),
     ]
     assert [code(one) for one in space.decide(batch)] == ["accepted", "accepted", "conflict"]
+
+
+@pytest.mark.rule("COMMIT-3", "WIRE-4")
+def test_undeclared_and_patch_failed_name_the_operation_the_entity_and_the_place_in_the_patch(
+    space: MemorySpace,
+) -> None:
+    space.must(set_(X, {"a": 1, "n": 1}, blind=True))
+    operations = [{"op": "increment", "path": "/n", "by": 1}, {"op": "replace", "path": "/a", "value": 2}]
+    with pytest.raises(errors.Undeclared) as undeclared:
+        space.commit(set_(Y, 1, blind=True), patch_(X, *operations))
+    failing = [{"op": "increment", "path": "/n", "by": 1}, {"op": "replace", "path": "/b", "value": 2}]
+    failed = refusal(space.commit(set_(Y, 1, blind=True), patch_(X, *failing, blind=True)))
+    never: list[dict[str, Any]] = [{"op": "increment", "path": "/n", "by": 1}, {"op": "replace", "path": "/b"}]
+    with pytest.raises(errors.PatchFailed) as invalid:
+        space.commit(set_(Y, 1, blind=True), patch_(X, *never, blind=True))
+    for error, path in ((undeclared.value, "/a"), (failed, "/b"), (invalid.value, "/b")):
+        named = [error.facts[key] for key in ("index", "id", "patch_index", "path")]
+        assert named == [1, X, 1, path]
+    assert isinstance(failed, errors.PatchFailed)

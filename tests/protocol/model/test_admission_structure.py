@@ -6,20 +6,13 @@ import pytest
 
 from space import ALICE, BOB, MemorySpace, prefix_, read_, set_, structural
 from stemmadb.protocol import errors
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.access import Rights
-from stemmadb.protocol.model.admission import Accepted
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import (
-    BranchCreate,
-    BranchDelete,
-    Compact,
-    Merge,
-    TagCreate,
-    TagDelete,
-)
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.proposal import Proposal, Step
+from stemmadb.protocol.model.access.access_roles import Rights
+from stemmadb.protocol.model.commit.admission import Accepted
+from stemmadb.protocol.model.commit.proposal import Proposal, Step
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.log.commit_record import BranchCreate, BranchDelete, Compact, Merge, TagCreate, TagDelete
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Version
 from verdicts import X, Y, code, refusal
 
 
@@ -105,8 +98,8 @@ def test_what_the_view_lacks_ends_the_batch_there_and_the_rest_is_decided_later(
 
 @pytest.mark.rule("COMMIT-10")
 def test_a_decision_has_no_effect_until_it_is_kept(space: MemorySpace) -> None:
-    from stemmadb.protocol.model import admission
-    from stemmadb.protocol.model.ids import TimeMs
+    from stemmadb.protocol.model.commit import admission
+    from stemmadb.protocol.model.values.ids import TimeMs
 
     proposal = space.propose(set_(X, 1, blind=True))
     for _ in range(2):

@@ -8,12 +8,10 @@ import pytest
 
 from space import BOB, MemorySpace, delete_, patch_, read_, set_, structural
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.admission import Accepted, Repeated
-from stemmadb.protocol.model.commit import (
-    BranchCreate,
-)
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.commit.admission import Accepted, Repeated
+from stemmadb.protocol.model.log.commit_record import BranchCreate
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Version
+from stemmadb.protocol.model.values.limits import Limits
 from verdicts import X, Y, code, refusal, replace
 
 
@@ -106,7 +104,8 @@ def test_a_commit_with_one_bad_operation_writes_nothing(space: MemorySpace) -> N
     outcome = space.commit(set_(Y, 1, blind=True), patch_(X, replace("/nope", 1), blind=True))
     error = refusal(outcome)
     assert isinstance(error, errors.PatchFailed)
-    assert error.facts["index"] == 0
+    assert (error.facts["index"], error.facts["id"]) == (1, X)
+    assert (error.facts["patch_index"], error.facts["path"]) == (0, "/nope")
     assert (space.version, space.value(Y), space.entity(MAIN, EntityId(X))) == (1, None, before)
 
 

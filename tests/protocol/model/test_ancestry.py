@@ -10,23 +10,23 @@ import pytest
 from merge_oracle import Node, Oracle, best_common
 from merge_space import Space
 from stemmadb.protocol.errors import UnknownBranch
-from stemmadb.protocol.model.ancestry import (
+from stemmadb.protocol.model.log.ancestry import (
     ORIGIN,
-    Graph,
+    BranchGraph,
+    BranchPoint,
     MergeEdge,
-    Point,
     best_common_ancestors,
     graph,
     is_ancestor,
     knowledge,
     settle,
 )
-from stemmadb.protocol.model.ids import MAIN, BranchName, Version
-from stemmadb.protocol.model.state import BranchState
+from stemmadb.protocol.model.log.state import BranchState
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Version
 
 
-def point(name: str, version: int) -> Point:
-    return Point(BranchName(name), Version(version))
+def point(name: str, version: int) -> BranchPoint:
+    return BranchPoint(BranchName(name), Version(version))
 
 
 def best(space: Space, one: tuple[str, int], other: tuple[str, int]) -> list[tuple[str, int]]:
@@ -157,7 +157,7 @@ class Both:
             if self.space.version > before:
                 self.oracle.commit(target, int(self.space.version), {}, parent)
 
-    def pick(self) -> tuple[Point, Node]:
+    def pick(self) -> tuple[BranchPoint, Node]:
         name = self.random.choice(list(self.space.branches))
         version = max(0, int(self.space.version) - self.random.choice([0, 1, 3, 20]))
         return point(name, version), self.oracle.at(name, version)
@@ -188,7 +188,7 @@ def test_random_graphs_have_the_best_ancestors_that_brute_force_finds() -> None:
     assert sum(map(compare_with_brute_force, range(200))) > 20
 
 
-def back_and_forth(count: int) -> Graph:
+def back_and_forth(count: int) -> BranchGraph:
     """Work on both sides and a merge, `count` times, in turn in either direction."""
     draft = BranchName("draft")
     branches = {

@@ -14,10 +14,10 @@ import pytest
 import graphs
 from graphs import HERE, ask, feed, link
 from stemmadb.protocol.errors import LimitExceeded
-from stemmadb.protocol.model.assemble import assemble
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Root, prepare
-from stemmadb.protocol.model.traversal import traverse
+from stemmadb.protocol.model.query.nested_result import assemble
+from stemmadb.protocol.model.query.query import Root, prepare
+from stemmadb.protocol.model.query.traversal import traverse
+from stemmadb.protocol.model.values.limits import Limits
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "traversals.json"
 ROOT = Root("urn:a:1", schema=True)

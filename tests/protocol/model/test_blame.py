@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from merge_space import Space, make_fact
-from stemmadb.protocol.model import branch
-from stemmadb.protocol.model.blame import blame
-from stemmadb.protocol.model.commit import Merge
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.protocol.model.origins import Written
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.history.blame import blame
+from stemmadb.protocol.model.history.origins import WrittenLeaves
+from stemmadb.protocol.model.log import branch_spans
+from stemmadb.protocol.model.log.commit_record import Merge
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.model.values.limits import DEFAULTS
 
 X = EntityId("urn:x")
 
 
-def blamed(space: Space, on: str = "main") -> dict[str, int]:
-    spans = branch.lineage(space.branches, BranchName(on), space.version)
-    facts = [item for item in space.facts[X] if branch.visible(spans, item.fact.branch, item.fact.version)]
-    return dict(blame(facts))
+def blamed(space: Space, on: str = "main") -> dict[str, Version | None]:
+    spans = branch_spans.lineage(space.branches, BranchName(on), space.version)
+    facts = [item for item in space.facts[X] if branch_spans.visible(spans, item.fact.branch, item.fact.version)]
+    return blame(facts)
 
 
 def add(path: str, value: Value) -> dict[str, Value]:
@@ -71,9 +71,9 @@ def test_a_merge_that_says_set_is_blamed_for_what_differs() -> None:
 @pytest.mark.rule("HISTORY-1")
 def test_a_merge_that_changed_nothing_is_blamed_for_nothing() -> None:
     details = Merge(source=BranchName("draft"), source_version=Version(1), target_version=Version(1))
-    assert blame([Written(make_fact(1, "set", {"a": 1})), Written(make_fact(2, "set", {"a": 1}), details)]) == {
-        "/a": 1
-    }
+    assert blame(
+        [WrittenLeaves(make_fact(1, "set", {"a": 1})), WrittenLeaves(make_fact(2, "set", {"a": 1}), details)]
+    ) == {"/a": 1}
 
 
 @pytest.mark.rule("HISTORY-1")
@@ -87,5 +87,5 @@ def test_an_object_that_lost_its_last_field_was_last_written_then() -> None:
 @pytest.mark.rule("HISTORY-1")
 def test_nothing_is_blamed_for_what_is_deleted_or_erased() -> None:
     assert blame([]) == {}
-    assert blame([Written(make_fact(1, "set", 1)), Written(make_fact(2, "delete"))]) == {}
-    assert blame([Written(make_fact(1, "set", gone=True))]) == {}
+    assert blame([WrittenLeaves(make_fact(1, "set", 1)), WrittenLeaves(make_fact(2, "delete"))]) == {}
+    assert blame([WrittenLeaves(make_fact(1, "set", gone=True))]) == {}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from json_values import values as any_value
 from stemmadb.protocol.errors import InvalidValue, LimitExceeded, StemmaError
-from stemmadb.protocol.model import body, scan, values
-from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.values import body, json_values, scan
+from stemmadb.protocol.model.values.limits import Limits
 
 
 def packed(value: Any) -> bytes:
@@ -28,7 +28,7 @@ def packed(value: Any) -> bytes:
 def test_what_any_msgpack_library_writes_is_read_back_with_its_size(value: Any) -> None:
     data = packed(value)
     read, size = body.read(data)
-    assert values.equal(read, value)
+    assert json_values.equal(read, value)
     assert repr(read) == repr(msgpack.unpackb(data))
     assert size == len(body.encode(read)) == len(data)
     assert repr(scan.read(data)) == repr(read)
@@ -85,7 +85,7 @@ def test_what_is_not_json_is_refused_with_its_path(data: bytes, path: str, why: 
 @pytest.mark.parametrize("depth", [5, 6, 7, 8, 63, 64])
 def test_every_depth_up_to_the_bound_is_read(depth: int) -> None:
     data = b"\x91" * depth + b"\x01"
-    assert values.depth(body.read(data)[0]) == depth
+    assert json_values.depth(body.read(data)[0]) == depth
     with pytest.raises(InvalidValue, match=f"deeper than {depth - 1}"):
         body.read(data, depth_max=depth - 1)
 
@@ -119,7 +119,7 @@ def outcome_of(read: Callable[[bytes], Any], data: bytes) -> tuple[str, Any]:
         value = read(data)
     except InvalidValue as refusal:
         return "refused", refusal.facts
-    assert values.check(value) is value
+    assert json_values.check(value) is value
     return "read", repr(value)
 
 
@@ -193,7 +193,7 @@ def test_the_path_of_an_offence_is_short_enough_to_tell() -> None:
 @pytest.mark.rule("COMMIT-8")
 def test_a_stored_body_is_read_whatever_the_bounds_and_damage_is_told() -> None:
     deep: Any = b"\x91" * 200 + b"\x01"
-    assert values.depth(body.read_stored(deep)) == 200
+    assert json_values.depth(body.read_stored(deep)) == 200
     for damaged in (b"", b"\xc1", b"\xa1\xff", b"\x91" * 100_000):
         with pytest.raises(InvalidValue, match="damaged"):
             body.read_stored(damaged)

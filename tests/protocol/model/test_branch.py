@@ -15,10 +15,18 @@ from stemmadb.protocol.errors import (
     LimitExceeded,
     UnknownBranch,
 )
-from stemmadb.protocol.model.branch import Span, apart, check_create, check_delete, lineage, only_in, visible
-from stemmadb.protocol.model.ids import MAIN, BranchName, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.state import BranchState
+from stemmadb.protocol.model.log.branch_spans import (
+    Span,
+    apart,
+    check_create,
+    check_delete,
+    lineage,
+    only_in,
+    visible,
+)
+from stemmadb.protocol.model.log.state import BranchState
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Version
+from stemmadb.protocol.model.values.limits import Limits
 
 DRAFT, IDEA = BranchName("draft"), BranchName("idea")
 BRANCHES = {

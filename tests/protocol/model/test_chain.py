@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from chains import History, make_space, verified
 from stemmadb.protocol.errors import BrokenChain
-from stemmadb.protocol.model import chain, commit, facts
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Commit, Compact, Erase
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import Did, EntityId, Hash, Version
+from stemmadb.protocol.model.log import chain, commit_record, facts
+from stemmadb.protocol.model.log.commit_record import Commit, Compact, Erase
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import Did, EntityId, Hash, Version
 
 
 @pytest.mark.rule("FACT-3")
@@ -43,7 +43,7 @@ def test_the_hash_of_a_fact_is_the_documented_one() -> None:
 def test_the_hash_of_a_commit_is_the_documented_one() -> None:
     space = make_space()
     record, its_facts = space.history[0]
-    assert isinstance(record.identity, commit.LocalIdentity)
+    assert isinstance(record.identity, commit_record.LocalIdentity)
     assert record.note_salt is not None
     assert record.note is not None
     preimage = [
@@ -246,16 +246,16 @@ def test_one_flipped_bit_anywhere_is_found(at: int, data: st.DataObject) -> None
 
 @pytest.mark.rule("FACT-4")
 def test_the_tags_of_all_hashes_are_distinct() -> None:
-    from stemmadb.protocol.model import request
+    from stemmadb.protocol.model.commit import request
 
-    tags = [facts.TAG_EMPTY, facts.TAG_FACT, commit.TAG_COMMIT, commit.TAG_GENESIS, request.TAG_REQUEST]
+    tags = [facts.TAG_EMPTY, facts.TAG_FACT, commit_record.TAG_COMMIT, commit_record.TAG_GENESIS, request.TAG_REQUEST]
     assert len(set(tags)) == len(tags)
     assert facts.empty(EntityId("urn:x")) != facts.empty(EntityId("urn:y"))
 
 
 @pytest.mark.rule("COMMIT-5")
 def test_the_request_digest_covers_the_content_and_the_nonce() -> None:
-    from stemmadb.protocol.model.request import digest_request
+    from stemmadb.protocol.model.commit.request import digest_request
 
     digests = {digest_request(n, c) for n, c in [(b"n", b"c"), (b"m", b"c"), (b"n", b"d"), (b"nc", b"")]}
     assert len(digests) == 4

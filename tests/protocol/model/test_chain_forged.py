@@ -10,11 +10,11 @@ import pytest
 from chains import make_space, verified
 from space import MemorySpace, set_
 from stemmadb.protocol.errors import BrokenChain
-from stemmadb.protocol.model import facts
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import BranchCreate, BranchDelete, Commit, sealed
-from stemmadb.protocol.model.facts import FactKind
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Hash, Version
+from stemmadb.protocol.model.log import facts
+from stemmadb.protocol.model.log.commit_record import BranchCreate, BranchDelete, Commit, sealed
+from stemmadb.protocol.model.log.facts import FactKind
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Hash, Version
 
 
 def resealed(space: MemorySpace, at: int, **changes: Any) -> Commit:

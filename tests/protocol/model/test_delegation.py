@@ -1,4 +1,4 @@
-"""Tokens: what they hold, what is refused, and what those that hold lend (ACL-4)."""
+"""Tokens: what they hold, what is refused, and what valid ones delegate (ACL-4)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lending import DORA, EMIL, FINN, OLGA, ROLES, Key, forge, lend, saying
+from delegations import DORA, EMIL, FINN, OLGA, ROLES, Key, delegate, forge, saying
 from space import ALICE, SPACE
 from stemmadb.protocol.errors import InvalidDelegation
-from stemmadb.protocol.model import delegation
-from stemmadb.protocol.model.access import EVERY_ID, NOBODY, Rights
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.delegation import Lent, lent_rights, name_of, next_change, verify
-from stemmadb.protocol.model.ids import Hash, TimeMs
+from stemmadb.protocol.model.access import delegation
+from stemmadb.protocol.model.access.access_roles import EVERY_ID, NOBODY, Rights
+from stemmadb.protocol.model.access.delegation import DelegatedRights, delegated_rights, name_of, next_change, verify
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import Hash, TimeMs
 
 NOW = TimeMs(5_000)
 
 
 def refused(tokens: list[bytes], audience: Key = DORA) -> str:
-    """Why the tokens lend nothing."""
+    """Why the tokens delegate nothing."""
     with pytest.raises(InvalidDelegation) as caught:
         verify(tokens, space=SPACE, audience=audience.did)
     why: str = caught.value.facts["why"]
@@ -33,19 +33,23 @@ def refused(tokens: list[bytes], audience: Key = DORA) -> str:
 
 
 def rights(
-    lent: tuple[Lent, ...], now: int = NOW, *, roles: object = ROLES, revoked: frozenset[Hash] = frozenset()
+    delegated: tuple[DelegatedRights, ...],
+    now: int = NOW,
+    *,
+    roles: object = ROLES,
+    revoked: frozenset[Hash] = frozenset(),
 ) -> Rights:
-    return lent_rights(lent, roles=roles, is_revoked=revoked.__contains__, now=TimeMs(now))
+    return delegated_rights(delegated, roles=roles, is_revoked=revoked.__contains__, now=TimeMs(now))
 
 
 # ---------------------------------------------------------------- one token
 
 
 @pytest.mark.rule("ACL-4")
-def test_a_token_of_an_owner_lends_what_it_says() -> None:
-    token = lend(OLGA, DORA, prefixes=("urn:a:", "urn:b:"))
-    (lent,) = verify([token], space=SPACE, audience=DORA.did)
-    assert lent == Lent(
+def test_a_token_of_an_owner_delegates_what_it_says() -> None:
+    token = delegate(OLGA, DORA, prefixes=("urn:a:", "urn:b:"))
+    (delegated,) = verify([token], space=SPACE, audience=DORA.did)
+    assert delegated == DelegatedRights(
         role="write",
         prefixes=("urn:a:", "urn:b:"),
         not_before=TimeMs(1_000),
@@ -53,19 +57,19 @@ def test_a_token_of_an_owner_lends_what_it_says() -> None:
         names=(name_of(token),),
         issuers=(OLGA.did,),
     )
-    assert lent.owner == OLGA.did
-    assert rights((lent,)) == Rights("write", ("urn:a:", "urn:b:"))
+    assert delegated.owner == OLGA.did
+    assert rights((delegated,)) == Rights("write", ("urn:a:", "urn:b:"))
 
 
 @pytest.mark.rule("ACL-4")
-def test_who_shows_no_token_is_lent_nothing() -> None:
+def test_a_session_without_a_token_has_no_delegated_rights() -> None:
     assert verify([], space=SPACE, audience=DORA.did) == ()
     assert rights(()) == NOBODY
 
 
 @pytest.mark.rule("ACL-4")
 def test_a_token_is_the_shortest_msgpack_of_a_payload_and_its_signature() -> None:
-    payload, signature = msgspec.msgpack.decode(lend(OLGA, DORA))
+    payload, signature = msgspec.msgpack.decode(delegate(OLGA, DORA))
     assert len(signature) == 64
     assert msgspec.msgpack.decode(payload) == [
         "stemma.v1 delegation",
@@ -130,16 +134,16 @@ def second_signature(token: bytes) -> bytes:
     ],
 )
 def test_a_token_has_one_form_and_so_one_name(change: Callable[[bytes], bytes], why: str) -> None:
-    assert why in refused([change(lend(OLGA, DORA))])
+    assert why in refused([change(delegate(OLGA, DORA))])
 
 
 @pytest.mark.rule("ACL-4")
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ({"role": "own"}, "cannot be lent"),
-        ({"role": "none"}, "cannot be lent"),
-        ({"prefixes": ()}, "lends no ids"),
+        ({"role": "own"}, "cannot be delegated"),
+        ({"role": "none"}, "cannot be delegated"),
+        ({"prefixes": ()}, "delegates no ids"),
         ({"prefixes": ("urn:a:",) * 65}, "65 prefixes and delegation_prefixes_max is 64"),
         ({"prefixes": ("urn:a:", "urn b")}, "can begin no id"),
         ({"prefixes": ("x" * 513,)}, "can begin no id"),
@@ -172,7 +176,7 @@ def test_nothing_is_issued_with_the_key_of_somebody_else() -> None:
 @pytest.mark.rule("ACL-4")
 def test_a_token_at_its_bounds_is_taken() -> None:
     prefixes = tuple(f"urn:{number:02}:{'x' * 50}" for number in range(64))
-    token = lend(OLGA, DORA, prefixes=prefixes, not_before=0, expires=2**63 - 1)
+    token = delegate(OLGA, DORA, prefixes=prefixes, not_before=0, expires=2**63 - 1)
     assert 3_900 < len(token) <= 4_096
     assert verify([token], space=SPACE, audience=DORA.did)[0].prefixes == prefixes
 
@@ -180,104 +184,111 @@ def test_a_token_at_its_bounds_is_taken() -> None:
 @pytest.mark.rule("ACL-4")
 @given(st.binary(max_size=200))
 @settings(derandomize=True, deadline=None, max_examples=200)
-def test_random_bytes_lend_nothing(data: bytes) -> None:
+def test_random_bytes_delegate_nothing(data: bytes) -> None:
     refused([data])
 
 
 @pytest.mark.rule("ACL-4")
 @given(st.data())
 @settings(derandomize=True, deadline=None, max_examples=150)
-def test_a_token_with_a_byte_changed_lends_nothing(data: st.DataObject) -> None:
-    token = bytearray(lend(OLGA, DORA))
+def test_a_token_with_a_byte_changed_delegates_nothing(data: st.DataObject) -> None:
+    token = bytearray(delegate(OLGA, DORA))
     token[data.draw(st.integers(0, len(token) - 1))] ^= data.draw(st.integers(1, 255))
     refused([bytes(token)])
 
 
 # ---------------------------------------------------------------- chains
 
-FIRST = lend(OLGA, DORA, prefixes=("urn:a:", "urn:b:"))
+FIRST = delegate(OLGA, DORA, prefixes=("urn:a:", "urn:b:"))
 
 
 @pytest.mark.rule("ACL-4")
 @pytest.mark.parametrize("is_turned", [False, True])
-def test_a_chain_lends_what_its_last_token_says(is_turned: bool) -> None:
-    second = lend(DORA, EMIL, parent=FIRST, role="read", prefixes=("urn:a:x",), not_before=2_000, expires=3_000)
+def test_a_chain_delegates_what_its_last_token_says(is_turned: bool) -> None:
+    second = delegate(DORA, EMIL, parent=FIRST, role="read", prefixes=("urn:a:x",), not_before=2_000, expires=3_000)
     tokens = [second, FIRST] if is_turned else [FIRST, second]
-    (lent,) = verify(tokens, space=SPACE, audience=EMIL.did)
-    assert (lent.role, lent.prefixes, lent.not_before, lent.expires) == ("read", ("urn:a:x",), 2_000, 3_000)
-    assert lent.names == (name_of(second), name_of(FIRST))
-    assert lent.issuers == (DORA.did, OLGA.did)
-    assert lent.owner == OLGA.did
+    (delegated,) = verify(tokens, space=SPACE, audience=EMIL.did)
+    assert (delegated.role, delegated.prefixes, delegated.not_before, delegated.expires) == (
+        "read",
+        ("urn:a:x",),
+        2_000,
+        3_000,
+    )
+    assert delegated.names == (name_of(second), name_of(FIRST))
+    assert delegated.issuers == (DORA.did, OLGA.did)
+    assert delegated.owner == OLGA.did
 
 
 @pytest.mark.rule("ACL-4")
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ({"prefixes": ("urn:c:",)}, "lends ids that"),
-        ({"prefixes": ("urn:a:", "urn:c:")}, "lends ids that"),
-        ({"prefixes": ("urn:a",)}, "lends ids that"),
-        ({"prefixes": ("",)}, "lends ids that"),
-        ({"not_before": 999}, "lends for longer"),
-        ({"expires": 9_001}, "lends for longer"),
+        ({"prefixes": ("urn:c:",)}, "delegates ids that"),
+        ({"prefixes": ("urn:a:", "urn:c:")}, "delegates ids that"),
+        ({"prefixes": ("urn:a",)}, "delegates ids that"),
+        ({"prefixes": ("",)}, "delegates ids that"),
+        ({"not_before": 999}, "valid for longer"),
+        ({"expires": 9_001}, "valid for longer"),
     ],
 )
 def test_a_link_that_is_wider_than_the_one_above_is_refused(how: dict[str, Any], why: str) -> None:
-    assert why in refused([FIRST, lend(DORA, EMIL, parent=FIRST, **how)], EMIL)
+    assert why in refused([FIRST, delegate(DORA, EMIL, parent=FIRST, **how)], EMIL)
 
 
 @pytest.mark.rule("ACL-4")
-def test_who_was_lent_reading_cannot_lend_writing() -> None:
-    reading = lend(OLGA, DORA, role="read")
-    assert "stronger role" in refused([reading, lend(DORA, EMIL, parent=reading)], EMIL)
-    assert verify([reading, lend(DORA, EMIL, parent=reading, role="read")], space=SPACE, audience=EMIL.did)
+def test_a_delegate_that_may_only_read_cannot_delegate_writing() -> None:
+    reading = delegate(OLGA, DORA, role="read")
+    assert "stronger role" in refused([reading, delegate(DORA, EMIL, parent=reading)], EMIL)
+    assert verify([reading, delegate(DORA, EMIL, parent=reading, role="read")], space=SPACE, audience=EMIL.did)
 
 
 @pytest.mark.rule("ACL-4")
-def test_only_the_one_it_was_lent_to_lends_it_on() -> None:
-    assert "made from one that was lent to somebody else" in refused([FIRST, lend(FINN, EMIL, parent=FIRST)], EMIL)
+def test_only_the_one_it_was_delegated_to_delegates_it_further() -> None:
+    assert "the parent token was issued to another identity" in refused(
+        [FIRST, delegate(FINN, EMIL, parent=FIRST)], EMIL
+    )
 
 
 @pytest.mark.rule("ACL-4")
 def test_a_chain_with_a_link_missing_is_refused() -> None:
-    second = lend(DORA, EMIL, parent=FIRST)
+    second = delegate(DORA, EMIL, parent=FIRST)
     assert "is not shown" in refused([second], EMIL)
-    third = lend(EMIL, FINN, parent=second)
+    third = delegate(EMIL, FINN, parent=second)
     assert "is not shown" in refused([third, FIRST], FINN)
 
 
 @pytest.mark.rule("ACL-4")
-def test_a_token_that_is_lent_to_somebody_else_is_of_no_use() -> None:
-    assert "lent to somebody else" in refused([FIRST], EMIL)
-    assert "lent to somebody else" in refused([FIRST, lend(DORA, EMIL, parent=FIRST)], DORA)
+def test_a_token_that_is_delegated_to_somebody_else_is_of_no_use() -> None:
+    assert "issued to another identity" in refused([FIRST], EMIL)
+    assert "issued to another identity" in refused([FIRST, delegate(DORA, EMIL, parent=FIRST)], DORA)
 
 
 @pytest.mark.rule("ACL-4")
 def test_a_token_of_another_space_spoils_the_chain() -> None:
-    elsewhere = lend(OLGA, DORA, space=ALICE)
-    assert "another space" in refused([elsewhere, lend(DORA, EMIL, parent=elsewhere)], EMIL)
+    elsewhere = delegate(OLGA, DORA, space=ALICE)
+    assert "another space" in refused([elsewhere, delegate(DORA, EMIL, parent=elsewhere)], EMIL)
 
 
 def chain(length: int) -> tuple[list[bytes], Key]:
     keys = [OLGA, *(Key(f"link {number}") for number in range(length))]
     tokens: list[bytes] = []
     for above, below in itertools.pairwise(keys):
-        tokens.append(lend(above, below, parent=tokens[-1] if tokens else None))
+        tokens.append(delegate(above, below, parent=tokens[-1] if tokens else None))
     return tokens, keys[-1]
 
 
 @pytest.mark.rule("ACL-4")
 def test_a_chain_has_at_most_eight_links() -> None:
     tokens, last = chain(8)
-    (lent,) = verify(tokens, space=SPACE, audience=last.did)
-    assert len(lent.names) == 8
+    (delegated,) = verify(tokens, space=SPACE, audience=last.did)
+    assert len(delegated.names) == 8
     tokens, last = chain(9)
     assert "longer than delegation_chain_max, 8" in refused(tokens, last)
 
 
 @pytest.mark.rule("ACL-4")
 def test_at_most_thirty_two_tokens_are_shown() -> None:
-    tokens = [lend(OLGA, DORA, nonce=bytes([number]) * 16) for number in range(33)]
+    tokens = [delegate(OLGA, DORA, nonce=bytes([number]) * 16) for number in range(33)]
     assert len(verify(tokens[:32], space=SPACE, audience=DORA.did)) == 32
     assert "33 tokens were shown and delegations_max is 32" in refused(tokens)
 
@@ -288,10 +299,10 @@ def test_a_token_shown_twice_counts_once() -> None:
 
 
 @pytest.mark.rule("ACL-4")
-def test_one_may_narrow_what_it_was_lent_for_itself() -> None:
-    narrower = lend(DORA, DORA, parent=FIRST, role="read")
-    lent = verify([FIRST, narrower], space=SPACE, audience=DORA.did)
-    assert rights(lent) == Rights("read", ("urn:a:",))
+def test_a_delegate_may_narrow_its_own_rights() -> None:
+    narrower = delegate(DORA, DORA, parent=FIRST, role="read")
+    delegated = verify([FIRST, narrower], space=SPACE, audience=DORA.did)
+    assert rights(delegated) == Rights("read", ("urn:a:",))
 
 
 # ---------------------------------------------------------------- what it gives
@@ -302,50 +313,50 @@ def test_one_may_narrow_what_it_was_lent_for_itself() -> None:
     ("now", "holds"), [(0, False), (999, False), (1_000, True), (8_999, True), (9_000, False), (2**60, False)]
 )
 def test_a_delegation_holds_from_its_beginning_until_it_expires(now: int, holds: bool) -> None:
-    lent = verify([lend(OLGA, DORA)], space=SPACE, audience=DORA.did)
-    assert rights(lent, now) == (Rights("write", ("urn:a:",)) if holds else NOBODY)
+    delegated = verify([delegate(OLGA, DORA)], space=SPACE, audience=DORA.did)
+    assert rights(delegated, now) == (Rights("write", ("urn:a:",)) if holds else NOBODY)
 
 
 @pytest.mark.rule("ACL-4")
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_revocation_of_any_link_ends_the_chain(at: int) -> None:
     tokens, last = chain(3)
-    lent = verify(tokens, space=SPACE, audience=last.did)
-    assert rights(lent) == Rights("write", ("urn:a:",))
-    assert rights(lent, revoked=frozenset({name_of(tokens[at])})) == NOBODY
-    assert rights(lent, revoked=frozenset({name_of(FIRST)})) != NOBODY
+    delegated = verify(tokens, space=SPACE, audience=last.did)
+    assert rights(delegated) == Rights("write", ("urn:a:",))
+    assert rights(delegated, revoked=frozenset({name_of(tokens[at])})) == NOBODY
+    assert rights(delegated, revoked=frozenset({name_of(FIRST)})) != NOBODY
 
 
 @pytest.mark.rule("ACL-4")
 @pytest.mark.parametrize("roles", [{SPACE: "own"}, {SPACE: "own", OLGA.did: "write"}, None, "own", {DORA.did: "own"}])
-def test_what_was_lent_ends_when_its_owner_is_none_any_more(roles: object) -> None:
+def test_what_was_delegated_ends_when_its_owner_is_none_any_more(roles: object) -> None:
     tokens, last = chain(2)
-    lent = verify(tokens, space=SPACE, audience=last.did)
-    assert rights(lent, roles=roles) == NOBODY
+    delegated = verify(tokens, space=SPACE, audience=last.did)
+    assert rights(delegated, roles=roles) == NOBODY
 
 
 @pytest.mark.rule("ACL-4")
 def test_several_delegations_give_the_weakest_role_for_the_ids_of_them_all() -> None:
     tokens = [
-        lend(OLGA, DORA, prefixes=("urn:b:", "urn:a:")),
-        lend(OLGA, DORA, prefixes=("urn:c:", "urn:a:x"), role="read"),
+        delegate(OLGA, DORA, prefixes=("urn:b:", "urn:a:")),
+        delegate(OLGA, DORA, prefixes=("urn:c:", "urn:a:x"), role="read"),
     ]
-    lent = verify(tokens, space=SPACE, audience=DORA.did)
-    assert rights(lent) == Rights("read", ("urn:a:", "urn:b:", "urn:c:"))
-    assert rights(lent, revoked=frozenset({name_of(tokens[1])})) == Rights("write", ("urn:a:", "urn:b:"))
-    assert rights(lent, revoked=frozenset(map(name_of, tokens))) == NOBODY
+    delegated = verify(tokens, space=SPACE, audience=DORA.did)
+    assert rights(delegated) == Rights("read", ("urn:a:", "urn:b:", "urn:c:"))
+    assert rights(delegated, revoked=frozenset({name_of(tokens[1])})) == Rights("write", ("urn:a:", "urn:b:"))
+    assert rights(delegated, revoked=frozenset(map(name_of, tokens))) == NOBODY
 
 
 @pytest.mark.rule("ACL-4")
-def test_every_id_is_lent_by_the_empty_prefix() -> None:
-    tokens = [lend(OLGA, DORA, prefixes=("urn:a:", "")), lend(OLGA, DORA)]
+def test_every_id_is_delegated_by_the_empty_prefix() -> None:
+    tokens = [delegate(OLGA, DORA, prefixes=("urn:a:", "")), delegate(OLGA, DORA)]
     assert rights(verify(tokens, space=SPACE, audience=DORA.did)) == Rights("write", EVERY_ID)
 
 
 @pytest.mark.rule("ACL-4")
 def test_the_next_time_at_which_something_begins_or_ends_is_known() -> None:
-    tokens = [lend(OLGA, DORA), lend(OLGA, DORA, not_before=2_000, expires=3_000)]
-    lent = verify(tokens, space=SPACE, audience=DORA.did)
+    tokens = [delegate(OLGA, DORA), delegate(OLGA, DORA, not_before=2_000, expires=3_000)]
+    delegated = verify(tokens, space=SPACE, audience=DORA.did)
     steps = [0, 1_000, 1_999, 2_000, 3_000, 8_999, 9_000]
-    assert [next_change(lent, TimeMs(now)) for now in steps] == [1_000, 2_000, 2_000, 3_000, 9_000, 9_000, None]
+    assert [next_change(delegated, TimeMs(now)) for now in steps] == [1_000, 2_000, 2_000, 3_000, 9_000, 9_000, None]
     assert next_change((), TimeMs(0)) is None

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lending import DORA, EMIL, FINN, OLGA, Key, forge, saying
+from delegations import DORA, EMIL, FINN, OLGA, Key, forge, saying
 from space import SPACE
 from stemmadb.protocol.errors import InvalidDelegation
-from stemmadb.protocol.model.access import Rights, Role
-from stemmadb.protocol.model.delegation import lent_rights, name_of, verify
-from stemmadb.protocol.model.ids import TimeMs
+from stemmadb.protocol.model.access.access_roles import Rights, Role
+from stemmadb.protocol.model.access.delegation import delegated_rights, name_of, verify
+from stemmadb.protocol.model.values.ids import TimeMs
 
 KEYS = [OLGA, DORA, EMIL, FINN]
 RANK: dict[Role, int] = {"none": 0, "read": 1, "write": 2, "own": 3}
@@ -60,7 +60,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 def _chains_to(audience: Key, tokens: list[tuple[bytes, Fields]]) -> list[bytes]:
-    """The tokens lent to somebody, and all that those were made from."""
+    """The tokens delegated to somebody, and all that those were made from."""
     wanted = {name_of(token) for token, said in tokens if said["audience"] == audience.did}
     for token, said in reversed(tokens):
         if name_of(token) in wanted and said["parent"] is not None:
@@ -137,17 +137,17 @@ def _holds(links: Sequence[tuple[bytes, Fields]], world: World) -> bool:
 
 def given_by(world: World) -> Rights | None:
     try:
-        lent = verify(world.shown, space=SPACE, audience=world.audience.did)
+        delegated = verify(world.shown, space=SPACE, audience=world.audience.did)
     except InvalidDelegation:
         return None
     now = TimeMs(world.now)
-    return lent_rights(lent, roles=world.roles, is_revoked=world.revoked.__contains__, now=now)
+    return delegated_rights(delegated, roles=world.roles, is_revoked=world.revoked.__contains__, now=now)
 
 
 @pytest.mark.rule("ACL-4")
 @given(worlds())
 @settings(derandomize=True, deadline=None, max_examples=300)
-def test_what_is_lent_is_what_the_rule_says(world: World) -> None:
+def test_what_is_delegated_is_what_the_rule_says(world: World) -> None:
     expected, found = naive(world), given_by(world)
     assert (expected is None) is (found is None)
     if expected is not None and found is not None:
@@ -165,14 +165,14 @@ def test_a_chain_never_gives_more_than_any_of_its_links(world: World) -> None:
     found = given_by(world)
     if found is None:
         return
-    lent = verify(world.shown, space=SPACE, audience=world.audience.did)
+    delegated = verify(world.shown, space=SPACE, audience=world.audience.did)
     said = {name_of(token): fields for token, fields in world.tokens}
     for id_ in PROBES:
         if found.may_read(id_):
             assert any(
                 all(_lets(said[name], id_, found.role, world.now) for name in chain.names)
                 and not world.revoked & set(chain.names)
-                for chain in lent
+                for chain in delegated
             )
 
 

@@ -11,9 +11,10 @@ from blake3 import blake3
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from stemmadb.protocol.errors import InvalidDelegation
-from stemmadb.protocol.model import delegation, reference
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.delegation import Delegation
+from stemmadb.protocol.model.access import delegation
+from stemmadb.protocol.model.access.delegation import Delegation
+from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.body import encode
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "vectors" / "delegations.json").read_text())
 SPACE: str = VECTORS["space"]
@@ -45,8 +46,10 @@ def test_every_implementation_makes_the_same_token(case: dict[str, Any]) -> None
 def test_tokens_give_the_rights_that_are_written_down(case: dict[str, Any]) -> None:
     tokens = [bytes.fromhex(token) for token in case["tokens"]]
     revoked = {bytes.fromhex(name) for name in case["revoked"]}
-    lent = delegation.verify(tokens, space=SPACE, audience=case["audience"])
-    rights = delegation.lent_rights(lent, roles=case["roles"], is_revoked=revoked.__contains__, now=case["now"])
+    delegated = delegation.verify(tokens, space=SPACE, audience=case["audience"])
+    rights = delegation.delegated_rights(
+        delegated, roles=case["roles"], is_revoked=revoked.__contains__, now=case["now"]
+    )
     assert {"role": rights.role, "prefixes": list(rights.prefixes)} == case["rights"]
 
 

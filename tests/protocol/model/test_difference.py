@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from merge_space import Space
-from stemmadb.protocol.model import difference, pointer
-from stemmadb.protocol.model.difference import Content, PathChange, same
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.state import Missing
+from stemmadb.protocol.model.history import difference
+from stemmadb.protocol.model.history.difference import Content, PathChange, same
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.ids import EntityId
 
 ABSENT, ERASED = Missing.ABSENT, Missing.ERASED
 leaf = st.none() | st.booleans() | st.integers(0, 1) | st.sampled_from(["", "a"])

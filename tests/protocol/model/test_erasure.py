@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from stemmadb.protocol.errors import FutureVersion, Malformed, NotFound
-from stemmadb.protocol.model import branch, erasure, replay
-from stemmadb.protocol.model.ancestry import Point
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Arguments, Compact, Erase, Merge, Revert
-from stemmadb.protocol.model.difference import Content
-from stemmadb.protocol.model.erasure import Erasure
-from stemmadb.protocol.model.facts import NO_BODY, Fact, FactKind, empty
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.origins import Written
-from stemmadb.protocol.model.state import BranchState, Missing
+from stemmadb.protocol.model.history import erasure
+from stemmadb.protocol.model.history.difference import Content
+from stemmadb.protocol.model.history.erasure import ErasurePlan
+from stemmadb.protocol.model.history.origins import WrittenLeaves
+from stemmadb.protocol.model.log import branch_spans, replay
+from stemmadb.protocol.model.log.ancestry import BranchPoint
+from stemmadb.protocol.model.log.commit_record import Arguments, Compact, Erase, Merge, Revert
+from stemmadb.protocol.model.log.facts import NO_BODY, Fact, FactKind, empty
+from stemmadb.protocol.model.log.state import BranchState, Missing
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
 
 X = EntityId("urn:x")
 SECRET = {"name": "secret"}
@@ -30,7 +31,7 @@ class History:
 
     def __init__(self) -> None:
         self.branches = {BranchName("main"): BranchState(name=BranchName("main"))}
-        self.written: list[Written] = []
+        self.written: list[WrittenLeaves] = []
         self.version = Version(0)
 
     def write(self, kind: FactKind, value: Any = None, *, on: str = "main", by: Arguments | None = None) -> Version:
@@ -43,7 +44,7 @@ class History:
         body = None if kind == "delete" or value is GONE else encode(value)
         digest = NO_BODY
         fact = Fact(self.version, index, BranchName(on), X, kind, empty(X), digest, empty(X), None, body)
-        self.written.append(Written(fact, by))
+        self.written.append(WrittenLeaves(fact, by))
         return self.version
 
     def skip(self) -> Version:
@@ -75,12 +76,12 @@ class History:
     def reverted(self, *versions: int, kind: FactKind, value: Any = None, on: str = "main") -> Version:
         return self.write(kind, value, on=on, by=Revert(versions=tuple(map(Version, versions))))
 
-    def value_at(self, point: Point) -> Content:
-        spans = branch.lineage(self.branches, point.branch, point.version)
-        seen = [one.fact for one in self.written if branch.visible(spans, one.fact.branch, one.fact.version)]
+    def value_at(self, point: BranchPoint) -> Content:
+        spans = branch_spans.lineage(self.branches, point.branch, point.version)
+        seen = [one.fact for one in self.written if branch_spans.visible(spans, one.fact.branch, one.fact.version)]
         return replay.fold(Missing.ABSENT, seen)
 
-    def erase(self, *versions: int) -> Erasure:
+    def erase(self, *versions: int) -> ErasurePlan:
         return erasure.plan(
             X,
             self.written,
@@ -95,11 +96,11 @@ def rename(value: str) -> list[dict[str, Any]]:
     return [{"op": "replace", "path": "/name", "value": value}]
 
 
-def places(plan: Erasure) -> list[tuple[int, int]]:
+def places(plan: ErasurePlan) -> list[tuple[int, int]]:
     return [(version, index) for version, index in plan.facts]
 
 
-def heads(plan: Erasure) -> Sequence[str]:
+def heads(plan: ErasurePlan) -> Sequence[str]:
     return plan.heads
 
 
@@ -110,7 +111,7 @@ def test_only_the_versions_named_go_where_there_are_no_copies() -> None:
     secret = history.write("set", SECRET)
     history.write("set", PLAIN)
     plan = history.erase(secret)
-    assert plan == Erasure(versions=(secret,), facts=((secret, 0),), heads=())
+    assert plan == ErasurePlan(versions=(secret,), facts=((secret, 0),), heads=())
 
 
 @pytest.mark.rule("ERASE-1")
@@ -364,7 +365,7 @@ def test_erasing_twice_takes_nothing_more() -> None:
     history = History()
     history.write("set", GONE)
     history.write("set", PLAIN, by=Erase(id=X, versions=(Version(1),)))
-    assert history.erase(1) == Erasure(versions=(Version(1),), facts=(), heads=())
+    assert history.erase(1) == ErasurePlan(versions=(Version(1),), facts=(), heads=())
 
 
 @pytest.mark.rule("ERASE-1")
@@ -381,7 +382,7 @@ def test_a_delete_has_nothing_to_erase() -> None:
     history = History()
     history.write("set", PLAIN)
     delete = history.write("delete")
-    assert history.erase(delete) == Erasure(versions=(delete,), facts=(), heads=())
+    assert history.erase(delete) == ErasurePlan(versions=(delete,), facts=(), heads=())
 
 
 @pytest.mark.rule("ERASE-1")

@@ -6,16 +6,17 @@ import pytest
 
 from merge_space import ABSENT, Space
 from stemmadb.protocol.errors import Compacted, Erased, InvalidMerge
-from stemmadb.protocol.model import difference, patch
-from stemmadb.protocol.model.ancestry import Point
-from stemmadb.protocol.model.blame import blame
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Contested, Merge
-from stemmadb.protocol.model.difference import PATH_BYTES_MAX
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.merge import Candidate, Plan, Side, plan
-from stemmadb.protocol.model.state import Missing
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model import patch
+from stemmadb.protocol.model.history import difference
+from stemmadb.protocol.model.history.blame import blame
+from stemmadb.protocol.model.history.difference import PATH_BYTES_MAX
+from stemmadb.protocol.model.log.ancestry import BranchPoint
+from stemmadb.protocol.model.log.commit_record import Contested, Merge
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.merge import Candidate, MergePlan, MergeSide, plan
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 X = EntityId("urn:x")
 KEY = "k" * 20_000
@@ -27,12 +28,12 @@ def long_keyed(value: int, count: int = 1_000) -> dict[str, Value]:
 
 
 def candidate(base: Value, source: Value, target: Value, id_: EntityId = X) -> Candidate:
-    sides = [Side(value, Version(version)) for value, version in ((base, 1), (source, 3), (target, 2))]
+    sides = [MergeSide(value, Version(version)) for value, version in ((base, 1), (source, 3), (target, 2))]
     return Candidate(id_, (sides[0],), sides[1], sides[2])
 
 
-def record(made: Plan) -> Merge:
-    return made.details(source=Point(BranchName("draft"), Version(3)), target_version=Version(2))
+def record(made: MergePlan) -> Merge:
+    return made.details(source=BranchPoint(BranchName("draft"), Version(3)), target_version=Version(2))
 
 
 @pytest.mark.rule("ERASE-1", "MERGE-3")
@@ -123,15 +124,15 @@ def test_a_resolution_to_absent_where_nothing_is_was_made_by_the_merge() -> None
     later = space.patch("two", X, {"op": "replace", "path": "/v", "value": "two"})
     assert space.merge("one", "main", resolutions={X: ABSENT}).writes == ()
     assert space.version > later
-    assert space.trace().at(Point(MAIN, space.version)).stamp.version == space.version
+    assert space.trace().at(BranchPoint(MAIN, space.version)).stamp.version == space.version
     assert [conflict.winner for conflict in space.merge("two", "main").conflicts] == ["target"]
     assert space.get("main") is ABSENT
     space.set("main", X, {"v": 1})
-    assert space.trace().at(Point(MAIN, space.version)).stamp.version == space.version
+    assert space.trace().at(BranchPoint(MAIN, space.version)).stamp.version == space.version
 
 
 def gone(source: Missing, target: Value | Missing) -> Candidate:
-    return Candidate(X, (Side(1, Version(1)),), Side(source, Version(3)), Side(target, Version(2)))
+    return Candidate(X, (MergeSide(1, Version(1)),), MergeSide(source, Version(3)), MergeSide(target, Version(2)))
 
 
 @pytest.mark.rule("MERGE-3")
@@ -153,6 +154,6 @@ def test_what_is_gone_is_refused_by_what_became_of_it() -> None:
     with pytest.raises(Compacted) as compacted:
         plan([gone(Missing.COMPACTED, 2)], oldest=Version(7))
     assert compacted.value.facts == {"version": 3, "oldest": 7}
-    both = Candidate(X, (Side(1, Version(1)),), Side(2, Version(3)), Side(Missing.ERASED, Version(2)))
+    both = Candidate(X, (MergeSide(1, Version(1)),), MergeSide(2, Version(3)), MergeSide(Missing.ERASED, Version(2)))
     with pytest.raises(Erased):
         plan([both], strategy="target")

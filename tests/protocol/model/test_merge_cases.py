@@ -7,8 +7,8 @@ import pytest
 from merge_builders import X, forked, increment, replace, summary
 from merge_space import ABSENT, Space
 from stemmadb.protocol.errors import BranchDeleted
-from stemmadb.protocol.model.commit import Strategy
-from stemmadb.protocol.model.merge import Plan
+from stemmadb.protocol.model.log.commit_record import Strategy
+from stemmadb.protocol.model.merge import MergePlan
 
 
 @pytest.mark.rule("MERGE-2", "MERGE-4")
@@ -20,7 +20,7 @@ def test_a_fork_of_a_fork_merges_into_any_of_its_ancestors() -> None:
     space.merge("idea", "main")
     assert space.get("main") == {"a": 2, "b": 2}
     assert space.get("draft") == {"a": 2, "b": 1}
-    assert space.merge("draft", "main") == Plan("lww")
+    assert space.merge("draft", "main") == MergePlan("lww")
 
 
 @pytest.mark.rule("MERGE-2", "MERGE-4")
@@ -34,7 +34,7 @@ def test_merging_back_and_forth_ten_times_sees_only_new_work(strategy: Strategy)
         assert len(plan.writes) == 1
         assert plan.conflicts == ()
         assert space.get(target) == space.get(source) == {"turn": turn}
-        assert space.merge(source, target, strategy) == Plan(strategy)
+        assert space.merge(source, target, strategy) == MergePlan(strategy)
         assert space.merge(target, source, strategy).writes == ()
 
 
@@ -264,7 +264,7 @@ def test_under_fields_a_removed_object_against_an_edit_inside_it_is_one_conflict
 def test_the_acl_is_passed_by() -> None:
     space = forked(0)
     space.set("draft", X, 1)
-    assert space.merge("draft", "main", ignore=[X]) == Plan("lww")
+    assert space.merge("draft", "main", ignore=[X]) == MergePlan("lww")
     assert space.get("main") == 0
 
 

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from merge_space import Space
-from stemmadb.protocol.model.ancestry import Point, knowledge
-from stemmadb.protocol.model.commit import Strategy
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.log.ancestry import BranchPoint, knowledge
+from stemmadb.protocol.model.log.commit_record import Strategy
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
 
 X = EntityId("urn:x")
 HISTORIES = 1_000
@@ -65,7 +65,7 @@ class Counting:
             self.check(target)
 
     def check(self, name: str) -> None:
-        known = knowledge(self.space.graph(), Point(BranchName(name), self.space.version))
+        known = knowledge(self.space.graph(), BranchPoint(BranchName(name), self.space.version))
 
         def is_known(made_on: str, version: int) -> bool:
             return version <= known.get(BranchName(made_on), Version(0))

@@ -7,13 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stemmadb.protocol.errors import Erased
-from stemmadb.protocol.model import body, patch, stamps
-from stemmadb.protocol.model.commit import Contested, Strategy
-from stemmadb.protocol.model.difference import Content, same
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.merge import Candidate, Plan, Side, plan
-from stemmadb.protocol.model.state import Missing
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model import patch
+from stemmadb.protocol.model.history import stamps
+from stemmadb.protocol.model.history.difference import Content, same
+from stemmadb.protocol.model.log.commit_record import Contested, Strategy
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.merge import Candidate, MergePlan, MergeSide, plan
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 X = EntityId("urn:x")
 ABSENT, ERASED = Missing.ABSENT, Missing.ERASED
@@ -29,8 +31,8 @@ contents = documents | st.just(ABSENT)
 strategies = st.sampled_from(["lww", "source", "target", "fields"])
 
 
-def side(content: Content, version: int) -> Side:
-    return Side(content, Version(version))
+def side(content: Content, version: int) -> MergeSide:
+    return MergeSide(content, Version(version))
 
 
 def candidate(
@@ -45,7 +47,7 @@ def merged(entity: Candidate, strategy: Strategy = "lww") -> Content:
     return made.writes[0].content if made.writes else entity.target.content
 
 
-def applied(made: Plan, target: Content) -> Content:
+def applied(made: MergePlan, target: Content) -> Content:
     """What the operation does to the target, which is what the commit will do."""
     if not made.writes:
         return target
@@ -79,7 +81,7 @@ def test_one_changed_side_is_taken_and_the_same_change_is_not_written(
 ) -> None:
     assert same(merged(candidate(base, side_, base), strategy), side_)
     assert same(merged(candidate(base, base, side_), strategy), side_)
-    assert plan([candidate(base, base, side_)], strategy=strategy) == Plan(strategy)
+    assert plan([candidate(base, base, side_)], strategy=strategy) == MergePlan(strategy)
     both = plan([candidate(base, side_, side_, (1, 2, 2))], strategy="target")
     assert both.writes == ()
 
@@ -172,7 +174,7 @@ def test_without_a_base_fields_are_compared_with_each_other() -> None:
 @pytest.mark.rule("MERGE-2")
 def test_an_erased_base_is_known_by_its_last_fact() -> None:
     untouched = Candidate(X, (side(ERASED, 3),), side(ERASED, 3), side(1, 4))
-    assert plan([untouched]) == Plan("lww")
+    assert plan([untouched]) == MergePlan("lww")
     set_anew = Candidate(X, (side(ERASED, 3),), side(1, 5), side(2, 4))
     assert [conflict.winner for conflict in plan([set_anew], strategy="fields").conflicts] == ["source"]
 
@@ -187,7 +189,7 @@ def test_an_erased_side_cannot_be_merged() -> None:
 @pytest.mark.rule("MERGE-3")
 def test_a_bool_is_not_a_number_and_one_is_one_point_zero() -> None:
     assert merged(candidate({"a": 1}, {"a": True}, {"a": 1.0})) == {"a": True}
-    assert plan([candidate({"a": 1}, {"a": 1.0}, {"a": 2})]) == Plan("lww")
+    assert plan([candidate({"a": 1}, {"a": 1.0}, {"a": 2})]) == MergePlan("lww")
     counted = candidate({"a": True}, {"a": 2}, {"a": 2})
     assert plan([counted]).conflicts == ()
 
@@ -195,10 +197,10 @@ def test_a_bool_is_not_a_number_and_one_is_one_point_zero() -> None:
 @pytest.mark.rule("MERGE-3")
 def test_increments_may_be_of_floats_and_hide_at_any_depth() -> None:
 
-    def counted(version: int) -> Side:
+    def counted(version: int) -> MergeSide:
         by_half: list[dict[str, Value]] = [{"op": "increment", "path": "/o/n", "by": 0.5}]
         value, stamp = stamps.patched({"o": {"n": 0}, "z": 0}, stamps.whole(Version(1)), by_half, Version(version))
-        return Side(value, Version(version), lambda: stamp)
+        return MergeSide(value, Version(version), lambda: stamp)
 
     entity = Candidate(X, (side({"o": {"n": 0}, "z": 0}, 1),), counted(2), counted(3))
     made = plan([entity], strategy="fields")
@@ -216,16 +218,26 @@ def test_a_small_change_of_a_large_document_is_written_as_a_patch() -> None:
 
 
 @pytest.mark.rule("MERGE-3")
+def test_under_lww_a_deleted_side_counts_from_its_delete() -> None:
+    base: Content = {"a": 1}
+    edited: Content = {"a": 2}
+    assert merged(candidate(base, ABSENT, edited, (1, 3, 2))) is ABSENT
+    assert merged(candidate(base, ABSENT, edited, (1, 2, 3))) == edited
+    assert merged(candidate(base, edited, ABSENT, (1, 3, 2))) == edited
+    assert merged(candidate(base, edited, ABSENT, (1, 2, 3))) is ABSENT
+
+
+@pytest.mark.rule("MERGE-3")
 def test_lww_compares_the_latest_of_what_each_side_changed() -> None:
     """The source's whole value was set at 2, but what it changed since the base came later than the target's."""
 
-    def stamped(base: int, **leaves: int) -> Side:
+    def stamped(base: int, **leaves: int) -> MergeSide:
         stamp = stamps.whole(Version(base))
         for key, version in leaves.items():
             stamp = stamps.put(stamp, (key,), stamps.whole(Version(version)))
-        return Side({"a": leaves.get("a", 0), "b": leaves.get("b", 0)}, Version(99), lambda: stamp)
+        return MergeSide({"a": leaves.get("a", 0), "b": leaves.get("b", 0)}, Version(99), lambda: stamp)
 
-    base = Side({"a": 0, "b": 0}, Version(1))
+    base = MergeSide({"a": 0, "b": 0}, Version(1))
     assert merged(Candidate(X, (base,), stamped(1, a=7), stamped(1, b=5))) == {"a": 7, "b": 0}
     assert merged(Candidate(X, (base,), stamped(9, a=4), stamped(1, b=5))) == {"a": 0, "b": 5}
     assert merged(Candidate(X, (base,), stamped(1, a=3, b=7), stamped(1, a=5, b=7))) == {"a": 5, "b": 7}

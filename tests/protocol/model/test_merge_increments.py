@@ -6,8 +6,8 @@ import pytest
 
 from merge_builders import X, forked, increment, replace, summary
 from stemmadb.protocol.errors import MergeConflict
-from stemmadb.protocol.model.commit import Strategy
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.log.commit_record import Strategy
+from stemmadb.protocol.model.values.json_values import Value
 
 
 @pytest.mark.rule("MERGE-2", "MERGE-3")

@@ -10,13 +10,13 @@ import pytest
 from merge_oracle import GONE, LEAVES, Doc, Oracle, Tag, doc_of
 from merge_space import Space
 from stemmadb.protocol.errors import MergeConflict
-from stemmadb.protocol.model import stamps
-from stemmadb.protocol.model.ancestry import Point
-from stemmadb.protocol.model.commit import Strategy
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.merge import Plan
-from stemmadb.protocol.model.state import Missing
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.history import stamps
+from stemmadb.protocol.model.log.ancestry import BranchPoint
+from stemmadb.protocol.model.log.commit_record import Strategy
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.merge import MergePlan
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 IDS = ["urn:p", "urn:q", "urn:r"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
@@ -123,7 +123,7 @@ class Schedule:
     def _again(self, source: str, target: str, strategy: Strategy, version: int) -> None:
         at = self.space.version
         again = self.space.merge(source, target, strategy, version=version)
-        assert again == Plan(strategy)
+        assert again == MergePlan(strategy)
         assert self.space.version == at
 
     def resolutions(self, source: str, target: str, version: int) -> dict[str, dict[str, Any] | None]:
@@ -158,7 +158,7 @@ class Schedule:
                 self._check_origins(name, id_, doc)
 
     def _check_origins(self, name: str, id_: str, doc: Doc) -> None:
-        traced = self.space.trace(id_).at(Point(BranchName(name), self.space.version))
+        traced = self.space.trace(id_).at(BranchPoint(BranchName(name), self.space.version))
         assert traced.content == doc.value()
         if doc.leaves is None:
             assert traced.stamp == stamps.whole(Version(doc.deleted))

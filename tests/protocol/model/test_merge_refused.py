@@ -6,8 +6,8 @@ import pytest
 
 from merge_space import Space
 from stemmadb.protocol.errors import FutureVersion, InvalidMerge, MergeConflict, UnknownBranch
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values.ids import EntityId
+from stemmadb.protocol.model.values.json_values import Value
 
 X = EntityId("urn:x")
 

@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 from stemmadb.protocol.errors import BY_CODE
-from stemmadb.protocol.model import pointer, stamps
-from stemmadb.protocol.model.ancestry import MergeEdge, Point, best_common_ancestors, graph
-from stemmadb.protocol.model.difference import Content, same
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.merge import Candidate, Plan, Side, plan
-from stemmadb.protocol.model.stamps import Count, Stamp
-from stemmadb.protocol.model.state import BranchState, Missing
+from stemmadb.protocol.model.history import stamps
+from stemmadb.protocol.model.history.difference import Content, same
+from stemmadb.protocol.model.history.stamps import Count, Stamp
+from stemmadb.protocol.model.log.ancestry import BranchPoint, MergeEdge, best_common_ancestors, graph
+from stemmadb.protocol.model.log.state import BranchState, Missing
+from stemmadb.protocol.model.merge import Candidate, MergePlan, MergeSide, plan
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Version
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "merges.json").read_text())
 
@@ -26,13 +27,13 @@ def content(case: dict[str, Any]) -> Content:
     return Missing.ABSENT if case.get("absent") else case["value"]
 
 
-def side(case: dict[str, Any]) -> Side:
+def side(case: dict[str, Any]) -> MergeSide:
     stamp = stamps.whole(Version(case["version"]))
     for part in case.get("stamps", []):
         made = Stamp(Version(part["version"]), Version(part["assigned"]), count=count(part))
         stamp = stamps.put(stamp, pointer.parse(part["path"]), made)
     known = case.get("known", [])
-    return Side(content(case), Version(case["version"]), lambda: stamp, lambda version: version in known)
+    return MergeSide(content(case), Version(case["version"]), lambda: stamp, lambda version: version in known)
 
 
 def count(part: dict[str, Any]) -> Count | None:
@@ -42,7 +43,7 @@ def count(part: dict[str, Any]) -> Count | None:
     return made
 
 
-def planned(case: dict[str, Any]) -> Plan:
+def planned(case: dict[str, Any]) -> MergePlan:
     bases = tuple(side(base) for base in case["bases"])
     entity = Candidate(EntityId(case["id"]), bases, side(case["source"]), side(case["target"]))
     resolutions = {EntityId(id_): content(choice) for id_, choice in case.get("resolutions", {}).items()}
@@ -78,5 +79,5 @@ def test_golden_points_have_the_best_ancestors_it_says(case: dict[str, Any]) -> 
 
     known = graph(branches, [MergeEdge(**edge) for edge in case["merges"]], last)
     for one, other in [("one", "other"), ("other", "one")]:
-        found = best_common_ancestors(known, Point(**case[one]), Point(**case[other]))
+        found = best_common_ancestors(known, BranchPoint(**case[one]), BranchPoint(**case[other]))
         assert [{"branch": at.branch, "version": at.version} for at in found] == case["best"]

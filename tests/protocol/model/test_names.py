@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stemmadb.protocol.errors import InvalidId, InvalidName, InvalidPointer, InvalidReference
-from stemmadb.protocol.model import ids, pointer, reference
+from stemmadb.protocol.model.values import ids, pointer, reference
 
 
 @pytest.mark.rule("MODEL-2")
@@ -42,6 +44,32 @@ def test_what_is_no_uri_or_too_long_is_no_entity_id(text: str) -> None:
     with pytest.raises(InvalidId) as caught:
         ids.entity_id(text)
     caught.value.message.encode()
+
+
+@pytest.mark.rule("MODEL-2")
+@pytest.mark.skipif(unicodedata.unidata_version != "14.0.0", reason="the rule names the categories of Unicode 14.0")
+def test_an_id_holds_no_character_that_cannot_be_seen() -> None:
+    """Every code point beyond ASCII, against its category: the rule is written out."""
+    for code in range(0x80, 0x110000):
+        character = chr(code)
+        is_noncharacter = 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
+        is_unseen = is_noncharacter or unicodedata.category(character) in {"Cc", "Cf", "Zs", "Zl", "Zp", "Cs"}
+        assert _is_accepted(ids.entity_id, f"urn:{character}") is not is_unseen, hex(code)
+        assert _is_accepted(ids.id_prefix, f"urn:{character}") is not is_unseen, hex(code)
+
+
+def _is_accepted(check: Callable[[str], str], text: str) -> bool:
+    try:
+        check(text)
+    except InvalidId:
+        return False
+    return True
+
+
+@pytest.mark.rule("MODEL-2")
+@pytest.mark.parametrize("code", [0x80, 0x9F, 0xA0, 0x2028, 0x202E, 0x3000, 0xFEFF, 0xFFFE, 0x1FFFE, 0xE0041])
+def test_an_unseen_character_is_refused_whatever_the_unicode_of_the_runtime(code: int) -> None:
+    assert not _is_accepted(ids.entity_id, f"urn:{chr(code)}")
 
 
 @pytest.mark.rule("MODEL-2")

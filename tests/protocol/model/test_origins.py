@@ -6,20 +6,27 @@ import pytest
 
 from merge_space import ABSENT, Space, make_fact
 from stemmadb.protocol.errors import UnknownBranch
-from stemmadb.protocol.model import stamps
-from stemmadb.protocol.model.ancestry import Point
-from stemmadb.protocol.model.commit import Compact, Merge, Revert
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.origins import NEVER_WRITTEN, Trace, Traced, Written, follow, inherited
-from stemmadb.protocol.model.stamps import Stamp
-from stemmadb.protocol.model.state import BranchState, Missing
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.history import stamps
+from stemmadb.protocol.model.history.origins import (
+    NEVER_WRITTEN,
+    OriginTrace,
+    Traced,
+    WrittenLeaves,
+    follow,
+    inherited,
+)
+from stemmadb.protocol.model.history.stamps import Stamp
+from stemmadb.protocol.model.log.ancestry import BranchPoint
+from stemmadb.protocol.model.log.commit_record import Compact, Merge, Revert
+from stemmadb.protocol.model.log.state import BranchState, Missing
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 X = EntityId("urn:x")
 
 
 def origins(space: Space, on: str = "main") -> dict[str, int]:
-    traced = space.trace().at(Point(BranchName(on), space.version))
+    traced = space.trace().at(BranchPoint(BranchName(on), space.version))
     assert not isinstance(traced.content, Missing)
     return dict(stamps.leaves(traced.content, traced.stamp))
 
@@ -106,7 +113,7 @@ def test_a_deletion_has_an_origin_and_keeps_it_through_a_merge() -> None:
     space.fork("draft")
     made = space.delete("draft", X)
     space.merge("draft")
-    traced = space.trace().at(Point(MAIN, space.version))
+    traced = space.trace().at(BranchPoint(MAIN, space.version))
     assert (traced.content, traced.stamp) == (ABSENT, stamps.whole(Version(made)))
     assert traced.version == space.version
 
@@ -119,7 +126,7 @@ def test_a_removed_field_has_an_origin_and_keeps_it_through_a_merge() -> None:
     made = space.patch("draft", X, {"op": "remove", "path": "/a"})
     space.patch("main", X, add("/b", 2))
     space.merge("draft", "main", "fields")
-    assert stamps.at(space.trace().at(Point(MAIN, space.version)).stamp, ["a"]).version == made
+    assert stamps.at(space.trace().at(BranchPoint(MAIN, space.version)).stamp, ["a"]).version == made
 
 
 @pytest.mark.rule("MERGE-3")
@@ -131,7 +138,7 @@ def test_a_sum_originates_at_the_later_increment() -> None:
     later = space.patch("main", X, {"op": "increment", "path": "/n", "by": 1})
     space.merge("draft", "main", "fields")
     assert origins(space) == {"/n": later}
-    assert stamps.at(space.trace().at(Point(MAIN, space.version)).stamp, ["n"]).assigned == 1
+    assert stamps.at(space.trace().at(BranchPoint(MAIN, space.version)).stamp, ["n"]).assigned == 1
 
 
 @pytest.mark.rule("MERGE-3")
@@ -143,8 +150,8 @@ def test_a_resolution_and_a_revert_originate_at_their_own_version() -> None:
     space.patch("main", X, add("/a", 3))
     space.merge("draft", "main", resolutions={X: {"a": 2, "b": 1}})
     assert origins(space) == {"/a": space.version, "/b": space.version}
-    undone = Written(make_fact(9, "patch", [add("/a", 1)]), Revert(versions=(Version(3),)))
-    state = follow(space.trace().at(Point(MAIN, space.version)), undone, lambda *_: pytest.fail("not a merge"))
+    undone = WrittenLeaves(make_fact(9, "patch", [add("/a", 1)]), Revert(versions=(Version(3),)))
+    state = follow(space.trace().at(BranchPoint(MAIN, space.version)), undone, lambda *_: pytest.fail("not a merge"))
     assert stamps.at(state.stamp, ["a"]).version == 9
 
 
@@ -152,7 +159,7 @@ def not_a_merge(*_: object) -> Stamp:
     raise AssertionError
 
 
-def followed(*facts: Written) -> Traced:
+def followed(*facts: WrittenLeaves) -> Traced:
     state = NEVER_WRITTEN
     for written in facts:
         state = follow(state, written, not_a_merge)
@@ -161,21 +168,25 @@ def followed(*facts: Written) -> Traced:
 
 @pytest.mark.rule("MERGE-3")
 def test_a_fact_whose_body_is_gone_has_written_everything() -> None:
-    start = Written(make_fact(1, "set", {"a": 1}))
-    state = followed(start, Written(make_fact(2, "patch", gone=True)))
+    start = WrittenLeaves(make_fact(1, "set", {"a": 1}))
+    state = followed(start, WrittenLeaves(make_fact(2, "patch", gone=True)))
     assert (state.content, state.stamp) == (Missing.ERASED, stamps.whole(Version(2)))
-    state = followed(start, Written(make_fact(2, "set", gone=True)), Written(make_fact(3, "patch", [add("/a", 1)])))
+    state = followed(
+        start, WrittenLeaves(make_fact(2, "set", gone=True)), WrittenLeaves(make_fact(3, "patch", [add("/a", 1)]))
+    )
     assert (state.content, state.stamp) == (Missing.ERASED, stamps.whole(Version(3)))
     merged = Merge(source=MAIN, source_version=Version(1), target_version=Version(1))
-    state = followed(start, Written(make_fact(2, "patch", gone=True), merged))
+    state = followed(start, WrittenLeaves(make_fact(2, "patch", gone=True), merged))
     assert state.stamp == stamps.whole(Version(2))
 
 
 @pytest.mark.rule("MERGE-3")
 def test_a_checkpoint_changes_no_origin() -> None:
-    patched = followed(Written(make_fact(1, "set", {"a": 1})), Written(make_fact(2, "patch", [add("/b", 1)])))
+    patched = followed(
+        WrittenLeaves(make_fact(1, "set", {"a": 1})), WrittenLeaves(make_fact(2, "patch", [add("/b", 1)]))
+    )
     state = follow(
-        patched, Written(make_fact(3, "checkpoint", {"a": 1, "b": 1}), Compact(floor=Version(3))), not_a_merge
+        patched, WrittenLeaves(make_fact(3, "checkpoint", {"a": 1, "b": 1}), Compact(floor=Version(3))), not_a_merge
     )
     assert (state.content, state.stamp, state.version) == (patched.content, patched.stamp, 2)
 
@@ -185,26 +196,26 @@ def test_a_point_sees_the_entity_of_its_lineage_only() -> None:
     space = Space()
     at = [space.set("main", X, 1), space.fork("draft"), space.set("main", X, 2)]
     trace = space.trace()
-    assert trace.at(Point(BranchName("draft"), Version(9))).content == 1
-    assert trace.at(Point(MAIN, Version(at[2]))).content == 2
-    assert trace.at(Point(MAIN, Version(at[1]))).content == 1
-    assert trace.at(Point(MAIN, Version(0))) == NEVER_WRITTEN
+    assert trace.at(BranchPoint(BranchName("draft"), Version(9))).content == 1
+    assert trace.at(BranchPoint(MAIN, Version(at[2]))).content == 2
+    assert trace.at(BranchPoint(MAIN, Version(at[1]))).content == 1
+    assert trace.at(BranchPoint(MAIN, Version(0))) == NEVER_WRITTEN
     with pytest.raises(UnknownBranch):
-        trace.at(Point(BranchName("nowhere"), Version(1)))
+        trace.at(BranchPoint(BranchName("nowhere"), Version(1)))
 
 
 @pytest.mark.rule("MERGE-3")
 def test_thousands_of_merges_of_one_entity_are_followed_without_recursion() -> None:
     draft = BranchName("draft")
     branches = {MAIN: BranchState(name=MAIN), draft: BranchState(name=draft, parent=MAIN, fork=Version(1), depth=2)}
-    facts = [Written(make_fact(1, "set", {"v": 0}))]
+    facts = [WrittenLeaves(make_fact(1, "set", {"v": 0}))]
     for index in range(5_000):
         target, source = (MAIN, draft) if index % 2 else (draft, MAIN)
         made, merged = Version(2 * index + 2), Version(2 * index + 3)
-        facts.append(Written(make_fact(made, "patch", [add("/v", index)], on=source)))
+        facts.append(WrittenLeaves(make_fact(made, "patch", [add("/v", index)], on=source)))
         details = Merge(source=source, source_version=made, target_version=made)
-        facts.append(Written(make_fact(merged, "patch", [add("/v", index)], on=target), details))
-    traced = Trace(branches, facts).at(Point(MAIN, Version(20_000)))
+        facts.append(WrittenLeaves(make_fact(merged, "patch", [add("/v", index)], on=target), details))
+    traced = OriginTrace(branches, facts).at(BranchPoint(MAIN, Version(20_000)))
     assert dict(stamps.leaves({"v": 0}, traced.stamp)) == {"/v": 10_000}
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from merge_builders import X, increment, replace
 from merge_space import Space, make_fact
-from stemmadb.protocol.model import stamps
-from stemmadb.protocol.model.ancestry import MergeEdge, Point
-from stemmadb.protocol.model.commit import Merge, Strategy
-from stemmadb.protocol.model.ids import MAIN, BranchName, Version
-from stemmadb.protocol.model.origins import Trace, Traced, Written
-from stemmadb.protocol.model.stamps import Stamp
-from stemmadb.protocol.model.state import BranchState
+from stemmadb.protocol.model.history import stamps
+from stemmadb.protocol.model.history.origins import OriginTrace, Traced, WrittenLeaves
+from stemmadb.protocol.model.history.stamps import Stamp
+from stemmadb.protocol.model.log.ancestry import BranchPoint, MergeEdge
+from stemmadb.protocol.model.log.commit_record import Merge, Strategy
+from stemmadb.protocol.model.log.state import BranchState
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Version
 
 FACTS = 3_000
 LOOK_EVERY = 500
@@ -32,13 +32,13 @@ def held_now() -> int:
 class Counting:
     """Facts that are made as they are asked for, looking from time to time at how many states are held."""
 
-    def __init__(self, facts: Callable[[], Iterator[Written]]) -> None:
+    def __init__(self, facts: Callable[[], Iterator[WrittenLeaves]]) -> None:
         self._facts = facts
         self._others = held_now()
         self.most = 0
         self.walks = 0
 
-    def __iter__(self) -> Iterator[Written]:
+    def __iter__(self) -> Iterator[WrittenLeaves]:
         self.walks += 1
         for number, written in enumerate(self._facts()):
             yield written
@@ -46,39 +46,39 @@ class Counting:
                 self.most = max(self.most, held_now() - self._others)
 
 
-def patches(versions: Sequence[int]) -> Iterator[Written]:
-    yield Written(make_fact(1, "set", {"v": 0, "w": {"x": 1}}))
+def patches(versions: Sequence[int]) -> Iterator[WrittenLeaves]:
+    yield WrittenLeaves(make_fact(1, "set", {"v": 0, "w": {"x": 1}}))
     for version in versions:
-        yield Written(make_fact(version, "patch", [replace("/v", version)]))
+        yield WrittenLeaves(make_fact(version, "patch", [replace("/v", version)]))
 
 
 @pytest.mark.rule("MERGE-3")
 def test_a_long_line_of_patches_holds_only_the_states_asked_for() -> None:
     facts = Counting(lambda: patches(range(2, FACTS)))
-    points = [Point(MAIN, Version(version)) for version in (1, 700, 2_000, FACTS)]
-    trace = Trace(BRANCHES, facts, points=points)
+    points = [BranchPoint(MAIN, Version(version)) for version in (1, 700, 2_000, FACTS)]
+    trace = OriginTrace(BRANCHES, facts, points=points)
     found = [trace.at(point) for point in points]
     assert [traced.version for traced in found] == [1, 700, 2_000, FACTS - 1]
     assert [stamps.at(traced.stamp, ["v"]).version for traced in found] == [1, 700, 2_000, FACTS - 1]
     assert (facts.walks, facts.most <= HELD_MAX) == (1, True)
 
 
-def crosswise(rounds: int) -> tuple[list[MergeEdge], Callable[[], Iterator[Written]]]:
+def crosswise(rounds: int) -> tuple[list[MergeEdge], Callable[[], Iterator[WrittenLeaves]]]:
     """Two branches that are merged back and forth, each merge with a change of its own."""
     edges: list[MergeEdge] = []
     for index in range(rounds):
         source, target = (MAIN, DRAFT) if index % 2 else (DRAFT, MAIN)
         edges.append(MergeEdge(target, Version(2 * index + 4), source, Version(2 * index + 3)))
 
-    def facts() -> Iterator[Written]:
-        yield Written(make_fact(1, "set", {"v": 0}))
+    def facts() -> Iterator[WrittenLeaves]:
+        yield WrittenLeaves(make_fact(1, "set", {"v": 0}))
         for edge in edges:
             change = [replace("/v", edge.version)]
-            yield Written(make_fact(edge.source_version, "patch", change, on=edge.source))
+            yield WrittenLeaves(make_fact(edge.source_version, "patch", change, on=edge.source))
             details = Merge(
                 source=edge.source, source_version=edge.source_version, target_version=edge.source_version
             )
-            yield Written(make_fact(edge.version, "patch", change, on=edge.target), details)
+            yield WrittenLeaves(make_fact(edge.version, "patch", change, on=edge.target), details)
 
     return edges, facts
 
@@ -87,8 +87,8 @@ def crosswise(rounds: int) -> tuple[list[MergeEdge], Callable[[], Iterator[Writt
 def test_what_a_merge_looked_back_to_is_let_go_after_it() -> None:
     edges, made = crosswise(FACTS // 2)
     facts = Counting(made)
-    point = Point(MAIN, edges[-1].version)
-    traced = Trace(BRANCHES, facts, edges, points=[point]).at(point)
+    point = BranchPoint(MAIN, edges[-1].version)
+    traced = OriginTrace(BRANCHES, facts, edges, points=[point]).at(point)
     assert stamps.at(traced.stamp, ["v"]).version == edges[-1].source_version
     assert facts.most <= HELD_MAX
 
@@ -98,24 +98,24 @@ def test_a_merge_of_an_old_version_sees_the_source_as_it_was_then() -> None:
     edge = MergeEdge(MAIN, Version(9), DRAFT, Version(3))
     details = Merge(source=DRAFT, source_version=Version(3), target_version=Version(8))
     facts = [
-        Written(make_fact(1, "set", {"v": 0})),
-        *(Written(make_fact(version, "patch", [replace("/v", version)], on=DRAFT)) for version in (2, 3, 4, 5)),
-        Written(make_fact(9, "patch", [replace("/v", 3)]), details),
+        WrittenLeaves(make_fact(1, "set", {"v": 0})),
+        *(WrittenLeaves(make_fact(version, "patch", [replace("/v", version)], on=DRAFT)) for version in (2, 3, 4, 5)),
+        WrittenLeaves(make_fact(9, "patch", [replace("/v", 3)]), details),
     ]
-    point = Point(MAIN, Version(9))
-    assert stamps.at(Trace(BRANCHES, facts, [edge], points=[point]).at(point).stamp, ["v"]).version == 3
+    point = BranchPoint(MAIN, Version(9))
+    assert stamps.at(OriginTrace(BRANCHES, facts, [edge], points=[point]).at(point).stamp, ["v"]).version == 3
 
 
 @pytest.mark.rule("MERGE-3")
 def test_a_merge_that_nobody_told_of_is_not_guessed() -> None:
     details = Merge(source=DRAFT, source_version=Version(2), target_version=Version(3))
     facts = [
-        Written(make_fact(1, "set", {"v": 0})),
-        *(Written(make_fact(version, "patch", [replace("/v", version)], on=DRAFT)) for version in (2, 3)),
-        Written(make_fact(4, "patch", [replace("/v", 2)]), details),
+        WrittenLeaves(make_fact(1, "set", {"v": 0})),
+        *(WrittenLeaves(make_fact(version, "patch", [replace("/v", version)], on=DRAFT)) for version in (2, 3)),
+        WrittenLeaves(make_fact(4, "patch", [replace("/v", 2)]), details),
     ]
     with pytest.raises(AssertionError, match="not told of"):
-        Trace(BRANCHES, facts).at(Point(MAIN, Version(4)))
+        OriginTrace(BRANCHES, facts).at(BranchPoint(MAIN, Version(4)))
 
 
 @pytest.mark.rule("MERGE-3")
@@ -126,13 +126,13 @@ def test_a_point_below_a_fork_is_seen_on_the_branch_above_it() -> None:
         lower: BranchState(name=lower, parent=low, fork=Version(3), depth=4),
     }
     facts = [
-        Written(make_fact(1, "set", {"v": 0})),
-        Written(make_fact(3, "patch", [replace("/v", 3)], on=DRAFT)),
-        Written(make_fact(5, "patch", [replace("/v", 5)], on=DRAFT)),
-        Written(make_fact(8, "patch", [replace("/v", 8)], on=lower)),
+        WrittenLeaves(make_fact(1, "set", {"v": 0})),
+        WrittenLeaves(make_fact(3, "patch", [replace("/v", 3)], on=DRAFT)),
+        WrittenLeaves(make_fact(5, "patch", [replace("/v", 5)], on=DRAFT)),
+        WrittenLeaves(make_fact(8, "patch", [replace("/v", 8)], on=lower)),
     ]
-    points = [Point(name, Version(at)) for name, at in ((lower, 7), (lower, 8), (low, 9), (low, 4), (lower, 2))]
-    trace = Trace(branches, facts, points=points)
+    points = [BranchPoint(name, Version(at)) for name, at in ((lower, 7), (lower, 8), (low, 9), (low, 4), (lower, 2))]
+    trace = OriginTrace(branches, facts, points=points)
     assert [trace.at(point).version for point in points] == [3, 8, 5, 3, 1]
 
 
@@ -141,10 +141,10 @@ def test_a_point_below_a_fork_is_seen_on_the_branch_above_it() -> None:
 def test_one_walk_for_all_points_finds_what_a_walk_for_each_finds(seed: int) -> None:
     space = random_space(random.Random(seed))
     written, resolved = space.facts[X], space.resolved.get(X, ())
-    points = [Point(name, Version(at)) for name in space.branches for at in range(space.version + 1)]
-    together = Trace(space.branches, written, space.edges, resolved, points)
+    points = [BranchPoint(name, Version(at)) for name in space.branches for at in range(space.version + 1)]
+    together = OriginTrace(space.branches, written, space.edges, resolved, points)
     for point in points:
-        found, alone = together.at(point), Trace(space.branches, written, space.edges, resolved).at(point)
+        found, alone = together.at(point), OriginTrace(space.branches, written, space.edges, resolved).at(point)
         assert (found.version, plain(found.stamp)) == (alone.version, plain(alone.stamp))
         assert found.content == alone.content == space.get(point.branch, X, point.version)
 

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from stemmadb.protocol.errors import PatchFailed
-from stemmadb.protocol.model import patch, values
-from stemmadb.protocol.model.values import INT_MAX, INT_MIN
+from stemmadb.protocol.model import patch
+from stemmadb.protocol.model.values import json_values
+from stemmadb.protocol.model.values.json_values import INT_MAX, INT_MIN
 
 Doc = Any
 DATA = Path(__file__).parents[2] / "data" / "json-patch-tests"
@@ -47,10 +48,10 @@ def test_every_enabled_case_of_json_patch_tests_holds(case: dict[str, Any]) -> N
             patch.apply(value, case["patch"])
     else:
         result = patch.apply(value, case["patch"])
-        assert values.equal(result, case.get("expected", result))
+        assert json_values.equal(result, case.get("expected", result))
         assert sized(value, case["patch"]) == (result, encoded_length(result))
-        assert values.equal(patch.apply(result, patch.invert(value, case["patch"])), before)
-    assert values.equal(value, before)
+        assert json_values.equal(patch.apply(result, patch.invert(value, case["patch"])), before)
+    assert json_values.equal(value, before)
 
 
 @pytest.mark.rule("PATCH-3")
@@ -193,11 +194,11 @@ def test_a_bad_operation_fails_with_its_index_and_leaves_nothing(operation: Doc)
     for attempt in (patch.apply, sized, patch.invert):
         with pytest.raises(PatchFailed) as failed:
             attempt(VALUE, operations)
-        assert failed.value.facts["index"] == 2
+        assert failed.value.facts["patch_index"] == 2
         assert failed.value.facts["why"]
         assert len(failed.value.message.encode()) < 2_000  # it goes on the wire: short, and without lone surrogates
         assert len(failed.value.facts["path"].encode()) < 2_000
-    assert values.equal(VALUE, before)
+    assert json_values.equal(VALUE, before)
 
 
 @pytest.mark.rule("PATCH-4")
@@ -205,7 +206,7 @@ def test_a_bad_operation_fails_with_its_index_and_leaves_nothing(operation: Doc)
 def test_a_malformed_operation_has_no_footprint(operation: Doc) -> None:
     with pytest.raises(PatchFailed) as failed:
         patch.footprint([{"op": "remove", "path": "/a"}, operation])
-    assert failed.value.facts["index"] == 1
+    assert failed.value.facts["patch_index"] == 1
 
 
 @pytest.mark.rule("PATCH-1", "PATCH-4")
@@ -222,5 +223,5 @@ def test_the_error_names_the_operation_the_path_and_the_reason() -> None:
         patch.apply(
             VALUE, [{"op": "add", "path": "/new", "value": 1}, {"op": "replace", "path": "/o/gone", "value": 1}]
         )
-    assert failed.value.facts == {"index": 1, "path": "/o/gone", "why": "there is nothing at '/o/gone'"}
+    assert failed.value.facts == {"patch_index": 1, "path": "/o/gone", "why": "there is nothing at '/o/gone'"}
     assert "new" not in VALUE

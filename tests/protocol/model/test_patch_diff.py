@@ -10,9 +10,10 @@ import jsonpatch
 import msgspec
 import pytest
 
-from stemmadb.protocol.model import patch, values
-from stemmadb.protocol.model.limits import DEFAULTS
+from stemmadb.protocol.model import patch
 from stemmadb.protocol.model.patch.align import EDITS_MAX, Hunk, align
+from stemmadb.protocol.model.values import json_values
+from stemmadb.protocol.model.values.limits import DEFAULTS
 
 Doc = Any
 TEXT = "the quick brown fox jumps over the lazy dog and looks for something to eat"
@@ -90,8 +91,8 @@ WORKED: list[tuple[Doc, Doc, list[Doc]]] = [
 @pytest.mark.parametrize(("old", "new", "expected"), WORKED)
 def test_the_difference_is_the_small_patch_one_would_write(old: Doc, new: Doc, expected: list[Doc]) -> None:
     steps = patch.diff(old, new)
-    assert values.equal(steps, expected)  # type: ignore[arg-type]
-    assert values.equal(patch.apply(old, steps), new)
+    assert json_values.equal(steps, expected)  # type: ignore[arg-type]
+    assert json_values.equal(patch.apply(old, steps), new)
 
 
 @pytest.mark.rule("PATCH-3", "COMMIT-3")
@@ -149,7 +150,7 @@ def test_deeply_nested_arrays_are_compared_in_bounded_time() -> None:
         return value
 
     old, new = nested(1), nested(2)
-    assert values.equal(patch.apply(old, patch.diff(old, new)), new)
+    assert json_values.equal(patch.apply(old, patch.diff(old, new)), new)
 
 
 @pytest.mark.rule("PATCH-3")
@@ -216,7 +217,7 @@ def test_differences_are_no_larger_than_those_of_the_jsonpatch_package() -> None
     ours = theirs = 0
     for old, new in realistic_edits(200):
         steps = patch.diff(old, new)
-        assert values.equal(patch.apply(old, steps), new)
+        assert json_values.equal(patch.apply(old, steps), new)
         ours += bytes_of(steps)
         theirs += bytes_of(jsonpatch.make_patch(old, new).patch)
     assert ours <= theirs, (ours, theirs)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stemmadb.protocol.model import patch
-from stemmadb.protocol.model.values import INT_MIN
+from stemmadb.protocol.model.values.json_values import INT_MIN
 
 Doc = Any
 

@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stemmadb.protocol.errors import InvalidPointer, LimitExceeded, PatchFailed
-from stemmadb.protocol.model import patch, pointer, values
-from stemmadb.protocol.model.values import INT_MAX, INT_MIN
+from stemmadb.protocol.model import patch
+from stemmadb.protocol.model.values import json_values, pointer
+from stemmadb.protocol.model.values.json_values import INT_MAX, INT_MIN
 
 Doc = Any
 Op = dict[str, Any]
@@ -144,12 +145,12 @@ def outcome(value: Doc, operations: list[Op]) -> Doc:
     try:
         return patch.apply(value, operations)
     except PatchFailed as failed:
-        return ("failed", failed.facts["index"])
+        return ("failed", failed.facts["patch_index"])
 
 
 def same(left: Doc, right: Doc) -> bool:
     """Equal, also where both are failures."""
-    return left == right if isinstance(left, tuple) or isinstance(right, tuple) else values.equal(left, right)
+    return left == right if isinstance(left, tuple) or isinstance(right, tuple) else json_values.equal(left, right)
 
 
 def encoded_length(value: Doc) -> int:
@@ -215,12 +216,12 @@ def test_neither_the_old_value_nor_the_operations_are_ever_changed(rng: random.R
     everything: Doc = [value, operations]
     before = copy.deepcopy(everything)
     result = outcome(value, operations)
-    assert values.equal(everything, before), before
+    assert json_values.equal(everything, before), before
     if not isinstance(result, tuple):  # and a patch of the result reaches nothing that the first one shared
         everything, before = [*everything, result], [*before, copy.deepcopy(result)]
         for path in places(result)[:12]:
             outcome(result, [{"op": "add", "path": f"{path}/{key}", "value": 1} for key in ("0", "a")])
-        assert values.equal(everything, before), before
+        assert json_values.equal(everything, before), before
 
 
 @pytest.mark.rule("PATCH-1")
@@ -245,7 +246,7 @@ def test_a_bound_is_passed_exactly_when_one_of_the_steps_passes_it(rng: random.R
     states = [value]
     for operation in operations:
         states.append(patch.apply(states[-1], [operation]))
-    sizes, depths = [encoded_length(state) for state in states], [values.depth(state) for state in states]
+    sizes, depths = [encoded_length(state) for state in states], [json_values.depth(state) for state in states]
     size_max, depth_max = max(sizes) - rng.randint(0, 1), max(depths) - rng.randint(0, 1)
     if sizes[0] > size_max or depths[0] > depth_max:
         return
@@ -322,7 +323,7 @@ def test_a_patch_that_fails_has_no_inverse_and_says_so_alike(rng: random.Random)
     if isinstance(after, tuple):
         with pytest.raises(PatchFailed) as failed:
             patch.invert(value, operations)
-        assert failed.value.facts["index"] == after[1]
+        assert failed.value.facts["patch_index"] == after[1]
 
 
 def is_within(path: str, places: tuple[str, ...]) -> bool:
@@ -348,6 +349,6 @@ def test_a_difference_leads_from_the_old_value_to_the_new(rng: random.Random) ->
     new = patch.apply(old, operations) if rng.random() < 0.8 else any_value(rng)
     steps = patch.diff(old, new)
     assert same(outcome(old, steps), new), (old, new, steps)
-    assert (steps == []) is values.equal(old, new), (old, new)
+    assert (steps == []) is json_values.equal(old, new), (old, new)
     if isinstance(old, dict) and isinstance(new, dict):
         assert all(step["path"] != "" for step in steps), (old, new, steps)

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stemmadb.protocol.errors import LimitExceeded, PatchFailed
-from stemmadb.protocol.model import patch, pointer, values
+from stemmadb.protocol.model import patch
 from stemmadb.protocol.model.patch.meter import DEPTH_EXTRA
+from stemmadb.protocol.model.values import json_values, pointer
 
 Doc = Any
 KEYS = ["a", "b", "0", "-", "a/b", "", "é"]
@@ -102,7 +103,10 @@ def test_both_ways_leave_the_same_behind(seed: int) -> None:
     value, operations = any_case(rng)
     before = copy.deepcopy([value, operations])
     size_max = encoded_length(value) + rng.choice([0, 1, 10, 200, 10_000])
-    bounds = {"size_max": size_max, "depth_max": rng.choice([values.depth(value), values.depth(value) + 1, 64])}
+    bounds = {
+        "size_max": size_max,
+        "depth_max": rng.choice([json_values.depth(value), json_values.depth(value) + 1, 64]),
+    }
     room = rng.choice([None, None, rng.randint(0, 200)])
     # A tuple goes the general way from the start.
     quick, general = (outcome(value, form, bounds, room) for form in (operations, tuple(operations)))
@@ -161,10 +165,10 @@ def test_the_index_of_a_failure_counts_the_operations_done_the_quick_way() -> No
     operations: Doc = [{"op": "replace", "path": "/a", "value": 1}] * 3 + [{"op": "remove", "path": "/b"}]
     with pytest.raises(PatchFailed) as failed:
         patch.apply_sized({"a": 0}, 4, operations, size_max=100, depth_max=64)
-    assert (failed.value.facts["index"], failed.value.facts["path"]) == (3, "/b")
+    assert (failed.value.facts["patch_index"], failed.value.facts["path"]) == (3, "/b")
     with pytest.raises(PatchFailed) as failed:
         patch.footprint([*operations[:3], {"op": "remove", "path": "b"}])
-    assert (failed.value.facts["index"], failed.value.facts["path"]) == (3, "b")
+    assert (failed.value.facts["patch_index"], failed.value.facts["path"]) == (3, "b")
 
 
 class Text(str):
@@ -190,7 +194,7 @@ def test_a_malformed_replacement_is_refused_alone_and_after_others(operation: Do
     for index, operations in enumerate(([operation], [good, operation])):
         with pytest.raises(PatchFailed) as failed:
             patch.footprint(operations)
-        assert failed.value.facts["index"] == index
+        assert failed.value.facts["patch_index"] == index
         with pytest.raises(PatchFailed) as failed:
             patch.apply_sized({"a": 0}, 4, operations, size_max=100, depth_max=64)
-        assert failed.value.facts["index"] == index
+        assert failed.value.facts["patch_index"] == index

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from stemmadb.protocol.errors import LimitExceeded
-from stemmadb.protocol.model import patch, values
-from stemmadb.protocol.model.limits import MEBIBYTE
+from stemmadb.protocol.model import patch
 from stemmadb.protocol.model.patch.meter import WORK_FACTOR_MAX
+from stemmadb.protocol.model.values import json_values
+from stemmadb.protocol.model.values.limits import MEBIBYTE
 
 Doc = Any
 
@@ -175,7 +176,7 @@ def test_depth_is_counted_from_the_root_to_the_deepest_container() -> None:
 
     for path, value, room in (("", 0, 64), ("/a", {}, 63), ("/a/-", {"a": []}, 62)):
         result, _ = sized(value, [{"op": "add", "path": path, "value": nested(room)}])
-        assert values.depth(result) == 64
+        assert json_values.depth(result) == 64
         with pytest.raises(LimitExceeded) as passed:
             sized(value, [{"op": "add", "path": path, "value": nested(room + 1)}])
         assert passed.value.facts == {"bound": "depth_max", "maximum": 64, "actual": 65}

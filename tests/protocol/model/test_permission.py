@@ -9,11 +9,14 @@ import pytest
 
 from space import ALICE, BOB, MemorySpace, delete_, patch_, read_, session_of, set_, structural
 from stemmadb.protocol import errors
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.access import FOUNDER, UNFOUNDED, Rights
-from stemmadb.protocol.model.admission import Repeated
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import (
+from stemmadb.protocol.identity import did_of
+from stemmadb.protocol.model.access.access_roles import FOUNDER, UNFOUNDED, Rights
+from stemmadb.protocol.model.commit import permission
+from stemmadb.protocol.model.commit.admission import Repeated
+from stemmadb.protocol.model.commit.proposal import Proposal, Step, prepare_or_refuse
+from stemmadb.protocol.model.commit.request import Content, digest_request
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.log.commit_record import (
     BranchCreate,
     BranchDelete,
     Compact,
@@ -24,11 +27,10 @@ from stemmadb.protocol.model.commit import (
     Revoke,
     TagCreate,
 )
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Hash, Local, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.proposal import Proposal, Step, prepare_or_refuse
-from stemmadb.protocol.model.request import Content, digest_request
-from stemmadb.protocol.model.state import EntityState, Missing, NotGathered
+from stemmadb.protocol.model.log.state import EntityState, Missing, NotGathered
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Hash, Local, Version
+from stemmadb.protocol.model.values.limits import Limits
 from verdicts import X, Y, code, refusal, replace
 
 
@@ -65,6 +67,21 @@ def test_the_access_list_is_set_whole_alone_on_main_with_an_owner_left(
     space.structure(BranchCreate(name=BranchName("draft"), parent=MAIN, fork=Version(1)))
     reads = [read_(ACL, 2), read_(X, 2)]
     assert code(space.commit(*operations, reads=reads, branch=branch)) == verdict
+
+
+@pytest.mark.rule("ACL-1")
+@pytest.mark.parametrize("principal", ["nobody", "", "did:key:z6Mk", f"{BOB}\n", "did:web:example.org", f"{BOB} "])
+def test_a_principal_of_the_access_list_is_a_did(space: MemorySpace, principal: str) -> None:
+    assert code(space.commit(set_(ACL, {ALICE: "own", principal: "own"}, blind=True))) == "invalid_value"
+    assert code(space.commit(set_(ACL, {principal: "own"}, blind=True))) == "invalid_value"
+
+
+@pytest.mark.rule("ACL-1")
+def test_the_access_list_has_a_bounded_number_of_entries(space: MemorySpace) -> None:
+    listed = {did_of(number.to_bytes(32, "little")): "read" for number in range(2, permission.ACCESS_ENTRIES_MAX + 1)}
+    assert code(space.commit(set_(ACL, {ALICE: "own"} | listed, blind=True))) == "accepted"
+    listed[BOB] = "read"
+    assert code(space.commit(set_(ACL, {ALICE: "own"} | listed, blind=True))) == "limit_exceeded"
 
 
 @pytest.mark.rule("ACL-1")

@@ -8,13 +8,13 @@ import pytest
 
 from space import ALICE, MemorySpace, patch_, prefix_, read_, session_of, set_
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import LocalIdentity
-from stemmadb.protocol.model.facts import digest_of
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Local, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.proposal import Proposal, prepare, prepare_or_refuse
-from stemmadb.protocol.model.request import Content, Operation, Read
+from stemmadb.protocol.model.commit.proposal import Proposal, prepare, prepare_or_refuse
+from stemmadb.protocol.model.commit.request import Content, Operation, Read
+from stemmadb.protocol.model.log.commit_record import LocalIdentity
+from stemmadb.protocol.model.log.facts import digest_of
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Local, Version
+from stemmadb.protocol.model.values.limits import Limits
 
 X = EntityId("urn:x")
 
@@ -169,7 +169,7 @@ def test_an_id_that_was_read_on_another_branch_declares_nothing_here() -> None:
     assert prepared(Content(operations=(patch_(X, {"op": "remove", "path": "/a/b"}),), reads=reads)).reads == reads
     with pytest.raises(errors.Undeclared) as caught:
         prepared(Content(operations=(patch_(X, {"op": "remove", "path": "/b"}),), reads=reads))
-    assert caught.value.facts == {"index": 0, "id": X, "path": "/b"}
+    assert caught.value.facts == {"index": 0, "id": X, "path": "/b", "patch_index": 0}
 
 
 @pytest.mark.rule("PATCH-1")

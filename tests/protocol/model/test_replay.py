@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from space import MemorySpace, delete_, patch_, set_
-from stemmadb.protocol.model import replay
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.facts import Fact, FactKind
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Hash, Version
-from stemmadb.protocol.model.state import Missing
+from stemmadb.protocol.model.log import replay
+from stemmadb.protocol.model.log.facts import Fact, FactKind
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Hash, Version
 
 X = "urn:x"
 
@@ -68,12 +68,12 @@ def test_what_is_replayed_from_a_body_that_is_gone_says_so_until_the_next_whole_
     facts: list[Fact], state: Any
 ) -> None:
     assert replay.fold(Missing.ABSENT, facts) == state
-    compacted = replay.fold(Missing.ABSENT, facts, gone=Missing.COMPACTED)
+    compacted = replay.fold(Missing.ABSENT, facts, erased=Missing.COMPACTED)
     assert compacted == (Missing.COMPACTED if state is Missing.ERASED else state)
 
 
 @pytest.mark.rule("COMMIT-8")
-def test_a_patch_of_nothing_in_the_log_is_our_own_mistake() -> None:
+def test_a_patch_of_nothing_in_the_log_is_an_internal_error() -> None:
     with pytest.raises(AssertionError, match="patch of nothing"):
         replay.fold(Missing.ABSENT, [UP])
 

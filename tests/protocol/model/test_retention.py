@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from stemmadb.protocol.model import ancestry, branch, retention
-from stemmadb.protocol.model.ancestry import Graph, MergeEdge, Point
-from stemmadb.protocol.model.facts import FactKind
-from stemmadb.protocol.model.ids import BranchName, Version
-from stemmadb.protocol.model.retention import Chain, Entity, Outline, Pins
-from stemmadb.protocol.model.state import BranchState
+from stemmadb.protocol.model.history import retention
+from stemmadb.protocol.model.history.retained_origins import Mergeable
+from stemmadb.protocol.model.history.retention import Chain, Outline, Pins, RetainedFacts
+from stemmadb.protocol.model.log import ancestry, branch_spans
+from stemmadb.protocol.model.log.ancestry import BranchGraph, BranchPoint, MergeEdge
+from stemmadb.protocol.model.log.facts import FactKind
+from stemmadb.protocol.model.log.state import BranchState
+from stemmadb.protocol.model.values.ids import BranchName, Version
 
 MAIN = BranchName("main")
 
@@ -24,7 +26,7 @@ class World:
         self.branches = {MAIN: BranchState(name=MAIN)}
         self.facts: list[Outline] = []
         self.edges: list[MergeEdge] = []
-        self.tags: list[Point] = []
+        self.tags: list[BranchPoint] = []
         self.version = Version(0)
 
     def tick(self) -> Version:
@@ -51,14 +53,14 @@ class World:
         self.edges.append(MergeEdge(BranchName(target), version, BranchName(source), seen))
         return version
 
-    def graph(self) -> Graph:
+    def graph(self) -> BranchGraph:
         return ancestry.graph(self.branches, self.edges, self._last)
 
     def pins(self, floor: int) -> Pins:
         return retention.pins(self.graph(), tags=self.tags, floor=Version(floor), head=self.version)
 
     def dropped(self, floor: int) -> list[int]:
-        return [fact.version for fact in Entity(self.facts, self.branches).droppable(self.pins(floor))]
+        return [fact.version for fact in RetainedFacts(self.facts, self.branches).droppable(self.pins(floor))]
 
     def _last(self, name: BranchName, upto: Version) -> Version:
         made = [fact.version for fact in self.facts if fact.branch == name]
@@ -66,47 +68,60 @@ class World:
         return max((version for version in made if version <= upto), default=Version(0))
 
 
-def visible(world: World, point: Point) -> list[Outline]:
-    spans = branch.lineage(world.branches, point.branch, point.version)
-    return [fact for fact in world.facts if branch.visible(spans, fact.branch, fact.version)]
+def visible(world: World, point: BranchPoint) -> list[Outline]:
+    spans = branch_spans.lineage(world.branches, point.branch, point.version)
+    return [fact for fact in world.facts if branch_spans.visible(spans, fact.branch, fact.version)]
 
 
 def naive(world: World, floor: int, *, origins: bool = True) -> list[int]:
     """Folds every state that must stay, and drops the bodies below the floor that none of them was folded from.
 
-    With `origins`, a checkpoint is enough only where all live branches see what is before it.
+    With `origins`, for histories without merges, what leads from the last fact that all mergeable states have in
+    common to each of them stays too, up to the last assignment of everything.
     """
-    live = [name for name, state in world.branches.items() if state.deleted is None]
     kept = [state for state in world.branches.values() if state.deleted is None or state.deleted >= floor]
-    points = set(world.tags)
-    points.update(Point(s.name, Version(v)) for s in kept for v in range(floor, world.version + 1))
-    points.update(Point(s.parent, s.fork) for s in kept if s.parent is not None)
-    heads = [Point(name, world.version) for name in live]
+    mergeable = {BranchPoint(s.name, Version(v)) for s in kept for v in range(floor, world.version + 1)}
+    points = {*world.tags, *mergeable}
+    points.update(BranchPoint(s.parent, s.fork) for s in kept if s.parent is not None)
+    heads = [BranchPoint(state.name, world.version) for state in kept]
     for one in heads:
         for other in heads:
             if one != other:
                 points.update(ancestry.best_common_ancestors(world.graph(), one, other))
     points = {
-        Point(span.branch, span.upto)
+        BranchPoint(span.branch, span.upto)
         for point in points
-        for span in branch.lineage(world.branches, point.branch, point.version)
+        for span in branch_spans.lineage(world.branches, point.branch, point.version)
     }
     needed: set[int] = set()
     for point in points:
-        needed.update(chain_of(world, visible(world, point), heads if origins else ()))
+        needed.update(replayed(visible(world, point)))
+    if origins:
+        histories = [found for point in mergeable if (found := visible(world, point))]
+        for history in histories:
+            needed.update(traced(history, trunk(histories)))
     return [f.version for f in world.facts if f.version < floor and f.size is not None and f.version not in needed]
 
 
-def chain_of(world: World, facts: Sequence[Outline], heads: Sequence[Point]) -> Iterable[int]:
+def replayed(facts: Sequence[Outline]) -> Iterable[int]:
+    for fact in reversed(facts):
+        yield fact.version
+        if fact.kind in ("set", "delete") or (fact.kind == "checkpoint" and fact.size is not None):
+            return
+
+
+def trunk(histories: Sequence[Sequence[Outline]]) -> Outline | None:
+    common = [facts[0] for facts in zip(*histories, strict=False) if all(fact == facts[0] for fact in facts)]
+    return common[-1] if common else None
+
+
+def traced(facts: Sequence[Outline], common: Outline | None) -> Iterable[int]:
     for index in range(len(facts) - 1, -1, -1):
         fact = facts[index]
         yield fact.version
-        if fact.kind in ("set", "delete"):
+        if fact.kind in ("set", "delete") or fact.size is None or fact == common:
+            yield from replayed(facts[: index + 1])
             return
-        if fact.kind == "checkpoint" and fact.size is not None:
-            before = facts[index - 1]
-            if all(before in visible(world, head) for head in heads):
-                return
 
 
 def random_world(seed: int, *, merges: float = 0) -> World:
@@ -126,13 +141,13 @@ def random_world(seed: int, *, merges: float = 0) -> World:
             parent = chance.choice(list(alive))
             new, at = f"b{step}", chance.randint(0, world.version)
             world.fork(new, parent, at)
-            seen = visible(world, Point(BranchName(new), world.version))
+            seen = visible(world, BranchPoint(BranchName(new), world.version))
             alive[new] = bool(seen) and seen[-1].kind != "delete"
         elif what < 0.22 and name != "main":
             world.end(name)
         elif what < 0.3:
             world.tags.append(
-                Point(BranchName(chance.choice(list(alive))), Version(chance.randint(0, world.version)))
+                BranchPoint(BranchName(chance.choice(list(alive))), Version(chance.randint(0, world.version)))
             )
         else:
             kinds: list[FactKind] = ["set", "patch", "patch", "delete", "checkpoint"] if alive[name] else ["set"]
@@ -194,7 +209,7 @@ def test_a_tag_a_fork_and_a_merge_base_keep_what_they_need() -> None:
     world = World()
     world.write("set")
     world.write("set")
-    world.tags.append(Point(MAIN, Version(1)))
+    world.tags.append(BranchPoint(MAIN, Version(1)))
     world.fork("draft", at=2)
     for _ in range(3):
         world.write("set")
@@ -222,8 +237,8 @@ def test_a_merge_base_that_is_no_fork_is_kept_while_both_branches_live() -> None
     assert base in world.dropped(world.version)
 
 
-@pytest.mark.rule("COMPACT-1")
-def test_what_decides_by_origin_stays_until_all_live_branches_know_it() -> None:
+@pytest.mark.rule("COMPACT-1", "MERGE-3")
+def test_the_original_of_a_copy_stays_while_branches_hold_different_facts() -> None:
     world = World()
     world.write("set")
     world.fork("old")
@@ -234,10 +249,32 @@ def test_what_decides_by_origin_stays_until_all_live_branches_know_it() -> None:
     world.end("draft")
     world.write("patch")
     world.tick()
-    assert {made, target}.isdisjoint(world.dropped(world.version)), "one live branch knows the merge, one does not"
+    assert {made, target}.isdisjoint(world.dropped(world.version))
     world.merge("main", "old")
     world.tick()
+    assert {made, target}.isdisjoint(world.dropped(world.version)), "`old` knows of the merge, and holds another fact"
+    world.end("old")
+    world.tick()
     assert {made, target} <= set(world.dropped(world.version))
+
+
+@pytest.mark.rule("COMPACT-1", "MERGE-3")
+def test_an_assignment_of_everything_after_a_merge_lets_the_original_go() -> None:
+    world = World()
+    world.write("set")
+    world.fork("draft")
+    made = world.write("patch", "draft")
+    world.write("patch")
+    world.merge("draft", "main", "patch")
+    world.write("patch", "draft")
+    world.tick()
+    assert made not in world.dropped(world.version)
+    world.write("set")
+    world.write("set", "draft")
+    world.merge("draft", "main", "set")
+    world.merge("main", "draft", "set")
+    world.tick()
+    assert made in world.dropped(world.version)
 
 
 @pytest.mark.rule("COMPACT-1")
@@ -277,23 +314,31 @@ def test_pins_cover_others_that_keep_nothing_more() -> None:
     world.write("set")
     world.fork("draft", at=5)
     assert pins.covers(world.pins(4)), "what forks above the floor needs nothing more"
-    world.tags.append(Point(MAIN, Version(3)))
+    world.tags.append(BranchPoint(MAIN, Version(3)))
     tagged = world.pins(4)
     assert not pins.covers(tagged)
     assert tagged.covers(pins)
-    assert not pins.covers(Pins(Version(4), {BranchName("other"): [Version(1)]}, pins.settled))
+    other = Pins(Version(4), {BranchName("other"): [Version(1)]}, pins.mergeable, pins.looked_at)
+    assert not pins.covers(other)
 
 
-@pytest.mark.rule("COMPACT-1")
-def test_pins_do_not_cover_others_for_which_less_is_known_to_all() -> None:
-    def known(version: int) -> Pins:
-        return Pins(Version(4), {MAIN: [Version(4)]}, {MAIN: Version(version)})
-
-    assert known(3).covers(known(3))
-    assert not known(3).covers(known(2))
-    assert known(9).covers(known(4)), "above the floor nothing goes"
-    assert not known(9).covers(known(3))
-    assert not known(3).covers(Pins(Version(4), {}, {}))
+@pytest.mark.rule("COMPACT-1", "MERGE-3")
+def test_pins_do_not_cover_a_later_fork_or_merge_that_looks_below_the_floor() -> None:
+    world = World()
+    for _ in range(3):
+        world.write("set")
+    world.tags.append(BranchPoint(MAIN, Version(2)))
+    world.fork("draft")
+    world.write("set", "draft")
+    floor = world.version
+    pins = world.pins(floor)
+    world.merge("draft", "main")
+    assert pins.covers(world.pins(floor)), "the source of the merge is at the floor"
+    world.edges.append(MergeEdge(MAIN, world.tick(), BranchName("draft"), Version(4)))
+    assert not pins.covers(world.pins(floor)), "the source of the merge is below it"
+    world.edges.pop()
+    world.fork("late", at=2)
+    assert not pins.covers(world.pins(floor)), "a tag keeps the value there, and not what led to it"
 
 
 @pytest.mark.rule("COMPACT-1", "SNAP-1")
@@ -304,7 +349,7 @@ def test_a_chain_is_counted_from_the_last_whole_value() -> None:
     world.fork("draft")
     world.write("patch", "draft", size=4)
     world.write("patch", "draft", size=None)
-    entity = Entity(world.facts, world.branches)
+    entity = RetainedFacts(world.facts, world.branches)
     draft = BranchName("draft")
     assert entity.chain(MAIN, world.version) == Chain(begins=Version(1), patches=1, patch_bytes=3)
     assert entity.chain(MAIN, Version(1)) == Chain(begins=Version(1), patches=0, patch_bytes=0)
@@ -321,17 +366,21 @@ def test_a_chain_begins_at_a_checkpoint_that_has_its_body() -> None:
     world.write("patch", size=3)
     world.write("checkpoint", size=None)
     world.write("patch", size=4)
-    assert Entity(world.facts, world.branches).chain(MAIN, world.version) == Chain(Version(1), 2, 7)
+    assert RetainedFacts(world.facts, world.branches).chain(MAIN, world.version) == Chain(Version(1), 2, 7)
     world.write("checkpoint")
     world.write("patch", size=5)
-    assert Entity(world.facts, world.branches).chain(MAIN, world.version) == Chain(Version(5), 1, 5)
+    assert RetainedFacts(world.facts, world.branches).chain(MAIN, world.version) == Chain(Version(5), 1, 5)
 
 
 @pytest.mark.rule("COMPACT-1")
 def test_an_entity_written_several_times_in_one_commit_keeps_the_last_of_them() -> None:
     facts = [Outline(Version(1), index, MAIN, "set", 10) for index in range(3)]
-    entity = Entity(facts, {MAIN: BranchState(name=MAIN)})
-    pins = Pins(Version(2), {MAIN: [Version(2)]}, {})
-    assert [fact.index for fact in entity.droppable(pins)] == [0, 1]
-    pins = Pins(Version(1), {MAIN: [Version(1)]}, {})
+    entity = RetainedFacts(facts, {MAIN: BranchState(name=MAIN)})
+    assert [fact.index for fact in entity.droppable(_only_main(2))] == [0, 1]
+    pins = _only_main(1)
     assert entity.droppable(pins) == [], "at the floor nothing goes"
+
+
+def _only_main(floor: int) -> Pins:
+    at = Version(floor)
+    return Pins(at, {MAIN: [at]}, Mergeable(at, {MAIN: at}, {}), set())

@@ -33,9 +33,9 @@ def paths(value: Any, *documents: Any) -> list[str]:
 
 @pytest.mark.rule("QUERY-2")
 def test_a_sigil_link_is_read_with_all_its_members() -> None:
-    assert schema.link_of(link()) == schema.Link("urn:x:1")
+    assert schema.link_of(link()) == schema.EntityLink("urn:x:1")
     full = link("urn:x:2", path="/a~1b", space="did:key:z6Mk", schema={"type": "string"})
-    assert schema.link_of(full) == schema.Link("urn:x:2", "/a~1b", "did:key:z6Mk", {"type": "string"})
+    assert schema.link_of(full) == schema.EntityLink("urn:x:2", "/a~1b", "did:key:z6Mk", {"type": "string"})
 
 
 @pytest.mark.rule("QUERY-2")
@@ -265,7 +265,7 @@ def test_a_broken_link_is_reached_as_broken() -> None:
     assert found("no uri", {"x-entity-reference": True}) == schema.BrokenLink(
         "no uri", "it is not a URI with a scheme"
     )
-    assert found("urn:x:1", {"x-entity-reference": True}) == schema.Link("urn:x:1")
+    assert found("urn:x:1", {"x-entity-reference": True}) == schema.EntityLink("urn:x:1")
     refused = found(link(schema={"bogus": 1}))
     assert isinstance(refused, schema.BrokenLink)
     assert refused.id == "urn:x:1"
@@ -338,7 +338,7 @@ def _compare_reach(narrowed: schema.Conjuncts, naive: Naive, value: Any, target:
 
 
 def _shown(found: schema.Reached) -> tuple[tuple[str, ...], str | None]:
-    return found.path, found.link.id if isinstance(found.link, schema.Link) else None
+    return found.path, found.link.id if isinstance(found.link, schema.EntityLink) else None
 
 
 def _selects(naive: Naive, value: Any) -> bool:
@@ -379,5 +379,5 @@ def test_the_vectors_of_reach_hold(case: Any) -> None:
     assert len(found) == len(case["reaches"])
     for one, expected in zip(found, case["reaches"], strict=True):
         assert list(one.path) == expected["at"]
-        assert (one.link.id if isinstance(one.link, schema.Link) else None) == expected["id"]
+        assert (one.link.id if isinstance(one.link, schema.EntityLink) else None) == expected["id"]
         assert one.conjuncts == conjuncts(*expected["conjuncts"])

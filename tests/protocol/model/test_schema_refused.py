@@ -9,8 +9,8 @@ import pytest
 
 from stemmadb.protocol.errors import InvalidSchema, LimitExceeded
 from stemmadb.protocol.model import schema
-from stemmadb.protocol.model.limits import DEFAULTS
 from stemmadb.protocol.model.schema import compiler
+from stemmadb.protocol.model.values.limits import DEFAULTS
 
 
 def nested(levels: int) -> Any:

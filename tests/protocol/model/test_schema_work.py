@@ -8,7 +8,7 @@ import pytest
 
 from stemmadb.protocol.errors import LimitExceeded
 from stemmadb.protocol.model import schema
-from stemmadb.protocol.model.schema import compiled, compiler, narrowing, reaching, work
+from stemmadb.protocol.model.schema import compiler, work
 from stemmadb.protocol.model.schema.pattern import _Translation, searcher
 from stemmadb.protocol.model.schema.weight import Cost
 
@@ -50,8 +50,7 @@ TOO_MUCH: dict[str, tuple[Any, Any]] = {
 
 @pytest.fixture
 def tight(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (work, compiled, narrowing, reaching):
-        monkeypatch.setattr(module, "JUDGEMENTS_MAX", TIGHT)
+    monkeypatch.setattr(work, "JUDGEMENTS_MAX", TIGHT)
 
 
 def selects(value: Any, document: Any) -> bool:
@@ -176,7 +175,7 @@ def test_a_text_that_is_not_ascii_costs_its_bytes_and_an_anchored_pattern_what_i
     def paid(pattern: str, text: str) -> int:
         run = work.begun()
         searcher(pattern)(text, run)
-        return work.JUDGEMENTS_MAX - run.left
+        return work.spent(run)
 
     assert paid("^[ab]+$", "a" * 1_600) == 100
     assert paid("^[ab]+$", "a" * 1_599 + "é") == 300

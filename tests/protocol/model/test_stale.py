@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from space import ALICE
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.changes import PATHS_MAX, Changes, of_fact, of_paths, push
-from stemmadb.protocol.model.facts import Fact, FactKind
-from stemmadb.protocol.model.ids import MAIN, EntityId, Hash, Version
-from stemmadb.protocol.model.stale import COMPARISONS_MAX, Scan
-from stemmadb.protocol.model.state import EntityState, empty_state
+from stemmadb.protocol.model.commit.stale_reads import COMPARISONS_MAX, Scan
+from stemmadb.protocol.model.log.changes import PATHS_MAX, Changes, of_fact, of_paths, push
+from stemmadb.protocol.model.log.facts import Fact, FactKind
+from stemmadb.protocol.model.log.state import EntityState, empty_state
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, EntityId, Hash, Version
 
 
 def head(*made: tuple[int, tuple[str, ...] | None], seen_after: int = 0, keep: int = 1000) -> EntityState:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import graphs
-from graphs import HERE, Stored, ask, feed, link, run, stored
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.query import Ask, Query, Root, Unresolved, Visit, prepare
-from stemmadb.protocol.model.traversal import MISSING, resolve, traverse
+from graphs import HERE, Stored, ask, feed, link, run, stored, unmatched
+from stemmadb.protocol.model.query.query import Ask, Query, Root, Unresolved, Visit, prepare
+from stemmadb.protocol.model.query.traversal import MISSING, resolve, traverse
+from stemmadb.protocol.model.values.ids import EntityId
 
 # ---------------------------------------------------------------- what is in the answer
 
@@ -51,7 +51,7 @@ def test_a_root_that_does_not_match_or_has_no_such_path_is_not_in_the_answer() -
     roots = [Root(id_, "/done", {"const": False}) for id_ in values]
     answer = ask(values, *roots)
     assert set(answer.entities) == {"urn:a:2"}
-    assert answer.unmatched() == {"urn:a:1"}
+    assert unmatched(answer) == {"urn:a:1"}
     assert answer.unresolved == {Unresolved("urn:a:3", "/done")}
     assert [visit.id for visit in answer.roots] == ["urn:a:2"]
 
@@ -101,7 +101,7 @@ def test_a_link_narrows_by_the_schema_at_the_link_and_the_one_it_carries() -> No
     }
     answer = ask(values, Root("urn:a:1", schema={"items": numbers}))
     assert set(answer.entities) == {"urn:a:1", "urn:n:15"}
-    assert answer.unmatched() == {"urn:n:5", "urn:n:25"}
+    assert unmatched(answer) == {"urn:n:5", "urn:n:25"}
     assert answer.unresolved == frozenset()
 
 
@@ -129,7 +129,7 @@ def test_a_target_that_one_visit_refuses_stays_in_through_another() -> None:
     values = {"urn:a:1": [link("urn:a:2", schema={"const": 0}), link("urn:a:2")], "urn:a:2": 1}
     answer = ask(values, Root("urn:a:1", schema=True))
     assert set(answer.entities) == {"urn:a:1", "urn:a:2"}
-    assert answer.unmatched() == frozenset()
+    assert unmatched(answer) == frozenset()
 
 
 @pytest.mark.rule("QUERY-4")

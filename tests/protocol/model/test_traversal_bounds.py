@@ -9,12 +9,12 @@ import pytest
 
 from graphs import Stored, ask, chain, link
 from stemmadb.protocol.errors import LimitExceeded
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Answer, Ask, Query, Root, prepare
-from stemmadb.protocol.model.traversal import traverse
+from stemmadb.protocol.model.query.query import Ask, Query, Root, TraversalResult, prepare
+from stemmadb.protocol.model.query.traversal import traverse
+from stemmadb.protocol.model.values.ids import EntityId
+from stemmadb.protocol.model.values.limits import Limits
 
-Traversal: TypeAlias = Generator[Ask, Mapping[EntityId, Stored], Answer[Stored]]
+Traversal: TypeAlias = Generator[Ask, Mapping[EntityId, Stored], TraversalResult[Stored]]
 
 
 class Streamed(Mapping[EntityId, Stored]):

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import graphs
 from graphs import HERE, Stored, feed, stored
 from stemmadb.protocol.errors import LimitExceeded
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.query import Answer, Ask, Query, Root, prepare
-from stemmadb.protocol.model.traversal import traverse
+from stemmadb.protocol.model.query.query import Ask, Query, Root, TraversalResult, prepare
+from stemmadb.protocol.model.query.traversal import traverse
+from stemmadb.protocol.model.values.ids import EntityId
 
-Traversal: TypeAlias = Generator[Ask, Mapping[EntityId, Stored], Answer[Stored]]
+Traversal: TypeAlias = Generator[Ask, Mapping[EntityId, Stored], TraversalResult[Stored]]
 VECTORS = Path(__file__).parents[2] / "vectors" / "traversals.json"
 
 

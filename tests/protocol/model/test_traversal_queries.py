@@ -16,8 +16,8 @@ from stemmadb.protocol.errors import (
     LimitExceeded,
     StemmaError,
 )
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Listing, Query, Root, Visit, listed, prepare
+from stemmadb.protocol.model.query.query import ListedPrefix, Query, Root, Visit, listed, prepare
+from stemmadb.protocol.model.values.limits import Limits
 
 
 @pytest.mark.rule("QUERY-1")
@@ -31,7 +31,7 @@ def test_a_query_comes_back_from_the_wire_as_it_was() -> None:
 def test_roots_are_ids_prefixes_and_the_star() -> None:
     prepared = prepare(Query(roots=(Root("urn:a:1"), Root("urn:b:*"), Root("*", "/x"))))
     assert prepared.named() == (Visit("urn:a:1", "", None),)  # type: ignore[arg-type]
-    assert prepared.listings() == (Listing(("urn:b:",), "", None), Listing(("",), "/x", None))
+    assert prepared.listings() == (ListedPrefix(("urn:b:",), "", None), ListedPrefix(("",), "/x", None))
     assert prepared.at_head()
 
 

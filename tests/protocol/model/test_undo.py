@@ -12,16 +12,18 @@ from merge_builders import X, increment, replace
 from merge_space import ABSENT, make_fact
 from space import ALICE
 from stemmadb.protocol import errors
-from stemmadb.protocol.model import body, patch, replay
-from stemmadb.protocol.model.changes import PATHS_MAX
-from stemmadb.protocol.model.difference import Content, same
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import MAIN, Version
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.model.stale import StaleRead
-from stemmadb.protocol.model.state import Missing
-from stemmadb.protocol.model.undo import Past, Plan, Wanted, plan
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model import patch
+from stemmadb.protocol.model.commit.stale_reads import StaleRead
+from stemmadb.protocol.model.history.difference import Content, same
+from stemmadb.protocol.model.log import replay
+from stemmadb.protocol.model.log.changes import PATHS_MAX
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.merge.undo import Past, UndoPlan, UndoSelection, plan
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import MAIN, Version
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
 from undo_oracle import is_refused, replayed_without
 
 START: Value = {"a": 1, "b": 1, "n": 1, "l": [1, 2], "o": {"x": 1, "y": 1}}
@@ -38,14 +40,14 @@ def undo(
     before: Content = START,
     floor: int = 0,
     limits: Limits = DEFAULTS,
-) -> Plan:
-    wanted = Wanted(
+) -> UndoPlan:
+    wanted = UndoSelection(
         versions=frozenset(map(Version, versions)), branch=MAIN, at=HEAD, floor=Version(floor), limits=limits
     )
     return plan([Past(X, before, facts)], wanted, lambda _: ALICE)
 
 
-def content_after(facts: Sequence[Fact], made: Plan, before: Content = START) -> Content:
+def content_after(facts: Sequence[Fact], made: UndoPlan, before: Content = START) -> Content:
     """What the entity holds once the undo is written."""
     head = replay.fold(before, facts)
     if not made.writes:
@@ -146,7 +148,7 @@ def test_an_increment_after_what_was_assigned_is_refused_with_it() -> None:
 @pytest.mark.rule("COMMIT-9")
 def test_every_entity_in_the_way_is_named() -> None:
     facts = [patched(5, replace("/a", 2)), patched(6, replace("/a", 3)), patched(7, replace("/a", 4))]
-    wanted = Wanted(versions={Version(5)}, branch=MAIN, at=HEAD)
+    wanted = UndoSelection(versions={Version(5)}, branch=MAIN, at=HEAD)
     with pytest.raises(errors.Conflict) as caught:
         plan([Past(X, START, facts), Past(X, START, facts[:1]), Past(X, START, facts)], wanted, lambda _: ALICE)
     assert [stale.winner for stale in caught.value.facts["stale"]] == [6, 6]

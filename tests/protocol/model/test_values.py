@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from json_values import values as any_value
 from stemmadb.protocol.errors import InvalidValue
-from stemmadb.protocol.model import values
+from stemmadb.protocol.model.values import json_values
 
 
 def nested(levels: int) -> Any:
@@ -33,7 +33,7 @@ def holding_itself() -> Any:
     "value", [None, True, 0, -(2**63), 2**63 - 1, 1.5, "", "ü😀", [], {}, {"": [{}]}, nested(64)]
 )
 def test_json_is_taken_as_it_is(value: Any) -> None:
-    assert values.check(value) is value
+    assert json_values.check(value) is value
 
 
 @pytest.mark.rule("MODEL-3")
@@ -59,20 +59,20 @@ def test_json_is_taken_as_it_is(value: Any) -> None:
 )
 def test_anything_else_is_refused_with_the_path_of_the_offence(value: Any, path: str, why: str) -> None:
     with pytest.raises(InvalidValue, match=why) as caught:
-        values.check(value)
+        json_values.check(value)
     assert caught.value.facts["path"] == path
 
 
 @pytest.mark.rule("MODEL-3")
 def test_a_value_shared_within_itself_is_refused_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stemmadb.protocol.model.limits import Limits
+    from stemmadb.protocol.model.values.limits import Limits
 
-    monkeypatch.setattr(values, "DEFAULTS", Limits(value_bytes_max=1000))
+    monkeypatch.setattr(json_values, "DEFAULTS", Limits(value_bytes_max=1000))
     value: Any = 0
     for _ in range(40):
         value = [value, value]
     with pytest.raises(InvalidValue, match="more than 1000 items"):
-        values.check(value)
+        json_values.check(value)
 
 
 @pytest.mark.rule("MODEL-3")
@@ -94,8 +94,8 @@ def test_a_value_shared_within_itself_is_refused_in_bounded_time(monkeypatch: py
     ],
 )
 def test_numbers_compare_by_value_and_a_bool_never_equals_a_number(left: Any, right: Any, same: bool) -> None:
-    assert values.equal(left, right) is same
-    assert values.equal(right, left) is same
+    assert json_values.equal(left, right) is same
+    assert json_values.equal(right, left) is same
 
 
 def naive_equal(left: Any, right: Any) -> bool:
@@ -113,7 +113,7 @@ def naive_equal(left: Any, right: Any) -> bool:
 @settings(derandomize=True, deadline=None, max_examples=300)
 def test_equality_is_the_obvious_recursion(left: Any, right: Any, same: bool) -> None:
     other = copy.deepcopy(left) if same else right
-    assert values.equal(left, other) is naive_equal(left, other)
+    assert json_values.equal(left, other) is naive_equal(left, other)
 
 
 @pytest.mark.rule("MODEL-3")
@@ -121,4 +121,4 @@ def test_equality_is_the_obvious_recursion(left: Any, right: Any, same: bool) ->
     ("value", "depth"), [(1, 0), ("x", 0), ([], 1), ({}, 1), ([[], {"a": [1]}], 3), ({"a": {"b": 1}, "c": 2}, 2)]
 )
 def test_depth_counts_nested_containers(value: Any, depth: int) -> None:
-    assert values.depth(value) == depth
+    assert json_values.depth(value) == depth

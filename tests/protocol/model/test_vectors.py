@@ -12,13 +12,14 @@ from blake3 import blake3
 
 from space import MemorySpace, session_of
 from stemmadb.protocol import errors
-from stemmadb.protocol.model import body, chain, reference, values
-from stemmadb.protocol.model.admission import Accepted, Repeated
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Commit, Identity, LocalIdentity, OperationIdentity
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Local, Version
-from stemmadb.protocol.model.request import Operation, Read
+from stemmadb.protocol.model.commit.admission import Accepted, Repeated
+from stemmadb.protocol.model.commit.request import Operation, Read
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.log.commit_record import Commit, Identity, LocalIdentity, OperationIdentity
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values import body, json_values, reference
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, Hash, Local, Version
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -47,7 +48,7 @@ def test_hashes(case: dict[str, Any]) -> None:
 def test_bodies(case: dict[str, Any]) -> None:
     data = bytes.fromhex(case["body"])
     if "error" not in case:
-        assert values.equal(body.read(data)[0], case["value"])
+        assert json_values.equal(body.read(data)[0], case["value"])
         return
     with pytest.raises(errors.InvalidValue) as caught:
         body.read(data)

@@ -8,11 +8,11 @@ import pytest
 
 from graphs import Stored, chain, feed, link, stored
 from stemmadb.protocol.errors import InvalidQuery, LimitExceeded
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Ask, Query, Root, prepare
-from stemmadb.protocol.model.watching import Watch
-from stemmadb.protocol.model.watching.evaluator import State
+from stemmadb.protocol.model.query.query import Ask, Query, Root, prepare
+from stemmadb.protocol.model.values.ids import EntityId
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.model.watch import WatchEvaluator
+from stemmadb.protocol.model.watch.evaluator import WatchState
 from watchers import Watcher, told, watch
 
 ROOT = Root("urn:a:1", schema=True)
@@ -24,7 +24,7 @@ def dies(watcher: Watcher, changes: dict[str, Any], bound: str) -> None:
     with pytest.raises(LimitExceeded) as raised:
         watcher.step(stored(changes))
     assert raised.value.facts["bound"] == bound
-    assert watcher.watch.state is State.DEAD
+    assert watcher.watch.state is WatchState.DEAD
 
 
 @pytest.mark.rule("QUERY-6", "WATCH-1")
@@ -137,7 +137,7 @@ def test_a_visit_that_cannot_be_made_fails_the_step_only_if_it_is_still_reached(
 @pytest.mark.parametrize("moment", [{"version": 3}, {"time": 3}])
 def test_only_a_query_at_head_can_be_watched(moment: dict[str, int]) -> None:
     with pytest.raises(InvalidQuery):
-        Watch(prepare(Query(roots=(ROOT,), **moment)))  # type: ignore[arg-type]
+        WatchEvaluator(prepare(Query(roots=(ROOT,), **moment)))  # type: ignore[arg-type]
 
 
 @pytest.mark.rule("WATCH-1")
@@ -148,7 +148,7 @@ def test_a_step_that_is_closed_half_way_leaves_the_watch_dead() -> None:
     with pytest.raises(AssertionError):
         next(watcher.watch.step({}))
     running.close()
-    assert watcher.watch.state is State.DEAD
+    assert watcher.watch.state is WatchState.DEAD
     with pytest.raises(AssertionError):
         next(watcher.watch.step({}))
     with pytest.raises(AssertionError):
@@ -159,13 +159,15 @@ def test_a_step_that_is_closed_half_way_leaves_the_watch_dead() -> None:
 def test_a_step_that_was_never_begun_changes_nothing() -> None:
     watcher = watch({"urn:a:1": {}, "urn:a:2": {}}, ROOT)
     watcher.watch.step(stored({"urn:a:1": link("urn:a:2")})).close()
-    assert watcher.watch.state is State.ALIVE
+    assert watcher.watch.state is WatchState.ALIVE
     watcher.commit({"urn:a:1": {"x": 1}})
 
 
 @pytest.mark.rule("WATCH-1", "QUERY-6")
 def test_a_watch_that_cannot_be_filled_is_dead() -> None:
-    unfilled: Watch[Stored] = Watch(prepare(Query(roots=(Root("*"),))), limits=Limits(query_entities_max=1))
+    unfilled: WatchEvaluator[Stored] = WatchEvaluator(
+        prepare(Query(roots=(Root("*"),))), limits=Limits(query_entities_max=1)
+    )
     with pytest.raises(LimitExceeded):
         feed(unfilled.fill(), stored({"urn:a:1": 1, "urn:a:2": 1}))
-    assert unfilled.state is State.DEAD
+    assert unfilled.state is WatchState.DEAD

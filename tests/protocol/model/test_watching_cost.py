@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from graphs import Stored, feed, link, stored
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.query import Query, Root, prepare
-from stemmadb.protocol.model.watching import Watch
+from stemmadb.protocol.model.query.query import Query, Root, prepare
+from stemmadb.protocol.model.values.ids import EntityId
+from stemmadb.protocol.model.watch import WatchEvaluator
 
 ROOT = Root("urn:a:1", schema=True)
 
@@ -31,7 +31,7 @@ def tree(count: int) -> dict[str, Any]:
 def calls_of_steps(count: int, *changes: dict[str, Any]) -> int:
     """How many functions are called by the steps: a measure of cost that no clock disturbs."""
     entities = stored(tree(count))
-    watched: Watch[Stored] = Watch(prepare(Query(roots=(Root("urn:n:0", schema=True),))))
+    watched: WatchEvaluator[Stored] = WatchEvaluator(prepare(Query(roots=(Root("urn:n:0", schema=True),))))
     feed(watched.fill(), entities)
     calls = 0
 
@@ -82,7 +82,7 @@ def test_no_value_is_kept_between_steps() -> None:
     def values() -> dict[EntityId, Stored]:
         return {EntityId("urn:a:1"): Counted({"next": link("urn:a:2")}), EntityId("urn:a:2"): Counted({})}
 
-    kept: Watch[Stored] = Watch(prepare(Query(roots=(ROOT,))))
+    kept: WatchEvaluator[Stored] = WatchEvaluator(prepare(Query(roots=(ROOT,))))
     supplied = values()
     seen = [weakref.ref(held) for held in supplied.values()]
     feed(kept.fill(), supplied)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import graphs
 from graphs import Entities, Stored
 from stemmadb.protocol.errors import LimitExceeded
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.watching.evaluator import State
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.ids import EntityId
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.model.watch.evaluator import WatchState
 from watchers import Watcher
 
 SCHEDULES = 2_500
@@ -35,7 +35,7 @@ def runs_like_the_query_afresh(random: Random) -> int:
             with pytest.raises(LimitExceeded) as raised:
                 watcher.step(changes)
             assert raised.value.facts["bound"] in passed
-            assert watcher.watch.state is State.DEAD
+            assert watcher.watch.state is WatchState.DEAD
             return number
         if random.random() < 0.5:
             changes = {id_: changes[id_] for id_ in watcher.watch.concerns(changes)}

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from stemmadb.protocol.errors import LimitExceeded, Malformed, StemmaError, UnknownMessage
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.wire import exact
-from stemmadb.protocol.wire.codec import MsgpackCodec, read_content
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.wire.codec import exact
+from stemmadb.protocol.wire.codec.msgpack_codec import MsgpackCodec, read_content
+from stemmadb.protocol.wire.codec.peek import Peeked
 from stemmadb.protocol.wire.messages.reading import QueryAnswer
 from stemmadb.protocol.wire.messages.session import Ok
-from stemmadb.protocol.wire.peeking import Peeked
 from wire_raw import COMMIT, QUERY, pairs, query, raw
 
 CODEC = MsgpackCodec()

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from stemmadb.protocol.errors import InvalidValue, LimitExceeded, Malformed, StemmaError, UnknownMessage
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.wire.json_codec import JsonCodec
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire.codec.json_codec import JsonCodec
 from stemmadb.protocol.wire.messages.reading import LogAnswer, QueryAnswer
 from stemmadb.protocol.wire.messages.session import Ok
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from stemmadb.protocol.errors import LimitExceeded
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.wire.codec import MsgpackCodec, read_content
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire.codec.msgpack_codec import MsgpackCodec, read_content
 from wire_raw import COMMIT, padded, pairs, query
 
 CODEC = MsgpackCodec()

@@ -9,13 +9,13 @@ import pytest
 
 from stemmadb.protocol import errors
 from stemmadb.protocol.errors import Malformed, OutOfOrder, UnsupportedProtocol
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Local, Version
-from stemmadb.protocol.model.query import Query, Root
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Local, Version
 from stemmadb.protocol.wire import version
-from stemmadb.protocol.wire.client_side import Answered, Standing, Unread
-from stemmadb.protocol.wire.codec import MsgpackCodec
-from stemmadb.protocol.wire.connection import Closed, Frames, State, close_code
+from stemmadb.protocol.wire.codec.msgpack_codec import MsgpackCodec
+from stemmadb.protocol.wire.connection.base import Closed, ConnectionState, Frames, close_code
+from stemmadb.protocol.wire.connection.client_side import Answered, SessionPosition, Unread
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
 from stemmadb.protocol.wire.messages.session import Hello, Ping, Pong
@@ -39,7 +39,7 @@ def over(events: list[Any], error: type[errors.StemmaError]) -> str:
 
 @pytest.mark.rule("SYNC-1")
 def test_frames_follow_one_another_from_where_the_client_stood() -> None:
-    client = Peers().opened(Standing(to=Version(4), hash=OTHER)).client
+    client = Peers().opened(SessionPosition(to=Version(4), hash=OTHER)).client
     for part in (frame(4, 6), frame(6, 6), frame(6, 9, hash_=OTHER)):
         assert client.receive(CODEC.encode(part)) == [part]
     assert (client.to, client.hash) == (9, OTHER)
@@ -57,9 +57,9 @@ BROKEN: list[tuple[str, Sync]] = [
 @pytest.mark.rule("SYNC-1")
 @pytest.mark.parametrize("part", [case[1] for case in BROKEN], ids=[case[0] for case in BROKEN])
 def test_a_stream_that_breaks_its_order_ends_the_connection(part: Sync) -> None:
-    client = Peers().opened(Standing(to=Version(5), hash=HASH)).client
+    client = Peers().opened(SessionPosition(to=Version(5), hash=HASH)).client
     over(client.receive(CODEC.encode(part)), OutOfOrder)
-    assert client.state is State.CLOSED
+    assert client.state is ConnectionState.CLOSED
     assert client.receive(CODEC.encode(frame(5, 6))) == []
     assert client.to == 5
 
@@ -67,7 +67,7 @@ def test_a_stream_that_breaks_its_order_ends_the_connection(part: Sync) -> None:
 @pytest.mark.rule("RESUME-1", "RESUME-4")
 @pytest.mark.parametrize("reset", ["floor", "history"])
 def test_a_frame_that_starts_over_begins_at_0_whatever_the_client_held(reset: Any) -> None:
-    client = Peers().opened(Standing(to=Version(50), hash=OTHER)).client
+    client = Peers().opened(SessionPosition(to=Version(50), hash=OTHER)).client
     [event] = client.receive(CODEC.encode(frame(0, 7, reset=reset)))
     assert isinstance(event, Sync)
     assert (client.to, event.reset) == (7, reset)
@@ -160,7 +160,7 @@ def test_a_result_of_the_wrong_shape_fails_its_request_alone() -> None:
     [event] = client.receive(encode({"type": "ok", "id": 1, "result": {"x": 1}}))
     assert isinstance(event, Answered)
     assert isinstance(event.result, Malformed)
-    assert client.state is State.OPEN
+    assert client.state is ConnectionState.OPEN
 
 
 @pytest.mark.rule("WIRE-4")
@@ -174,7 +174,7 @@ def test_an_error_without_a_number_says_what_could_not_be_read() -> None:
 @pytest.mark.rule("WIRE-5")
 def test_a_server_of_another_protocol_is_left() -> None:
     client = Peers().client
-    assert "Protocol 2" in over(
+    assert "protocol 2" in over(
         client.receive(CODEC.encode(Hello(protocol=2, server=SERVER, challenge=CHALLENGE))), UnsupportedProtocol
     )
 
@@ -212,7 +212,7 @@ def test_a_bound_below_1_is_malformed() -> None:
 
 
 @pytest.mark.rule("WIRE-2")
-def test_our_own_order_is_our_own_mistake() -> None:
+def test_our_own_order_is_an_internal_error() -> None:
     peers = Peers()
     commit = CommitMessage(local=Local(1), nonce=bytes(16), content=b"")
     early: list[Callable[[], object]] = [

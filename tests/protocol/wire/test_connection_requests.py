@@ -12,16 +12,16 @@ from stemmadb.protocol.errors import (
     OutOfOrder,
     UnknownMessage,
 )
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import Version
-from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import Version
+from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire import version
-from stemmadb.protocol.wire.client_side import Unread
-from stemmadb.protocol.wire.codec import MsgpackCodec
-from stemmadb.protocol.wire.connection import UNANSWERED_MAX, Closed
+from stemmadb.protocol.wire.codec.msgpack_codec import MsgpackCodec
+from stemmadb.protocol.wire.connection.base import UNANSWERED_MAX, Closed
+from stemmadb.protocol.wire.connection.client_side import Unread
+from stemmadb.protocol.wire.connection.server_events import RefusedMessage
 from stemmadb.protocol.wire.messages.base import Done
 from stemmadb.protocol.wire.messages.session import ErrorMessage, Ping, Pong
-from stemmadb.protocol.wire.server_events import Refused
 from wire_peers import Peers, sent
 
 CODEC = MsgpackCodec()
@@ -88,14 +88,14 @@ def test_requests_that_wait_are_bounded() -> None:
     for number in range(1, UNANSWERED_MAX + 1):
         assert peers.server.receive(ping(number)) == [Ping(id=number)]
     [refused] = peers.server.receive(ping(5_000))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedMessage)
     assert (refused.id, type(refused.error)) == (5_000, LimitExceeded)
     peers.server.answer(1, Pong(version=Version(1)))
     assert peers.server.receive(ping(5_000)) == [Ping(id=5_000)]
 
 
 def told(refused: Any) -> ErrorMessage:
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedMessage)
     reply = CODEC.read_server(refused.reply)
     assert isinstance(reply, ErrorMessage)
     assert reply.code == refused.error.code
@@ -136,7 +136,7 @@ def test_a_commit_of_an_older_session_that_cannot_be_read_is_named_with_it() -> 
     peers = Peers().opened()
     [refused] = peers.server.receive(encode({"type": "commit", "local": 4, "session": b"o" * 16}))
     assert (told(refused).local, told(refused).session) == (4, b"o" * 16)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedMessage)
     [unread] = peers.client.receive(refused.reply)
     assert isinstance(unread, Unread)
     assert (unread.local, unread.session) == (4, b"o" * 16)
@@ -147,7 +147,7 @@ def test_a_commit_whose_json_content_is_bad_is_named() -> None:
     peers = Peers(version.JSON).opened()
     text = '{"type":"commit","local":4,"nonce":"AAAAAAAAAAAAAAAAAAAAAA==","content":{"operations":[{"op":"x"}]}}'
     [refused] = peers.server.receive(text)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedMessage)
     assert refused.local == 4
     [unread] = peers.client.receive(refused.reply)
     assert getattr(unread, "local", None) == 4

@@ -8,8 +8,8 @@ import msgpack
 import pytest
 
 from stemmadb.protocol.errors import Malformed
-from stemmadb.protocol.model.request import Content, Operation, Read
-from stemmadb.protocol.wire.codec import MsgpackCodec, read_content
+from stemmadb.protocol.model.commit.request import Content, Operation, Read
+from stemmadb.protocol.wire.codec.msgpack_codec import MsgpackCodec, read_content
 
 
 def content(read: dict[str, Any]) -> bytes:

@@ -10,9 +10,9 @@ from blake3 import blake3
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from stemmadb.protocol.model import request
-from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Local, TimeMs, Version
-from stemmadb.protocol.wire.codec import read_content
+from stemmadb.protocol.model.commit import request
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Local, TimeMs, Version
+from stemmadb.protocol.wire.codec.msgpack_codec import read_content
 from stemmadb.protocol.wire.messages.commit import Accepted, CommitMessage
 from stemmadb.protocol.wire.messages.session import SessionOpen
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem, Sync

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.wire import exact
-from stemmadb.protocol.wire.codec import Codec, MsgpackCodec, read_content
-from stemmadb.protocol.wire.json_codec import JsonCodec
+from stemmadb.protocol.wire.codec import exact
+from stemmadb.protocol.wire.codec.json_codec import JsonCodec
+from stemmadb.protocol.wire.codec.msgpack_codec import Codec, MsgpackCodec, read_content
 from stemmadb.protocol.wire.messages import ANSWERS, REQUESTS, type_of
 from stemmadb.protocol.wire.messages.commit import CommitMessage
 from stemmadb.protocol.wire.messages.session import Ok

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import wire_samples
 from stemmadb.protocol.errors import LimitExceeded, StemmaError
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId, Hash, Version
-from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId, Hash, Version
+from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire import version
-from stemmadb.protocol.wire.codec import Answer, MsgpackCodec
-from stemmadb.protocol.wire.json_codec import JSON_SWELLS, JsonCodec
+from stemmadb.protocol.wire.codec.json_codec import JSON_SWELLS, JsonCodec
+from stemmadb.protocol.wire.codec.msgpack_codec import MsgpackCodec, OkEnvelope
 from stemmadb.protocol.wire.messages import SERVER_MESSAGES
 from stemmadb.protocol.wire.messages.reading import QueriedEntity, QueryAnswer
 from stemmadb.protocol.wire.messages.session import ErrorMessage, Ok
@@ -33,7 +33,7 @@ def answer(value: Any) -> QueryAnswer:
 @pytest.mark.rule("WIRE-1", "SYNC-1")
 @pytest.mark.parametrize("value", ["\x01" * 10_000, [False] * 10_000, ["\x01"] * 5_000, {"\x1f" * 10_000: None}])
 def test_what_fits_in_msgpack_can_be_sent_as_json(value: Any) -> None:
-    size = len(encode(Answer(id=1, result=answer(value))))
+    size = len(encode(OkEnvelope(id=1, result=answer(value))))
     codec = JsonCodec(Limits(message_bytes_max=size))
     text = codec.encode_answer(1, answer(value))
     assert size * 3 < len(text) <= size * JSON_SWELLS

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from stemmadb.protocol.wire.messages import ANSWERS, CLIENT_MESSAGES, REQUESTS, SERVER_MESSAGES, type_of
-from stemmadb.protocol.wire.messages.fields import Encoded
+from stemmadb.protocol.wire.messages.fields import EncodedField
 from stemmadb.protocol.wire.version import PROTOCOL, SUBPROTOCOLS
 
 FILE = pathlib.Path(__file__).parents[2] / "vectors" / "message_shapes.json"
@@ -59,7 +59,7 @@ def _fields(cls: Any, parts: dict[str, Any]) -> dict[str, str]:
 
 def _encoded(hint: Any) -> list[Any]:
     """What the bytes of a field hold, if it is marked."""
-    found = [mark.type for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Encoded)]
+    found = [mark.type for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, EncodedField)]
     return found + [inner for argument in get_args(hint) for inner in _encoded(argument)]
 
 

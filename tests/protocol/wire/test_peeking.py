@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from stemmadb.protocol.wire import peeking, version
-from stemmadb.protocol.wire.client_side import Unread
-from stemmadb.protocol.wire.json_codec import JsonCodec
-from stemmadb.protocol.wire.peeking import Peeked
-from stemmadb.protocol.wire.server_events import Refused
+from stemmadb.protocol.wire import version
+from stemmadb.protocol.wire.codec import peek
+from stemmadb.protocol.wire.codec.json_codec import JsonCodec
+from stemmadb.protocol.wire.codec.peek import Peeked
+from stemmadb.protocol.wire.connection.client_side import Unread
+from stemmadb.protocol.wire.connection.server_events import RefusedMessage
 from wire_peers import Peers
 
 CODEC = JsonCodec()
@@ -35,7 +36,7 @@ def test_a_commit_whose_json_cannot_be_stored_is_named(body: str, last: bool) ->
     name = f'"type":"commit","local" : 9,"nonce":"{NONCE}","session":"{NONCE}"'
     peers = Peers(version.JSON).opened()
     [refused] = peers.server.receive("{" + ",".join((name, content) if last else (content, name)) + "}")
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedMessage)
     assert (refused.local, refused.session, refused.id) == (9, bytes(16), None)
     [unread] = peers.client.receive(refused.reply)
     assert isinstance(unread, Unread)
@@ -68,7 +69,7 @@ def test_what_can_be_told_of_a_message_that_cannot_be_read(text: str, peeked: Pe
 
 @pytest.mark.rule("WIRE-4")
 def test_looking_for_a_name_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peeking, "_TOKENS_MAX", 11)
+    monkeypatch.setattr(peek, "_TOKENS_MAX", 11)
     assert CODEC.peek('{"x":[[[[[NaN]]]]],"type":"ping","id":1}') == Peeked()
     assert CODEC.peek('{"x":[[[[NaN]]]],"type":"ping","id":1}') == Peeked("ping")
 
@@ -82,5 +83,5 @@ def test_a_large_commit_that_is_bad_is_not_taken_for_another_message() -> None:
         .opened()
         .server.receive(f'{{"type":"commit","local":9,"nonce":"{NONCE}","content":{content}}}')
     )
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedMessage)
     assert (refused.local, refused.error.code) == (9, "invalid_value")

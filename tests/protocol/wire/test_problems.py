@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from stemmadb.protocol import errors
-from stemmadb.protocol.model import reference
-from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Local, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.stale import StaleRead
-from stemmadb.protocol.model.state import Missing
-from stemmadb.protocol.wire import problems
-from stemmadb.protocol.wire.codec import Codec, MsgpackCodec
-from stemmadb.protocol.wire.json_codec import JsonCodec
+from stemmadb.protocol.model.commit.stale_reads import StaleRead
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, Hash, Local, Version
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire.codec.json_codec import JsonCodec
+from stemmadb.protocol.wire.codec.msgpack_codec import Codec, MsgpackCodec
+from stemmadb.protocol.wire.connection import problems
 from stemmadb.protocol.wire.messages.commit import Current, Rejected
 from stemmadb.protocol.wire.messages.session import ErrorMessage
 from stemmadb.protocol.wire.messages.sync import Sync
@@ -38,9 +38,11 @@ def crossed(error: errors.StemmaError, codec: Codec) -> errors.StemmaError:
 @pytest.mark.parametrize("cls", errors.BY_CODE.values(), ids=lambda cls: cls.code)
 def test_every_error_is_the_same_class_on_the_other_side(cls: type[errors.StemmaError]) -> None:
     for codec in CODECS:
-        error = crossed(cls("it happened", id="urn:a:1", count=3), codec)
+        facts = {key: "/x" if key == "path" else key for key in cls.detail_keys() if key != "stale"}
+        error = crossed(cls("it happened", **facts, undocumented=1), codec)
         assert type(error) is cls
-        assert (error.message, error.facts["id"], error.facts["count"]) == ("it happened", "urn:a:1", 3)
+        assert error.message == "it happened"
+        assert {key: fact for key, fact in error.facts.items() if key != "stale"} == facts
 
 
 @pytest.mark.rule("WIRE-4")
@@ -145,3 +147,14 @@ def test_a_fact_that_holds_itself_ends_somewhere() -> None:
     endless.append(endless)
     for codec in CODECS:
         crossed(errors.Malformed("\ud800", fact=endless), codec)
+
+
+@pytest.mark.rule("WIRE-4")
+def test_details_have_documented_keys_only_and_a_pointer_as_path() -> None:
+    conflict = errors.Conflict(count=1, stale=(), planned=3, voided=4)
+    assert problems.rejected(Local(1), conflict).details == {"count": 1}
+    for place, told in (("reads/0", "/reads/0"), ("/offset", "/offset"), ("(message)", ""), ("byte 7", ""), ("", "")):
+        assert problems.error_message(errors.Malformed(path=place, why="x")).details["path"] == told
+    failed = errors.PatchFailed(patch_index=2, why="x", path="no pointer").of_operation(1, "urn:a")
+    details = problems.rejected(Local(1), failed).details
+    assert details == {"patch_index": 2, "why": "x", "index": 1, "id": "urn:a", "path": ""}

@@ -11,15 +11,16 @@ import msgspec
 import pytest
 
 from stemmadb.protocol import errors, identity
-from stemmadb.protocol.model import commit, facts, request
-from stemmadb.protocol.model.access import Rights
-from stemmadb.protocol.model.commit import Contested
-from stemmadb.protocol.model.ids import Did
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.request import Content, Operation, Read
-from stemmadb.protocol.model.stale import StaleRead
+from stemmadb.protocol.model.access.access_roles import Rights
+from stemmadb.protocol.model.commit import request
+from stemmadb.protocol.model.commit.request import Content, Operation, Read
+from stemmadb.protocol.model.commit.stale_reads import StaleRead
+from stemmadb.protocol.model.log import commit_record, facts
+from stemmadb.protocol.model.log.commit_record import Contested
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.wire import version
-from stemmadb.protocol.wire.json_codec import JsonCodec
+from stemmadb.protocol.wire.codec.json_codec import JsonCodec
 from stemmadb.protocol.wire.messages import ANSWERS, CLIENT_MESSAGES, REQUESTS, SERVER_MESSAGES, type_of
 from stemmadb.protocol.wire.messages.base import Done, Part
 from stemmadb.protocol.wire.messages.session import Ok
@@ -66,7 +67,7 @@ def test_every_answer_is_described_field_by_field(cls: Any) -> None:
 def test_every_part_of_a_message_is_described_field_by_field() -> None:
     known = {cls.__name__: cls for cls in [*_all_parts(Part), *OF_THE_MODEL]}
     answers = {cls.__name__ for cls in ANSWERS} - {"Written"}
-    arguments = {name for name in SHAPES["parts"] if name in vars(commit)} - {"Contested"}
+    arguments = {name for name in SHAPES["parts"] if name in vars(commit_record)} - {"Contested"}
     for name in set(SHAPES["parts"]) - answers - arguments:
         assert tables(SECTIONS[name])[0] == fields(known[name]), name
 
@@ -121,10 +122,17 @@ def test_every_error_code_is_listed_and_whether_trying_again_helps() -> None:
     assert listed == {code: "yes" if cls.retriable else "no" for code, cls in errors.BY_CODE.items()}
 
 
+@pytest.mark.rule("WIRE-4", "WIRE-6")
+def test_the_table_of_error_codes_has_exactly_the_keys_that_the_code_sends() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (?:yes|no) \| (.*?) \|", PAGE, re.MULTILINE)
+    listed = {code: set(re.findall(r"`(\w+)`", keys)) for code, keys in rows}
+    assert listed == {code: set(cls.detail_keys()) for code, cls in errors.BY_CODE.items()}
+
+
 @pytest.mark.rule("WIRE-6")
 def test_every_preimage_and_name_is_there() -> None:
     tags = [
-        facts.TAG_EMPTY, facts.TAG_FACT, commit.TAG_COMMIT, commit.TAG_GENESIS, request.TAG_REQUEST,
+        facts.TAG_EMPTY, facts.TAG_FACT, commit_record.TAG_COMMIT, commit_record.TAG_GENESIS, request.TAG_REQUEST,
         identity.TAG_SESSION_OPEN,
     ]  # fmt: skip
     for text in (

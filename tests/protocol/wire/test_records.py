@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from stemmadb.protocol.errors import Malformed
-from stemmadb.protocol.model import facts
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Commit, Erase, LocalIdentity, OperationIdentity, sealed
-from stemmadb.protocol.model.facts import NO_BODY, Fact
-from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Local, TimeMs, Version
+from stemmadb.protocol.model.log import facts
+from stemmadb.protocol.model.log.commit_record import Commit, Erase, LocalIdentity, OperationIdentity, sealed
+from stemmadb.protocol.model.log.facts import NO_BODY, Fact
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, Hash, Local, TimeMs, Version
 from stemmadb.protocol.wire import records
 
 SPACE = Did("did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp")
@@ -128,7 +128,7 @@ def test_an_entry_that_went_on_over_pages_is_one_entry_again(cuts: tuple[int, ..
     [
         ({"hash": Hash(b"h" * 32)}, "not of one commit"),
         ({"facts": LARGE.facts}, "not of one commit"),
-        ({"items": LARGE.items[1:]}, "go on by index"),
+        ({"items": LARGE.items[1:]}, "continue by index"),
     ],
 )
 def test_an_entry_that_does_not_go_on_is_malformed(change: dict[str, Any], why: str) -> None:

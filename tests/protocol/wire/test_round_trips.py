@@ -13,24 +13,22 @@ from hypothesis import strategies as st
 
 import wire_samples
 from stemmadb.protocol.errors import Malformed
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, Local, TimeMs, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.request import Content, Operation
+from stemmadb.protocol.model.commit.request import Content, Operation
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, Hash, Local, TimeMs, Version
+from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire import messages
-from stemmadb.protocol.wire.codec import (
+from stemmadb.protocol.wire.codec.json_codec import JsonCodec
+from stemmadb.protocol.wire.codec.msgpack_codec import (
     Codec,
     MsgpackCodec,
     encode_content,
-    encode_entered,
-    encode_item,
     read_content,
 )
-from stemmadb.protocol.wire.json_codec import JsonCodec
 from stemmadb.protocol.wire.messages.base import Message
 from stemmadb.protocol.wire.messages.commit import CommitMessage
 from stemmadb.protocol.wire.messages.session import Ok
-from stemmadb.protocol.wire.messages.sync import CommitItem, Entered, EntityItem, FactItem, Sync, joined, spliced
+from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem, Sync, joined
 
 WIDE = Limits(page_max=2**63 - 1, blob_bytes_max=2**63 - 1)  # every message the types allow
 CODECS: list[Codec] = [MsgpackCodec(WIDE), JsonCodec(WIDE)]
@@ -109,24 +107,6 @@ def test_a_null_that_is_set_is_not_a_body_that_is_missing() -> None:
 FRAME = Sync(from_=Version(1), to=Version(2), hash=Hash(bytes(32)))
 
 
-@pytest.mark.rule("SYNC-3", "SYNC-6")
-@given(st.lists(wire_samples.of(CommitItem), max_size=3), st.lists(wire_samples.of(Entered), max_size=3))
-@settings(derandomize=True, deadline=None, max_examples=40)
-def test_items_encoded_once_and_spliced_into_a_frame_give_the_same_bytes(
-    commits: list[CommitItem], entered: list[Entered]
-) -> None:
-    whole = msgspec.structs.replace(FRAME, commits=tuple(commits), entered=tuple(entered))
-    first, rest = commits[:1], commits[1:]
-    mixed = spliced(
-        msgspec.structs.replace(FRAME, commits=tuple(first)),
-        commits=[encode_item(item) for item in rest],
-        entered=[encode_item(item) for item in entered],
-    )
-    for codec in CODECS:
-        assert codec.encode(mixed) == codec.encode(whole)
-        assert codec.read_server(codec.encode(mixed)) == whole
-
-
 FACTS = tuple(
     FactItem(index=index, id=EntityId("urn:a:1"), kind="delete", parent=Hash(bytes(32))) for index in range(0, 12, 2)
 )
@@ -167,8 +147,8 @@ def test_a_commit_split_over_items_and_parts_is_one_commit_again(
     [
         ({"note": encode(1)}, "not of one commit"),
         ({"author": Did("did:y")}, "not of one commit"),
-        ({"facts": FACTS[2:]}, "go on by index"),
-        ({"facts": FACTS[:0:-1]}, "go on by index"),
+        ({"facts": FACTS[2:]}, "continue by index"),
+        ({"facts": FACTS[:0:-1]}, "continue by index"),
     ],
 )
 def test_an_item_that_does_not_go_on_with_its_commit_is_malformed(change: dict[str, Any], why: str) -> None:
@@ -176,14 +156,6 @@ def test_an_item_that_does_not_go_on_with_its_commit_is_malformed(change: dict[s
     frame = msgspec.structs.replace(FRAME, commits=(first, msgspec.structs.replace(last, **change)))
     with pytest.raises(Malformed, match=why):
         joined([frame])
-
-
-@pytest.mark.rule("SYNC-3")
-@given(wire_samples.of(EntityItem), st.integers(1, 2**53 - 1))
-@settings(derandomize=True, deadline=None, max_examples=60)
-def test_a_value_encoded_once_enters_the_watch_of_any_session(entity: EntityItem, watch: int) -> None:
-    entered = Entered(watch=watch, **msgspec.structs.asdict(entity))
-    assert bytes(encode_entered(watch, encode_item(entity))) == encode(entered)
 
 
 @pytest.mark.rule("WIRE-1")

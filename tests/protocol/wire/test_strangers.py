@@ -10,14 +10,15 @@ import pytest
 
 from stemmadb.protocol import errors
 from stemmadb.protocol.errors import LimitExceeded, Malformed, OutOfOrder, Unauthenticated
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import Hash, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.wire import untyped, version
-from stemmadb.protocol.wire.client_side import Standing
-from stemmadb.protocol.wire.codec import MsgpackCodec
-from stemmadb.protocol.wire.connection import Closed
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import Hash, Version
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire import version
+from stemmadb.protocol.wire.codec import untyped
+from stemmadb.protocol.wire.codec.msgpack_codec import MsgpackCodec
+from stemmadb.protocol.wire.connection.base import Closed
+from stemmadb.protocol.wire.connection.client_side import SessionPosition
 from stemmadb.protocol.wire.messages.session import HeldWatch, SessionOpen
 from stemmadb.protocol.wire.messages.sync import Sync
 from wire_peers import ALICE, BOB, Peers, sent
@@ -71,7 +72,7 @@ def test_a_stranger_sends_no_more_than_an_opening_may_have(
 
 def opening(peers: Peers, schema: Any, key: Any = ALICE) -> bytes:
     watch = HeldWatch(watch=1, query=Query(roots=(Root("*", schema=True),)))
-    message = CODEC.read_client(peers.opening(key, Standing(watches=(watch,))))
+    message = CODEC.read_client(peers.opening(key, SessionPosition(watches=(watch,))))
     plain = msgspec.msgpack.decode(CODEC.encode(message))
     plain["watches"][0]["query"]["roots"][0]["schema"] = schema
     return encode(plain)
@@ -94,6 +95,6 @@ def test_the_schemas_of_a_stranger_are_looked_at_once_its_signature_fits(monkeyp
 @pytest.mark.rule("SYNC-1")
 @pytest.mark.parametrize("subprotocol", version.SUBPROTOCOLS)
 def test_the_hash_of_a_client_that_holds_nothing_is_not_looked_at(subprotocol: version.Subprotocol) -> None:
-    peers = Peers(subprotocol).opened(Standing(hash=Hash(b"f" * 32)))
+    peers = Peers(subprotocol).opened(SessionPosition(hash=Hash(b"f" * 32)))
     frame = Sync(from_=Version(0), to=Version(0), hash=Hash(bytes(32)))
     assert peers.client.receive(sent(peers.server.send(frame))) == [frame]

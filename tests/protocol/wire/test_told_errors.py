@@ -8,15 +8,16 @@ import pytest
 
 from stemmadb.protocol import errors
 from stemmadb.protocol.errors import Conflict, GoingAway, InvalidValue, Malformed, TakenOver
-from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Local, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.stale import StaleRead
-from stemmadb.protocol.wire import problems, version
-from stemmadb.protocol.wire.client_side import Answered, Unread
-from stemmadb.protocol.wire.codec import MsgpackCodec, read_content
-from stemmadb.protocol.wire.connection import Closed, State, close_code
-from stemmadb.protocol.wire.json_codec import JsonCodec
+from stemmadb.protocol.model.commit.stale_reads import StaleRead
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Local, Version
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire import version
+from stemmadb.protocol.wire.codec.json_codec import JsonCodec
+from stemmadb.protocol.wire.codec.msgpack_codec import MsgpackCodec, read_content
+from stemmadb.protocol.wire.connection import problems
+from stemmadb.protocol.wire.connection.base import Closed, ConnectionState, close_code
+from stemmadb.protocol.wire.connection.client_side import Answered, Unread
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
 from stemmadb.protocol.wire.messages.reading import QueryRequest
 from stemmadb.protocol.wire.messages.session import ErrorMessage, Ping, Pong
@@ -90,7 +91,7 @@ def test_the_facts_of_an_error_are_no_deeper_than_the_peer_reads(depth_max: int)
         deep = [deep]
     limits = Limits(depth_max=depth_max)
     for codec in (MsgpackCodec(limits), JsonCodec(limits)):
-        read = codec.read_server(codec.encode(problems.error_message(Malformed("m", fact=deep), limits=limits)))
+        read = codec.read_server(codec.encode(problems.error_message(Malformed("m", why=deep), limits=limits)))
         assert isinstance(read, ErrorMessage)
         assert "..." in str(read.details)
 
@@ -133,7 +134,7 @@ def test_goodbye_is_said_once() -> None:
     assert server.close(TakenOver()).farewell is not None
     again = server.close(GoingAway(), retry_after_ms=5)
     assert (again.farewell, again.close_code, again.retry_after_ms) == (None, 1001, 5)
-    assert server.state is State.CLOSED
+    assert server.state is ConnectionState.CLOSED
 
 
 @pytest.mark.rule("WIRE-4")
@@ -152,4 +153,4 @@ def test_a_bad_body_in_a_result_fails_its_request_alone() -> None:
     assert isinstance(event, Answered)
     assert isinstance(event.result, InvalidValue)
     assert event.result.facts["path"] == "result/entities/0/body"
-    assert peers.client.state is State.OPEN
+    assert peers.client.state is ConnectionState.OPEN

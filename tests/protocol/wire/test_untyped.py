@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from json_values import values as any_value
 from stemmadb.protocol.errors import InvalidValue, Malformed
-from stemmadb.protocol.model import body, values
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.protocol.wire import untyped
-from stemmadb.protocol.wire.codec import MsgpackCodec
-from stemmadb.protocol.wire.json_codec import JsonCodec
+from stemmadb.protocol.model.values import body, json_values
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.limits import DEFAULTS
+from stemmadb.protocol.wire.codec import untyped
+from stemmadb.protocol.wire.codec.json_codec import JsonCodec
+from stemmadb.protocol.wire.codec.msgpack_codec import MsgpackCodec
 from wire_raw import query
 
 
@@ -33,7 +33,7 @@ def encoded(value: Any, depth_max: int = 64) -> bytes:
 
 @pytest.mark.rule("WIRE-1")
 def test_a_good_value_is_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "check", None)
+    monkeypatch.setattr(json_values, "check", None)
     value = {"a": [0] * 1_000, "b": [{"c": [1.5, None, True, "ä"]}]}
     assert encoded(value) == encode(value)
     untyped.check(value, "schema", DEFAULTS)
@@ -44,7 +44,7 @@ def test_the_walk_takes_no_memory_of_its_own() -> None:
     flat = [0] * 20_000
     value = [flat, nested(60, flat), dict.fromkeys(map(str, range(20_000)), "x")]
     tracemalloc.start()
-    values.check(value)
+    json_values.check(value)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50_000
@@ -52,7 +52,7 @@ def test_the_walk_takes_no_memory_of_its_own() -> None:
 
 def walked(value: Any, depth_max: int) -> InvalidValue | None:
     try:
-        values.check(value, depth_max)
+        json_values.check(value, depth_max)
     except InvalidValue as offence:
         return offence
     return None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from stemmadb.protocol.errors import InvalidDid, Malformed
-from stemmadb.protocol.model.ids import Did
-from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.protocol.wire import announcing, version
-from stemmadb.protocol.wire.codec import MsgpackCodec
-from stemmadb.protocol.wire.json_codec import JsonCodec
-from stemmadb.protocol.wire.subprotocols import codec_for
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.model.values.limits import DEFAULTS
+from stemmadb.protocol.wire import version
+from stemmadb.protocol.wire.codec.json_codec import JsonCodec
+from stemmadb.protocol.wire.codec.msgpack_codec import MsgpackCodec
+from stemmadb.protocol.wire.codec.subprotocols import codec_for
+from stemmadb.protocol.wire.connection import announced_limits
 
 SPACE = Did("did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp")
 
@@ -56,4 +57,4 @@ def test_each_name_has_its_codec() -> None:
 
 @pytest.mark.rule("WIRE-2")
 def test_what_is_announced_is_understood() -> None:
-    assert announcing.understood(announcing.announced(DEFAULTS)) == DEFAULTS
+    assert announced_limits.understood(announced_limits.announced(DEFAULTS)) == DEFAULTS

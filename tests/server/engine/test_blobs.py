@@ -11,10 +11,10 @@ import pytest
 from blob_space import LARGE, LIMITS, SMALL, Clock, Threads, blobs_on, name_of
 from engines import engine
 from stemmadb.protocol.errors import BlobMismatch, LimitExceeded, Malformed, UnknownBlob
-from stemmadb.protocol.model import ids, reference
-from stemmadb.server.engine import lanes
-from stemmadb.server.engine.blob_files import SEGMENT_BYTES
-from stemmadb.server.engine.blobs import INLINE_BYTES_MAX, RENEW_AFTER_MS, Blobs, Offset, metadata_id
+from stemmadb.protocol.model.values import ids, reference
+from stemmadb.server.engine.base import executors
+from stemmadb.server.engine.blobs.blob_files import SEGMENT_BYTES
+from stemmadb.server.engine.blobs.blobs import INLINE_BYTES_MAX, RENEW_AFTER_MS, Blobs, Offset, metadata_id
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.sqlite import SqliteStorage
 
@@ -315,7 +315,7 @@ async def test_the_same_chunk_is_taken_once_also_when_callers_go(blobs: Blobs) -
 
 async def test_blobs_of_a_real_space_are_there_after_a_restart(tmp_path: Path) -> None:
     for is_first in (True, False):
-        async with engine(SqliteStorage(tmp_path), workers=lanes.threads(writers=1, readers=1)) as it:
+        async with engine(SqliteStorage(tmp_path), workers=executors.threads(writers=1, readers=1)) as it:
             directory = await it.space.in_turn(lambda log: log.directory)
             blobs = Blobs(it.space, directory=directory, workers=Threads(), now=it.clock)
             for data in (SMALL, LARGE):

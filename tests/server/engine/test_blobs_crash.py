@@ -13,11 +13,11 @@ import pytest
 from blob_space import LARGE, LIMITS, SMALL, Clock, blobs_on, name_of
 from space import SPACE
 from stemmadb.protocol.errors import StorageFull, Unavailable, UnknownBlob
-from stemmadb.protocol.model import reference
-from stemmadb.protocol.model.ids import Hash
-from stemmadb.server.engine.blob_files import blob_path
-from stemmadb.server.engine.blobs import UPLOAD_KEEP_MS, Blobs, Offset, Swept
-from stemmadb.server.engine.lanes import Inline
+from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.ids import Hash
+from stemmadb.server.engine.base.executors import Inline
+from stemmadb.server.engine.blobs.blob_files import blob_path
+from stemmadb.server.engine.blobs.blobs import UPLOAD_KEEP_MS, Blobs, Offset, Swept
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import StorageFailed
 

@@ -13,11 +13,11 @@ import pytest
 from blob_space import LARGE, SMALL, blobs_on, name_of
 from space import SPACE
 from stemmadb.protocol.errors import BlobMismatch, UnknownBlob
-from stemmadb.protocol.model.ids import TimeMs
-from stemmadb.server.engine import blob_files
-from stemmadb.server.engine.blob_files import SEGMENT_BYTES, BlobFiles, blob_path
-from stemmadb.server.engine.blobs import Blobs, Offset
-from stemmadb.server.engine.lanes import Inline
+from stemmadb.protocol.model.values.ids import TimeMs
+from stemmadb.server.engine.base.executors import Inline
+from stemmadb.server.engine.blobs import blob_files
+from stemmadb.server.engine.blobs.blob_files import SEGMENT_BYTES, BlobFiles, blob_path
+from stemmadb.server.engine.blobs.blobs import Blobs, Offset
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import StoredBlob
 

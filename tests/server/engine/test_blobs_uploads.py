@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 
 from blob_space import SMALL, name_of
-from stemmadb.protocol.model.ids import TimeMs
-from stemmadb.server.engine.uploads import Upload, Uploads
+from stemmadb.protocol.model.values.ids import TimeMs
+from stemmadb.server.engine.blobs.uploads import Upload, Uploads
 
 NAME = name_of(SMALL)
 NOW = TimeMs(1_000)

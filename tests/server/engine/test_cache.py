@@ -7,14 +7,14 @@ import tracemalloc
 
 import pytest
 
-from stemmadb.protocol.model.body import encode, read_stored
-from stemmadb.protocol.model.changes import Change, Changes
-from stemmadb.protocol.model.ids import MAIN, Did, EntityId, Hash, Version
-from stemmadb.protocol.model.state import EntityState
-from stemmadb.server.engine.cache import CHANGE_BYTES, HEAD_BYTES, VALUE_FACTOR, HeadCache, Key, footprint
-from stemmadb.server.engine.recent import Recent
-from stemmadb.server.engine.snapshots import Backlog, Due
-from stemmadb.server.storage.port import Place
+from stemmadb.protocol.model.log.changes import Change, Changes
+from stemmadb.protocol.model.log.state import EntityState
+from stemmadb.protocol.model.values.body import encode, read_stored
+from stemmadb.protocol.model.values.ids import MAIN, Did, EntityId, Hash, Version
+from stemmadb.server.engine.base.head_cache import CHANGE_BYTES, HEAD_BYTES, VALUE_FACTOR, HeadCache, Key, footprint
+from stemmadb.server.engine.write.due_snapshots import Backlog, Due
+from stemmadb.server.engine.write.lru import Recent
+from stemmadb.server.storage.port import FactPosition
 
 
 def key(number: int) -> Key:
@@ -137,7 +137,7 @@ def test_recent_keeps_what_was_used_last_within_its_count() -> None:
 
 
 def due(number: int, version: int, size: int = 1) -> Due:
-    return Due(key(number), Place(Version(version), 0), {"n": version}, size)
+    return Due(key(number), FactPosition(Version(version), 0), {"n": version}, size)
 
 
 @pytest.mark.rule("SNAP-1")

@@ -10,18 +10,19 @@ import pytest
 from asking import Overtaken, asked, tip_of
 from destroying import all_bytes, snapshot_everything, verified
 from engines import Engine, engine
+from snapshots import drop_snapshots
 from space import ALICE, BOB, SPACE, delete_, patch_, set_
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.admission import Refused, Repeated
-from stemmadb.protocol.model.commit import BranchCreate, BranchDelete, Compact, Erase, TagCreate
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, TimeMs, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.retention import Outline
-from stemmadb.server.engine import branching, compacting, compacting_plan, erasing
-from stemmadb.server.engine.carrying_out import ATTEMPTS_MAX
-from stemmadb.server.engine.compacting import CompactionDone
-from stemmadb.server.storage.port import Destroyed, LogReader, Place, Snapshot
+from stemmadb.protocol.model.commit.admission import RefusedCommit, Repeated
+from stemmadb.protocol.model.history.retention import Outline
+from stemmadb.protocol.model.log.commit_record import BranchCreate, BranchDelete, Compact, Erase, TagCreate
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, TimeMs, Version
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.server.engine.plan import branch_writes, compaction, compaction_plan, erasure
+from stemmadb.server.engine.plan.compaction import CompactionDone
+from stemmadb.server.engine.plan.planned_write import ATTEMPTS_MAX
+from stemmadb.server.storage.port import Destroyed, FactPosition, LogReader, Snapshot
 
 X = EntityId("urn:x")
 NOW = TimeMs(1_000)
@@ -30,7 +31,7 @@ LONG = 16
 
 
 async def compact(it: Engine, floor: int, name: str = "c", **how: Any) -> CompactionDone:
-    return await compacting.compact(it.space, asked(name), Version(floor), now=NOW, **how)
+    return await compaction.compact(it.space, asked(name), Version(floor), now=NOW, **how)
 
 
 async def bodies(it: Engine) -> list[int]:
@@ -78,7 +79,11 @@ async def test_what_was_overwritten_below_the_floor_goes_and_answers_compacted()
             await it.value(X, version=3)
         assert told.value.facts == {"version": 3, "oldest": 4}
         record = await it.space.read(lambda reader: reader.commits([done.version])[done.version])
-        assert (record.details, record.hash, record.time) == (Compact(floor=Version(4)), done.hash, done.time)
+        assert (record.details, record.hash, record.time) == (
+            Compact(floor=Version(4), bodies=2, bytes=done.bytes),
+            done.hash,
+            done.time,
+        )
         await verified(it)
 
 
@@ -107,11 +112,13 @@ async def test_exactly_once_holds_for_what_is_gone_and_for_the_compaction() -> N
         head = await tip_of(it.space)
         assert await it.space.decide(first) == Repeated(Version(2))
         again = await compact(it, 3)
-        assert (again.version, again.hash, again.time, again.floor) == (done.version, done.hash, done.time, 3)
-        assert (again.bodies, again.bytes) == (0, 0), "the record does not say what went"
+        assert again == done
+        assert (again.floor, again.bodies) == (3, 1)
         with pytest.raises(errors.IdentityClash):
-            await compacting.compact(it.space, asked("c", request="other"), Version(2), now=NOW)
+            await compaction.compact(it.space, asked("c", request="other"), Version(2), now=NOW)
         assert await tip_of(it.space) == head
+        await compact(it, 4, "later")
+        assert await compact(it, 3) == done
 
 
 @pytest.mark.rule("COMPACT-1")
@@ -138,7 +145,7 @@ async def test_what_cannot_be_compacted_is_refused_and_nothing_is_written() -> N
         with pytest.raises(errors.Malformed):
             await compact(it, -1)
         with pytest.raises(errors.Forbidden) as told:
-            await compacting.compact(it.space, asked("b", author=BOB), Version(99), now=NOW)
+            await compaction.compact(it.space, asked("b", author=BOB), Version(99), now=NOW)
         assert told.value.facts == {"action": "write", "needs": "own"}
         assert await tip_of(it.space) == head
         assert await bodies(it) == [2, 3]
@@ -184,8 +191,8 @@ async def test_what_is_erased_gets_no_snapshot_at_the_floor() -> None:
         secret = await it.must(set_(X, {"n": "secret"}, blind=True))
         await patched(it, LONG)
         floor = it.space.version
-        await erasing.erase(it.space, asked("e"), X, [secret], {})
-        await it.space.in_turn(lambda log: log.drop_snapshots())
+        await erasure.erase(it.space, asked("e"), X, [secret], {})
+        await it.space.in_turn(drop_snapshots)
         await compact(it, floor)
         assert await snapshots(it) == []
 
@@ -195,7 +202,7 @@ async def test_an_erased_head_gets_no_checkpoint() -> None:
     async with engine() as it:
         secret = await it.must(set_(X, {"n": 0}, blind=True))
         await patched(it, LONG)
-        details, gone = Erase(id=X, versions=(secret,)), Destroyed(facts=[Place(secret, 0)], snapshots_of=[X])
+        details, gone = Erase(id=X, versions=(secret,)), Destroyed(facts=[FactPosition(secret, 0)], snapshots_of=[X])
         await it.structure(details, destroyed=gone)  # by one who did not mend the head
         assert await facts_at(it, (await compact(it, it.space.version)).version) == ()
 
@@ -224,7 +231,7 @@ async def test_checkpoints_are_bounded_in_number_and_in_bytes(monkeypatch: pytes
         floor = it.space.version
         assert [fact.id for fact in await facts_at(it, (await compact(it, floor)).version)] == ["urn:a", "urn:b"]
         assert [fact.id for fact in await facts_at(it, (await compact(it, floor, "d")).version)] == ["urn:c"]
-    monkeypatch.setattr(compacting_plan, "CHECKPOINT_BYTES_MAX", 9)
+    monkeypatch.setattr(compaction_plan, "CHECKPOINT_BYTES_MAX", 9)
     async with engine() as it:
         for id_ in (X, "urn:y", "urn:z"):
             await it.must(set_(id_, {"n": 0}, blind=True))
@@ -247,9 +254,9 @@ async def test_snapshots_below_the_floor_go_but_for_one_where_the_way_to_it_is_l
         dropped = len(await snapshots(it)) - len(kept)
         done = await compact(it, floor)
         assert (done.snapshots, done.bytes > 0) == (dropped, True)
-        assert {one.place for one in await snapshots(it)} == kept | {Place(last, 0)}
+        assert {one.place for one in await snapshots(it)} == kept | {FactPosition(last, 0)}
         value = await it.value(X, version=floor)
-        await it.space.in_turn(lambda log: log.drop_snapshots())
+        await it.space.in_turn(drop_snapshots)
         assert await it.value(X, version=floor) == value == {"n": LONG - 1}
 
 
@@ -260,10 +267,10 @@ async def test_the_snapshot_at_the_floor_is_of_the_fact_before_it(monkeypatch: p
         await patched(it, LONG)
         last = it.space.version
         await it.must(set_("urn:other", 1, blind=True))
-        await it.space.in_turn(lambda log: log.drop_snapshots())
+        await it.space.in_turn(drop_snapshots)
         await compact(it, it.space.version)
         assert [(one.id, one.place.version) for one in await snapshots(it)] == [(X, last)]
-        monkeypatch.setattr(compacting_plan, "RENEWED_MAX", 0)
+        monkeypatch.setattr(compaction_plan, "RENEWED_MAX", 0)
         await compact(it, it.space.version, "again", checkpoints=False)
         assert await snapshots(it) == []
 
@@ -286,7 +293,7 @@ async def test_a_head_that_is_written_meanwhile_gets_no_checkpoint_and_the_rest_
             for number in range(LONG):
                 await it.must(patch_(id_, {"op": "replace", "path": "/n", "value": number}, blind=True))
         space = Overtaken(it.space, once(lambda: it.must(set_(X, {"n": "new"}, blind=True))))
-        done = await compacting.compact(space, asked("c"), it.space.version, now=NOW)
+        done = await compaction.compact(space, asked("c"), it.space.version, now=NOW)
         assert space.decisions == 2
         assert [fact.id for fact in await facts_at(it, done.version)] == ["urn:y"]
         assert await it.value(X) == {"n": "new"}
@@ -299,7 +306,7 @@ async def test_a_branch_that_is_deleted_meanwhile_gets_no_checkpoint() -> None:
         await fork(it)
         await patched(it, LONG, "draft")
         space = Overtaken(it.space, once(lambda: it.structure(BranchDelete(name=DRAFT))))
-        done = await compacting.compact(space, asked("c"), it.space.version, now=NOW)
+        done = await compaction.compact(space, asked("c"), it.space.version, now=NOW)
         assert space.decisions == 2
         assert await facts_at(it, done.version) == ()
 
@@ -328,14 +335,14 @@ async def test_a_branch_or_a_tag_that_is_made_meanwhile_below_the_floor_makes_it
         for number in range(6):
             await it.must(set_(X, {"n": number}, blind=True))
         space = Interrupted(it, once(lambda: fork(it, at=3)))
-        await compacting.compact(space, asked("c"), Version(6), now=NOW)
+        await compaction.compact(space, asked("c"), Version(6), now=NOW)
         assert await it.value(X, "draft") == {"n": 1}
         assert await bodies(it) == [3, 6, 7]
     async with engine() as it:
         for number in range(6):
             await it.must(set_(X, {"n": number}, blind=True))
         tag = TagCreate(name="t", branch=MAIN, version=Version(4))
-        await compacting.compact(Interrupted(it, once(lambda: it.structure(tag))), asked("c"), Version(6), now=NOW)
+        await compaction.compact(Interrupted(it, once(lambda: it.structure(tag))), asked("c"), Version(6), now=NOW)
         assert await it.value(X, version=4) == {"n": 2}
 
 
@@ -350,8 +357,8 @@ async def test_work_that_looks_only_above_the_floor_does_not_make_it_plan_again(
             await it.must(set_(X, {"n": "new"}, blind=True), branch="draft")
 
         space = Interrupted(it, once(work))
-        await compacting.compact(space, asked("c"), Version(6), now=NOW)
-        assert space.looks == 3, "the plan, its confirmation, and the answer"
+        await compaction.compact(space, asked("c"), Version(6), now=NOW)
+        assert space.looks == 2, "the plan and its confirmation"
         assert await it.value(X, "draft") == {"n": "new"}
 
 
@@ -366,7 +373,7 @@ async def test_it_gives_up_after_a_bounded_number_of_attempts() -> None:
             await it.structure(TagCreate(name=f"t{version}", branch=MAIN, version=version))
 
         with pytest.raises(errors.MergeBusy):
-            await compacting.compact(Interrupted(it, tag), asked("c"), Version(13), now=NOW)
+            await compaction.compact(Interrupted(it, tag), asked("c"), Version(13), now=NOW)
         assert len(await bodies(it)) == 12
     async with engine() as it:
         await it.must(set_(X, {"n": 0}, blind=True))
@@ -374,7 +381,7 @@ async def test_it_gives_up_after_a_bounded_number_of_attempts() -> None:
         await patched(it, LONG)
         space = Refusing(it)
         with pytest.raises(errors.MergeBusy):
-            await compacting.compact(space, asked("c"), it.space.version, now=NOW)
+            await compaction.compact(space, asked("c"), it.space.version, now=NOW)
         assert space.decisions == ATTEMPTS_MAX
 
 
@@ -386,7 +393,7 @@ class Refusing(Overtaken):
 
     async def decide(self, *_: Any) -> Any:
         self.decisions += 1
-        return Refused(errors.Conflict(count=1, stale=()), Version(0))
+        return RefusedCommit(errors.Conflict(count=1, stale=()), Version(0))
 
 
 @pytest.mark.rule("COMMIT-11")
@@ -395,7 +402,7 @@ async def test_a_compaction_that_is_accepted_twice_at_a_time_is_done_once() -> N
         await it.must(set_(X, {"n": 0}, blind=True))
         await it.must(set_(X, {"n": 1}, blind=True))
         space = Overtaken(it.space, once(lambda: compact(it, 3)))
-        done = await compacting.compact(space, asked("c"), Version(3), now=NOW)
+        done = await compaction.compact(space, asked("c"), Version(3), now=NOW)
         assert done.version == it.space.version == 4
 
 
@@ -405,7 +412,7 @@ async def test_what_admission_refuses_is_raised() -> None:
         roles = {SPACE: "own", ALICE: "read"}
         revoke = once(lambda: it.must(set_(SPACE, roles, blind=True), author=SPACE, session="first"))
         with pytest.raises(errors.Forbidden):
-            await compacting.compact(Overtaken(it.space, revoke), asked("c"), Version(2), now=NOW)
+            await compaction.compact(Overtaken(it.space, revoke), asked("c"), Version(2), now=NOW)
 
 
 @pytest.mark.rule("COMPACT-1")
@@ -416,22 +423,22 @@ async def test_a_fork_or_a_tag_below_the_floor_is_refused_unless_a_tag_keeps_it(
         await it.structure(TagCreate(name="kept", branch=MAIN, version=Version(3)))
         await compact(it, 5)
         with pytest.raises(errors.Compacted):
-            await branching.create_branch(it.space, asked("b"), name=DRAFT, fork=Version(2))
+            await branch_writes.create_branch(it.space, asked("b"), name=DRAFT, fork=Version(2))
         with pytest.raises(errors.Compacted):
-            await branching.create_tag(it.space, asked("t"), name="late", version=Version(4))
-        await branching.create_branch(it.space, asked("k"), name=DRAFT, fork=Version(3))
+            await branch_writes.create_tag(it.space, asked("t"), name="late", version=Version(4))
+        await branch_writes.create_branch(it.space, asked("k"), name=DRAFT, fork=Version(3))
         assert await it.value(X, "draft") == {"n": 1}
 
 
 def test_places_take_eight_bytes_each_and_come_back_as_they_were() -> None:
-    places = compacting_plan.Places()
+    places = compaction_plan.FactPlaces()
     facts = [(1, 0), (2**40, 99_999), (7, 2**20 - 1)]
     for version, index in facts:
         places.add(Outline(Version(version), index, MAIN, "set", 1))
-    assert list(places) == [Place(Version(version), index) for version, index in facts]
+    assert list(places) == [FactPosition(Version(version), index) for version, index in facts]
     assert len(places) == 3
-    assert Place(Version(7), 2**20 - 1) in places
-    assert Place(Version(7), 0) not in places
+    assert FactPosition(Version(7), 2**20 - 1) in places
+    assert FactPosition(Version(7), 0) not in places
 
 
 async def test_nothing_of_what_went_is_left_in_the_log() -> None:

@@ -13,11 +13,12 @@ from asking import asked
 from destroying import IDS, Work, snapshot_everything, verified
 from engines import Engine, engine
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.commit import Strategy
-from stemmadb.protocol.model.ids import BranchName, EntityId, TimeMs, Version
-from stemmadb.server.engine import compacting, merging, moments, states
-from stemmadb.server.engine.merging import MergeWanted
-from stemmadb.server.engine.moments import Moment
+from stemmadb.protocol.model.log.commit_record import Strategy
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, TimeMs, Version
+from stemmadb.server.engine.base import moments, states
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.plan import compaction, merge
+from stemmadb.server.engine.plan.merge import MergeWanted
 from stemmadb.server.storage.port import LogReader
 from stemmadb.server.storage.sqlite import SqliteStorage
 
@@ -35,7 +36,7 @@ async def readable(it: Engine, floor: int, upto: int) -> dict[tuple[str, int, st
         points |= {(tag.branch, tag.version) for tag in reader.tags()}
         found: dict[tuple[str, int, str], Any] = {}
         for name, version in points:
-            spans = moments.resolve(reader, Moment(name, version)).spans
+            spans = moments.resolve(reader, ReadMoment(name, version)).spans
             for id_, state in states.load(reader, spans, map(EntityId, IDS)).items():
                 found[name, version, id_] = state.value
         return found
@@ -49,7 +50,7 @@ async def merges(it: Engine, pairs: list[tuple[str, str]]) -> dict[tuple[str, st
     for (source, target), strategy in itertools.product(pairs, STRATEGIES):
         wanted = MergeWanted(source=BranchName(source), target=BranchName(target), strategy=strategy)
         try:
-            report = await merging.merge(it.space, asked("dry"), wanted, dry_run=True)
+            report = await merge.merge(it.space, asked("dry"), wanted, dry_run=True)
             found[source, target, strategy] = (report.writes, report.conflicts)
         except StemmaError as error:
             found[source, target, strategy] = (error.code, error.facts.get("conflicts"))
@@ -76,7 +77,7 @@ async def work_and_compact(it: Engine, seed: int) -> int:
         pairs = chance.sample([*itertools.permutations(work.live, 2)], min(6, len(work.live) * (len(work.live) - 1)))
         before, merged = await readable(it, oldest, head), await merges(it, pairs)
         facts = await verified(it)
-        done = await compacting.compact(it.space, asked(f"c{round_}"), floor, now=NOW)
+        done = await compaction.compact(it.space, asked(f"c{round_}"), floor, now=NOW)
         bodies += done.bodies
         assert done.floor == oldest
         assert await readable(it, oldest, head) == before

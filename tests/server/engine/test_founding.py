@@ -7,12 +7,12 @@ import pytest
 from engines import ACCESS, engine
 from space import ALICE, SPACE, prefix_, set_, structural
 from stemmadb.protocol.errors import Forbidden
-from stemmadb.protocol.model.commit import Compact, OperationIdentity
-from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, TimeMs, Version
-from stemmadb.server.engine import branching, compacting, erasing, merging, undoing
-from stemmadb.server.engine.api import Asked
-from stemmadb.server.engine.merging import MergeWanted
-from stemmadb.server.engine.undoing import RevertWanted
+from stemmadb.protocol.model.log.commit_record import Compact, OperationIdentity
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, TimeMs, Version
+from stemmadb.server.engine.base.space_port import Asked
+from stemmadb.server.engine.plan import branch_writes, compaction, erasure, merge, undo
+from stemmadb.server.engine.plan.merge import MergeWanted
+from stemmadb.server.engine.plan.undo import RevertWanted
 from verdicts import X, code, refusal
 
 ASKED = Asked(OperationIdentity(SPACE, b"o" * 16), Hash(b"r" * 32))
@@ -43,20 +43,20 @@ async def test_what_was_sent_together_with_the_list_is_decided_after_it() -> Non
 async def test_nothing_is_planned_before_there_is_a_list(dry_run: bool) -> None:
     async with engine(access=None) as it:
         with pytest.raises(Forbidden, match="no access list yet"):
-            await merging.merge(it.space, ASKED, MergeWanted(source=BranchName("b")), dry_run=dry_run)
+            await merge.merge(it.space, ASKED, MergeWanted(source=BranchName("b")), dry_run=dry_run)
         with pytest.raises(Forbidden, match="no access list yet"):
-            await undoing.revert(it.space, ASKED, RevertWanted(versions=(Version(1),)), dry_run=dry_run)
+            await undo.revert(it.space, ASKED, RevertWanted(versions=(Version(1),)), dry_run=dry_run)
 
 
 @pytest.mark.rule("ACL-3")
 async def test_nothing_is_made_or_destroyed_before_there_is_a_list() -> None:
     async with engine(access=None) as it:
         with pytest.raises(Forbidden):
-            await branching.create_branch(it.space, ASKED, name=BranchName("b"))
+            await branch_writes.create_branch(it.space, ASKED, name=BranchName("b"))
         with pytest.raises(Forbidden):
-            await compacting.compact(it.space, ASKED, Version(0), now=TimeMs(1_000))
+            await compaction.compact(it.space, ASKED, Version(0), now=TimeMs(1_000))
         with pytest.raises(Forbidden):
-            await erasing.erase(it.space, ASKED, EntityId(X), [Version(1)], {})
+            await erasure.erase(it.space, ASKED, EntityId(X), [Version(1)], {})
         outcome = await it.space.decide(structural(Compact(floor=Version(0)), "c", author=SPACE))
         assert code(outcome) == "forbidden"
         assert it.space.version == 0

@@ -8,9 +8,9 @@ import pytest
 
 from engines import LonelyStorage, engine
 from space import set_
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import MAIN, EntityId, Version
-from stemmadb.server.engine.gathering import PAGE_FACTS, Wanted, gather
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values.ids import MAIN, EntityId, Version
+from stemmadb.server.engine.write.gather import PAGE_FACTS, ReadsNeeded, gather
 from stemmadb.server.storage.memory.reader import MemoryReader
 from verdicts import X
 
@@ -34,7 +34,7 @@ async def test_the_facts_of_an_old_read_are_counted_a_few_at_a_time(
     async with engine(LonelyStorage()) as it:
         for number in range(60):
             await it.must(set_(X, number, blind=True))
-        wanted = Wanted(heads={MAIN: {EntityId(X): Version(2)}})
+        wanted = ReadsNeeded(heads={MAIN: {EntityId(X): Version(2)}})
         gathered = await it.space.in_turn(lambda log: gather(log, wanted, scan))
     state = gathered.heads[MAIN, EntityId(X)]
     assert state.seen_after == seen_after

@@ -11,16 +11,16 @@ from engines import Engine, engine
 from merge_builders import increment, replace
 from space import ALICE, BOB, SPACE, delete_, patch_, set_
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import BranchCreate, BranchDelete, Compact, Erase, Merge
-from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.state import Missing
-from stemmadb.server.engine.api import SpaceApi
-from stemmadb.server.engine.carrying_out import ATTEMPTS_MAX
-from stemmadb.server.engine.merges import KnownMerges
-from stemmadb.server.engine.merging import MergeReport, MergeWanted, merge
-from stemmadb.server.storage.port import Destroyed, Place
+from stemmadb.protocol.model.log.commit_record import BranchCreate, BranchDelete, Compact, Erase, Merge
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Version
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.server.engine.base.space_port import SpaceApi
+from stemmadb.server.engine.plan.known_merges import KnownMerges
+from stemmadb.server.engine.plan.merge import MergeWanted, PlannedMerge, merge
+from stemmadb.server.engine.plan.planned_write import ATTEMPTS_MAX
+from stemmadb.server.storage.port import Destroyed, FactPosition
 
 DRAFT = BranchName("draft")
 X = EntityId("urn:x")
@@ -35,18 +35,18 @@ async def forked(it: Engine, value: Any = BASE, *names: str) -> None:
         await it.structure(BranchCreate(name=BranchName(name), parent=MAIN, fork=Version(2)))
 
 
-async def draft_into_main(it: Engine, operation: str = "m", **how: Any) -> MergeReport:
+async def draft_into_main(it: Engine, operation: str = "m", **how: Any) -> PlannedMerge:
     return await merged(it, operation, "draft", "main", **how)
 
 
 async def merged(
     it: Engine, operation: str, source: str, target: str, *, space: SpaceApi | None = None, **how: Any
-) -> MergeReport:
+) -> PlannedMerge:
     wanted = MergeWanted(source=BranchName(source), target=BranchName(target), **how)
     return await merge(space or it.space, asked(operation), wanted)
 
 
-async def predicted(it: Engine, **how: Any) -> MergeReport:
+async def predicted(it: Engine, **how: Any) -> PlannedMerge:
     return await merge(it.space, asked("dry"), MergeWanted(source=DRAFT, **how), dry_run=True)
 
 
@@ -282,7 +282,7 @@ async def test_the_same_merge_twice_at_a_time_is_done_once() -> None:
     async with engine() as it:
         await forked(it)
         await edit(it, "draft", replace("/a", 1))
-        firsts: list[MergeReport] = []
+        firsts: list[PlannedMerge] = []
 
         async def meanwhile() -> None:
             firsts.append(await draft_into_main(it))
@@ -399,7 +399,7 @@ async def test_a_value_that_is_too_large_for_the_bounds_of_now_is_refused() -> N
 
 
 async def erased(it: Engine, version: Version, id_: EntityId = X) -> None:
-    destroyed = Destroyed(facts=[Place(version, 0)], snapshots_of=[id_])
+    destroyed = Destroyed(facts=[FactPosition(version, 0)], snapshots_of=[id_])
     await it.structure(Erase(id=id_, versions=(version,)), destroyed=destroyed)
 
 
@@ -421,7 +421,9 @@ async def test_a_source_that_was_compacted_away_says_so() -> None:
         ended = await it.structure(BranchDelete(name=DRAFT))
         assert not isinstance(ended, errors.StemmaError)
         floor = await it.must(set_("urn:y", 1, blind=True))
-        await it.structure(Compact(floor=floor), destroyed=Destroyed(facts=[Place(made, 0)], snapshots_below=floor))
+        await it.structure(
+            Compact(floor=floor), destroyed=Destroyed(facts=[FactPosition(made, 0)], snapshots_below=floor)
+        )
         with pytest.raises(errors.Compacted) as caught:
             await draft_into_main(it)
         assert caught.value.facts["oldest"] == floor

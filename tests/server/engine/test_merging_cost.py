@@ -12,11 +12,11 @@ from asking import Overtaken, asked
 from engines import engine
 from merge_builders import replace
 from space import patch_, set_
-from stemmadb.protocol.model.commit import BranchCreate
-from stemmadb.protocol.model.ids import MAIN, BranchName, Version
-from stemmadb.server.engine.api import SpaceApi
-from stemmadb.server.engine.merges import KnownMerges
-from stemmadb.server.engine.merging import MergeWanted, merge
+from stemmadb.protocol.model.log.commit_record import BranchCreate
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Version
+from stemmadb.server.engine.base.space_port import SpaceApi
+from stemmadb.server.engine.plan.known_merges import KnownMerges
+from stemmadb.server.engine.plan.merge import MergeWanted, merge
 from stemmadb.server.storage.port import LogReader
 
 DRAFT = BranchName("draft")
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class CountingReader:
-    """A cut that counts what is asked of it: calls, entities and records."""
+    """A read view that counts what is asked of it: calls, entities and records."""
 
     def __init__(self, reader: LogReader, counts: Counter[str]) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""What the origins of an entity are traced from on a cut of a real space (MERGE-3)."""
+"""What the origins of an entity are traced from on a read view of a real space (MERGE-3)."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import pytest
 from asking import asked
 from engines import Engine, engine
 from space import set_
-from stemmadb.protocol.model import ancestry
-from stemmadb.protocol.model.admission import Accepted
-from stemmadb.protocol.model.ancestry import Point
-from stemmadb.protocol.model.commit import BranchCreate, Erase
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.server.engine.merge_origins import FACTS_PAGE, Origins
-from stemmadb.server.engine.merges import KnownMerges
-from stemmadb.server.engine.moments import Branches
+from stemmadb.protocol.model.commit.admission import Accepted
+from stemmadb.protocol.model.log import ancestry
+from stemmadb.protocol.model.log.ancestry import BranchPoint
+from stemmadb.protocol.model.log.commit_record import BranchCreate, Erase
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Version
+from stemmadb.server.engine.base.moments import BranchLookup
+from stemmadb.server.engine.plan.known_merges import KnownMerges
+from stemmadb.server.engine.plan.merge_origins import FACTS_PAGE, MergeOrigins
 from stemmadb.server.storage.port import LogReader
 
 X = EntityId("urn:x")
 DRAFT = BranchName("draft")
 
 
-def origins(reader: LogReader, *points: Point) -> Origins:
+def origins(reader: LogReader, *points: BranchPoint) -> MergeOrigins:
     merges = KnownMerges().seen_by(reader)
-    graph = ancestry.graph(Branches(reader), merges.edges, reader.last_write)
-    return Origins(reader, merges, graph, points)
+    graph = ancestry.graph(BranchLookup(reader), merges.edges, reader.last_write)
+    return MergeOrigins(reader, merges, graph, points)
 
 
 async def erase_on(it: Engine, branch: str) -> Version:
@@ -54,7 +54,7 @@ async def test_a_point_knows_what_was_made_on_the_branches_it_sees() -> None:
         erased = await erase_on(it, "draft")
 
         def known(reader: LogReader) -> list[list[bool]]:
-            points = [Point(name, erased) for name in (MAIN, DRAFT)]
+            points = [BranchPoint(name, erased) for name in (MAIN, DRAFT)]
             found = origins(reader, *points)
             versions = (Version(2), on_main, on_draft, erased)
             return [[found.knower(point)(version) for version in versions] for point in points]
@@ -70,6 +70,6 @@ async def test_a_history_of_several_pages_is_traced_whole_and_what_no_point_know
             await it.must(*(set_(X, start + number, blind=True) for number in range(500)))
         await it.must(set_(X, "later", blind=True))
         await it.must(set_(X, "elsewhere", blind=True), branch="draft")
-        point = Point(MAIN, Version(5))
+        point = BranchPoint(MAIN, Version(5))
         traced = await it.space.read(lambda reader: origins(reader, point).trace(X).at(point))
         assert (traced.content, traced.version) == ("later", 5)

@@ -7,8 +7,8 @@ from bisect import bisect_right
 
 import pytest
 
-from stemmadb.protocol.model.ids import MAIN, EntityId, Hash, Version
-from stemmadb.server.engine.past_states import HISTORY_BYTES, STATE_BYTES, PastCache, PastStates, State
+from stemmadb.protocol.model.values.ids import MAIN, EntityId, Hash, Version
+from stemmadb.server.engine.read.past_states import HISTORY_BYTES, STATE_BYTES, PastCache, PastState, PastStates
 
 X, Y = EntityId("urn:x"), EntityId("urn:y")
 
@@ -17,11 +17,11 @@ ONE: int = HISTORY_BYTES + len(X) + STATE_BYTES + 100
 """What an entity with one state of 100 bytes counts for."""
 
 
-def state(version: int, size: int = 1) -> State:
-    return State(Version(version), Hash(version.to_bytes(32, "big")), b"x" * size)
+def state(version: int, size: int = 1) -> PastState:
+    return PastState(Version(version), Hash(version.to_bytes(32, "big")), b"x" * size)
 
 
-def keep(past: PastStates, id_: EntityId, kept: State, asked: int, floor: int = 0, generation: int = 0) -> None:
+def keep(past: PastStates, id_: EntityId, kept: PastState, asked: int, floor: int = 0, generation: int = 0) -> None:
     past.keep(MAIN, id_, kept, asked=Version(asked), floor=Version(floor), generation=generation)
 
 

@@ -11,10 +11,10 @@ from destroying import all_bytes, verified
 from engines import Engine, engine
 from space import patch_, set_
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.ids import BranchName, EntityId, TimeMs, Version
-from stemmadb.server.engine import branching, compacting, erasing, merging, undoing
-from stemmadb.server.engine.merging import MergeWanted
-from stemmadb.server.engine.undoing import RevertWanted
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, TimeMs, Version
+from stemmadb.server.engine.plan import branch_writes, compaction, erasure, merge, undo
+from stemmadb.server.engine.plan.merge import MergeWanted
+from stemmadb.server.engine.plan.undo import RevertWanted
 from stemmadb.server.storage.port import LogReader
 
 X = EntityId("urn:x")
@@ -35,7 +35,7 @@ def once(act: Callable[[], Awaitable[object]]) -> Callable[[], Awaitable[None]]:
 
 async def with_secret(it: Engine) -> Version:
     await it.must(set_(X, {"n": "first"}, blind=True))
-    await branching.create_branch(it.space, asked("draft"), name=DRAFT)
+    await branch_writes.create_branch(it.space, asked("draft"), name=DRAFT)
     secret = await it.must(set_(X, {"n": "secret"}, blind=True))
     await it.must(set_(X, {"n": "after"}, blind=True))
     return secret
@@ -45,10 +45,10 @@ async def with_secret(it: Engine) -> Version:
 async def test_a_merge_that_was_planned_before_an_erasure_leaves_no_copy_behind_it() -> None:
     async with engine() as it:
         secret = await with_secret(it)
-        space = Overtaken(it.space, once(lambda: erasing.erase(it.space, asked("e"), X, [secret], {})))
+        space = Overtaken(it.space, once(lambda: erasure.erase(it.space, asked("e"), X, [secret], {})))
         wanted = MergeWanted(source=BranchName("main"), source_version=secret, target=DRAFT)
         with pytest.raises(errors.Erased):
-            await merging.merge(space, asked("m"), wanted)
+            await merge.merge(space, asked("m"), wanted)
         assert b"secret" not in await all_bytes(it)
 
 
@@ -56,9 +56,9 @@ async def test_a_merge_that_was_planned_before_an_erasure_leaves_no_copy_behind_
 async def test_a_revert_that_was_planned_before_an_erasure_leaves_no_copy_behind_it() -> None:
     async with engine() as it:
         secret = await with_secret(it)
-        space = Overtaken(it.space, once(lambda: erasing.erase(it.space, asked("e"), X, [secret], {})))
+        space = Overtaken(it.space, once(lambda: erasure.erase(it.space, asked("e"), X, [secret], {})))
         with pytest.raises(errors.Erased):
-            await undoing.revert(space, asked("r"), RevertWanted(versions=(Version(secret + 1),)))
+            await undo.revert(space, asked("r"), RevertWanted(versions=(Version(secret + 1),)))
         assert b"secret" not in await all_bytes(it)
 
 
@@ -68,11 +68,11 @@ async def test_a_branch_that_is_made_and_merged_into_while_erasing_keeps_no_copy
         secret = await with_secret(it)
 
         async def act() -> None:
-            await branching.create_branch(it.space, asked("other"), name=OTHER, fork=Version(2))
+            await branch_writes.create_branch(it.space, asked("other"), name=OTHER, fork=Version(2))
             wanted = MergeWanted(source=BranchName("main"), source_version=secret, target=OTHER)
-            await merging.merge(it.space, asked("m"), wanted)
+            await merge.merge(it.space, asked("m"), wanted)
 
-        await erasing.erase(Overtaken(it.space, once(act)), asked("e"), X, [secret], {})
+        await erasure.erase(Overtaken(it.space, once(act)), asked("e"), X, [secret], {})
         assert b"secret" not in await all_bytes(it)
         await verified(it)
 
@@ -83,8 +83,8 @@ async def test_a_checkpoint_that_is_written_while_erasing_goes_too() -> None:
         secret = await it.must(set_(X, {"n": 0, "s": "secret"}, blind=True))
         for number in range(64):
             await it.must(patch_(X, {"op": "replace", "path": "/n", "value": number}, blind=True))
-        act = once(lambda: compacting.compact(it.space, asked("c"), it.space.version, now=NOW))
-        await erasing.erase(Overtaken(it.space, act), asked("e"), X, [secret], {})
+        act = once(lambda: compaction.compact(it.space, asked("c"), it.space.version, now=NOW))
+        await erasure.erase(Overtaken(it.space, act), asked("e"), X, [secret], {})
         assert b"secret" not in await all_bytes(it)
 
 
@@ -93,22 +93,22 @@ async def test_a_checkpoint_that_is_written_while_erasing_goes_too() -> None:
 async def test_what_begins_to_look_below_the_floor_while_compacting_is_kept(what: str) -> None:
     async with engine() as it:
         await it.must(set_(X, {"n": "first"}, blind=True))
-        await branching.create_branch(it.space, asked("draft"), name=DRAFT)
+        await branch_writes.create_branch(it.space, asked("draft"), name=DRAFT)
         for number in range(6):
             await it.must(set_(X, {"n": number}, blind=True))
         at = Version(5)
 
         async def act() -> None:
             if what == "branch":
-                await branching.create_branch(it.space, asked("o"), name=OTHER, fork=at)
+                await branch_writes.create_branch(it.space, asked("o"), name=OTHER, fork=at)
             elif what == "tag":
-                await branching.create_tag(it.space, asked("t"), name="t", version=at)
+                await branch_writes.create_tag(it.space, asked("t"), name="t", version=at)
             else:
                 wanted = MergeWanted(source=BranchName("main"), source_version=at, target=DRAFT)
-                await merging.merge(it.space, asked("m"), wanted)
+                await merge.merge(it.space, asked("m"), wanted)
 
         space = Overtaken(it.space, once(act))
-        await compacting.compact(space, asked("c"), it.space.version, now=NOW)
+        await compaction.compact(space, asked("c"), it.space.version, now=NOW)
         assert space.decisions == 2
 
         def ask(reader: LogReader) -> list[int]:
@@ -126,12 +126,12 @@ async def test_a_branch_or_a_tag_below_a_floor_that_rises_meanwhile_is_refused()
 
         async def act() -> None:
             floor = next(floors)
-            await compacting.compact(it.space, asked(f"c{floor}"), Version(floor), now=NOW)
+            await compaction.compact(it.space, asked(f"c{floor}"), Version(floor), now=NOW)
 
         with pytest.raises(errors.Compacted):
-            await branching.create_branch(Overtaken(it.space, act), asked("b"), name=DRAFT, fork=Version(3))
+            await branch_writes.create_branch(Overtaken(it.space, act), asked("b"), name=DRAFT, fork=Version(3))
         with pytest.raises(errors.Compacted):
-            await branching.create_tag(Overtaken(it.space, act), asked("t"), name="t", version=Version(4))
+            await branch_writes.create_tag(Overtaken(it.space, act), asked("t"), name="t", version=Version(4))
 
 
 async def test_a_branch_is_given_up_after_a_bounded_number_of_attempts() -> None:
@@ -139,7 +139,7 @@ async def test_a_branch_is_given_up_after_a_bounded_number_of_attempts() -> None
         await it.must(set_(X, 1, blind=True))
 
         async def act() -> None:
-            await compacting.compact(it.space, asked(f"c{it.space.version}"), Version(1), now=NOW)
+            await compaction.compact(it.space, asked(f"c{it.space.version}"), Version(1), now=NOW)
 
         with pytest.raises(errors.MergeBusy):
-            await branching.create_branch(Overtaken(it.space, act), asked("b"), name=DRAFT)
+            await branch_writes.create_branch(Overtaken(it.space, act), asked("b"), name=DRAFT)

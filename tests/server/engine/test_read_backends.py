@@ -13,10 +13,10 @@ from backends import Backend
 from random_logs import IDS, PREFIXES, RandomLog
 from read_worlds import World, every_page, random_world, readable_moments
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.query import Query, Root, prepare
-from stemmadb.server.engine import blaming, commit_log, differing, history, listing, querying, reading
-from stemmadb.server.engine.moments import Moment
+from stemmadb.protocol.model.query.query import Query, Root, prepare
+from stemmadb.protocol.model.values.ids import EntityId
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.read import blame, commit_log, differences, entities, history, listing, store_queries
 from stemmadb.server.storage.port import LogFilter, LogReader, SpaceLog
 
 ROUNDS = 12
@@ -29,25 +29,25 @@ def sqlite(tmp_path: Path) -> Iterator[SpaceLog]:
     backend.close()
 
 
-def answers(log: LogReader, random: Random, moments: list[Moment]) -> Iterator[Any]:
+def answers(log: LogReader, random: Random, moments: list[ReadMoment]) -> Iterator[Any]:
     """Questions of every kind; equal seeds ask the same."""
     for moment in moments:
         id_, other = EntityId(random.choice(IDS)), random.choice(moments)
         prefix, limit = random.choice(PREFIXES), random.randint(1, 4)
-        yield reading.get_many(log, [EntityId(one) for one in IDS], moment)
+        yield entities.get_many(log, [EntityId(one) for one in IDS], moment)
         yield every_page(lambda after: listing.page(log, prefix, moment, after=after, limit=limit))  # noqa: B023
-        yield every_page(lambda after: differing.page(log, moment, other, prefix, after=after, limit=limit))  # noqa: B023
+        yield every_page(lambda after: differences.page(log, moment, other, prefix, after=after, limit=limit))  # noqa: B023
         wanted = LogFilter(branch=moment.branch, prefix=prefix, upto=moment.version)
         yield every_page(
             lambda after: commit_log.page(log, wanted, with_facts=True, after=after, limit=limit)  # noqa: B023
         )
         query = Query(roots=(Root(id=prefix + "*", schema=True),), branch=moment.branch, version=moment.version)
-        yield querying.run(log, prepare(query))
+        yield store_queries.run(log, prepare(query))
         yield every_page(lambda after: history.page(log, id_, moment, after=after, limit=limit))  # noqa: B023
-        yield every_page(lambda after: blaming.page(log, id_, moment, after=after or 0, limit=limit))  # noqa: B023
+        yield every_page(lambda after: blame.page(log, id_, moment, after=after or 0, limit=limit))  # noqa: B023
 
 
-def told(log: LogReader, seed: int, moments: list[Moment]) -> list[Any]:
+def told(log: LogReader, seed: int, moments: list[ReadMoment]) -> list[Any]:
     found: list[Any] = []
     for moment in moments:
         random = Random(f"{seed} {moment}")

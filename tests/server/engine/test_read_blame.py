@@ -12,32 +12,39 @@ from random_logs import IDS
 from read_worlds import World, at, every_page, random_world, readable_moments, seen_by
 from space import BOB, delete_, patch_, set_
 from stemmadb.protocol.errors import Erased, FutureVersion, InvalidPointer, LimitExceeded, NotFound, UnknownBranch
-from stemmadb.protocol.model import blame as model
-from stemmadb.protocol.model import replay
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Merge
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.origins import Written
-from stemmadb.protocol.model.proposal import Step, set_step, step_of
-from stemmadb.protocol.model.request import Operation
-from stemmadb.protocol.model.state import Missing
-from stemmadb.server.engine import blaming, reading
-from stemmadb.server.engine.blaming import Blamed
-from stemmadb.server.engine.moments import Moment
+from stemmadb.protocol.model.commit.proposal import Step, set_step, step_of
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.history import blame as model
+from stemmadb.protocol.model.history.origins import WrittenLeaves
+from stemmadb.protocol.model.log import replay
+from stemmadb.protocol.model.log.commit_record import Merge
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Version
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.read import blame as blaming
+from stemmadb.server.engine.read import entities
+from stemmadb.server.engine.read.blame import Blamed
 from stemmadb.server.storage.port import LogReader
 
 X = EntityId("urn:x")
 
 
-def pages(world: World, id_: str = X, moment: Moment = reading.HEAD, path: str = "", **how: Any) -> list[Blamed]:
+def pages(world: World, id_: str = X, moment: ReadMoment = entities.HEAD, path: str = "", **how: Any) -> list[Blamed]:
     return every_page(
         lambda after: world.ask(lambda log: blaming.page(log, EntityId(id_), moment, path, after=after or 0, **how))
     )
 
 
-def blamed(world: World, id_: str = X, moment: Moment = reading.HEAD, path: str = "", **how: Any) -> dict[str, int]:
-    return {line.path: line.made.version for page in pages(world, id_, moment, path, **how) for line in page.lines}
+def blamed(
+    world: World, id_: str = X, moment: ReadMoment = entities.HEAD, path: str = "", **how: Any
+) -> dict[str, int | None]:
+    return {
+        line.path: None if line.created_by is None else line.created_by.version
+        for page in pages(world, id_, moment, path, **how)
+        for line in page.lines
+    }
 
 
 def add(path: str, value: Any) -> Operation:
@@ -57,7 +64,7 @@ def test_every_moment_of_a_random_log_blames_as_all_facts_it_sees_do(seed: int) 
                 with pytest.raises(Erased if facts else NotFound):
                     pages(world, id_, moment)
                 continue
-            expected = model.blame(Written(fact, details[fact.version]) for fact in facts)
+            expected = model.blame(WrittenLeaves(fact, details[fact.version]) for fact in facts)
             assert blamed(world, id_, moment, limit=1) == expected
 
 
@@ -72,7 +79,7 @@ def test_merges_deletes_and_resolutions_are_blamed_as_all_facts_are(seed: int) -
         random_write(world, random)
         facts = seen_by(world, at(world.maker.version), X)
         details = {commit.version: commit.details for commit in world.maker.commits}
-        expected = model.blame(Written(fact, details[fact.version]) for fact in facts)
+        expected = model.blame(WrittenLeaves(fact, details[fact.version]) for fact in facts)
         assert blamed(world) == expected
     kinds = {(fact.kind, isinstance(details[fact.version], Merge)) for fact in facts}
     assert {("set", True), ("set", False), ("patch", False)} <= kinds
@@ -107,8 +114,16 @@ def test_a_line_names_the_author_the_time_and_the_note() -> None:
     world.commit(add("/a", 2), author=BOB, session="bobs", note=note)
     (page,) = pages(world)
     first, second = page.lines
-    assert (page.version, first.path, first.made.version, second.path, second.made.version) == (2, "/a", 2, "/b", 1)
-    assert (first.made.author, first.made.time, first.made.note) == (BOB, 7_000, note)
+    assert first.created_by is not None
+    assert second.created_by is not None
+    assert (page.version, first.path, first.created_by.version, second.path, second.created_by.version) == (
+        2,
+        "/a",
+        2,
+        "/b",
+        1,
+    )
+    assert (first.created_by.author, first.created_by.time, first.created_by.note) == (BOB, 7_000, note)
 
 
 @pytest.mark.rule("HISTORY-1")
@@ -153,7 +168,10 @@ def test_what_came_before_the_last_whole_write_is_not_followed(kind: str) -> Non
     asked: list[int] = []
     with world.reader() as log:
         lines = blaming.page(_counting_facts(log, asked), X).lines
-    assert {line.path: line.made.version for line in lines} == {"/a": world.maker.version, "/b": written}
+    assert {line.path: line.created_by and line.created_by.version for line in lines} == {
+        "/a": world.maker.version,
+        "/b": written,
+    }
     assert asked == [1, 16, 32, 64, 16, 32, 53 if kind == "delete" else 52, 0]
 
 
@@ -201,7 +219,7 @@ def test_a_checkpoint_stands_for_facts_that_are_gone_and_is_blamed_for_nothing()
     world.commit(add("/a", 3))
     world.keep(world.maker.compact(4))
     assert world.maker.facts[0].is_gone
-    assert blamed(world) == {"/a": 4, "/b": 2}  # whether at 1 or at 2 is not known any more
+    assert blamed(world) == {"/a": 4, "/b": None}  # whether at 1 or at 2 is not known any more
 
 
 @pytest.mark.rule("HISTORY-2")

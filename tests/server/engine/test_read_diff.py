@@ -11,36 +11,41 @@ from random_logs import IDS, PREFIXES
 from read_worlds import World, at, counting, every_page, random_world, readable_moments, seen_by
 from space import delete_, patch_, set_
 from stemmadb.protocol.errors import Compacted, FutureVersion, InvalidId, InvalidQuery, LimitExceeded, UnknownBranch
-from stemmadb.protocol.model import body, difference, patch, replay
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.difference import Content
-from stemmadb.protocol.model.ids import EntityId
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.state import Missing
+from stemmadb.protocol.model import patch
+from stemmadb.protocol.model.history import difference
+from stemmadb.protocol.model.history.difference import Content
+from stemmadb.protocol.model.log import replay
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId
+from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.messages.reading import EntityChange
-from stemmadb.server.engine import differing, paging
-from stemmadb.server.engine.differing import Changed, Differences
-from stemmadb.server.engine.moments import Moment
+from stemmadb.server.engine.base import paging
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.read import differences
+from stemmadb.server.engine.read.differences import Changed, Differences
+from stemmadb.server.storage.port import LogReader
 
 X = "urn:x"
 
 
-def pages(world: World, left: Moment, right: Moment, prefix: str = "", **how: Any) -> list[Differences]:
+def pages(world: World, left: ReadMoment, right: ReadMoment, prefix: str = "", **how: Any) -> list[Differences]:
     return every_page(
-        lambda after: world.ask(lambda log: differing.page(log, left, right, prefix, after=after, **how))
+        lambda after: world.ask(lambda log: differences.page(log, left, right, prefix, after=after, **how))
     )
 
 
-def changes(world: World, left: Moment, right: Moment, prefix: str = "", **how: Any) -> list[Changed]:
+def changes(world: World, left: ReadMoment, right: ReadMoment, prefix: str = "", **how: Any) -> list[Changed]:
     return [change for page in pages(world, left, right, prefix, **how) for change in page.changes]
 
 
-def told(world: World, left: Moment, right: Moment) -> EntityChange:
+def told(world: World, left: ReadMoment, right: ReadMoment) -> EntityChange:
     (change,) = changes(world, left, right)
-    return change.told
+    return change.change
 
 
-def content(world: World, moment: Moment, id_: str) -> Content:
+def content(world: World, moment: ReadMoment, id_: str) -> Content:
     return replay.fold(Missing.ABSENT, seen_by(world, moment, id_))
 
 
@@ -61,7 +66,7 @@ def test_any_two_moments_of_a_random_log_differ_where_their_folds_do(seed: int) 
         assert [change.id for change in differing_] == sorted(change.id for change in differing_)
         for change in differing_:
             leads_from_left_to_right(change, old[change.id], new[change.id])
-            assert (change.told.left, change.told.right) == tuple(
+            assert (change.change.left, change.change.right) == tuple(
                 seen_by(world, moment, change.id)[-1].version if side[change.id] is not Missing.ABSENT else None
                 for moment, side in ((left, old), (right, new))
             )
@@ -69,7 +74,7 @@ def test_any_two_moments_of_a_random_log_differ_where_their_folds_do(seed: int) 
 
 def leads_from_left_to_right(change: Changed, old: Content, new: Content) -> None:
     """What is told is enough to know the right side from the left one."""
-    sent = change.told
+    sent = change.change
     if sent.patch is not None:
         assert not isinstance(old, Missing)
         operations: Any = body.read_stored(sent.patch)
@@ -82,6 +87,8 @@ def leads_from_left_to_right(change: Changed, old: Content, new: Content) -> Non
         assert encode(new) == sent.body
     else:
         assert new is Missing.ERASED
+    sides = {(False, False): None, (True, False): "left", (False, True): "right", (True, True): "both"}
+    assert sent.erased == sides[difference.is_gone(old), difference.is_gone(new)]
 
 
 @pytest.mark.rule("HISTORY-1")
@@ -108,10 +115,10 @@ def test_what_was_erased_differs_from_what_is_there_and_from_what_is_not() -> No
     world.commit(set_(X, 2, blind=True))
     world.keep(world.maker.erase(X, [1]))
     id_, one, two = EntityId(X), world.maker.facts[0].version, world.maker.facts[1].version
-    assert told(world, at(1), at(2)) == EntityChange(id=id_, left=one, right=two, body=encode(2))
-    assert told(world, at(2), at(1)) == EntityChange(id=id_, left=two, right=one)
-    assert told(world, at(0), at(1)) == EntityChange(id=id_, right=one)
-    assert told(world, at(1), at(0)) == EntityChange(id=id_, left=one)
+    assert told(world, at(1), at(2)) == EntityChange(id=id_, left=one, right=two, body=encode(2), erased="left")
+    assert told(world, at(2), at(1)) == EntityChange(id=id_, left=two, right=one, erased="right")
+    assert told(world, at(0), at(1)) == EntityChange(id=id_, right=one, erased="right")
+    assert told(world, at(1), at(0)) == EntityChange(id=id_, left=one, erased="left")
 
 
 @pytest.mark.rule("HISTORY-1")
@@ -121,7 +128,7 @@ def test_a_diff_reads_only_what_was_written_where_the_lineages_are_apart() -> No
     world.keep(world.maker.create_branch("draft"))
     world.commit(set_("urn:n:7", 1, blind=True), branch="draft")
     world.commit(set_("urn:n:8", 1, blind=True), set_("urn:n:9", 0, blind=True))
-    page = world.ask(lambda log: differing.page(counting(log, calls), at(), at(on="draft")))
+    page = world.ask(lambda log: differences.page(counting(log, calls), at(), at(on="draft")))
     assert [change.id for change in page.changes] == ["urn:n:7", "urn:n:8"]
     assert calls == [3, 3]
 
@@ -135,7 +142,7 @@ def test_pages_are_of_the_same_two_versions_while_commits_go_on() -> None:
     world.commit(*(set_(id_, 1, blind=True) for id_ in ids), branch="draft")
     while True:
         left, right = (found[0].left, found[0].right) if found else (None, None)
-        page = world.ask(lambda log: differing.page(log, at(left), at(right, "draft"), after=after, limit=2))  # noqa: B023
+        page = world.ask(lambda log: differences.page(log, at(left), at(right, "draft"), after=after, limit=2))  # noqa: B023
         world.commit(*(set_(id_, 1, blind=True) for id_ in ids))
         world.commit(*(delete_(id_, blind=True) for id_ in ids), branch="draft")
         world.commit(*(set_(id_, 1, blind=True) for id_ in [*ids, "urn:n:00"]), branch="draft")
@@ -155,6 +162,38 @@ def test_a_page_fits_into_a_part_and_a_larger_change_comes_alone() -> None:
         world.commit(set_(f"urn:n:{number}", "x" * size, blind=True))
     found = pages(world, at(0), at(), limits=Limits(part_bytes_max=8_192))
     assert [len(page.changes) for page in found] == [2, 1, 1, 1]
+
+
+@pytest.mark.rule("HISTORY-1")
+def test_a_page_of_a_large_diff_reads_what_it_returns() -> None:
+    world = World()
+    ids = [f"urn:n:{number:04}" for number in range(3_000)]
+    for start in range(0, len(ids), 1_000):
+        world.commit(*(set_(id_, 0, blind=True) for id_ in ids[start : start + 1_000]))
+    read: list[str] = []
+    with world.reader() as log:
+        page = differences.page(_reading(log, read), at(0), at(), after=EntityId(ids[1_499]), limit=1)
+    assert ([change.id for change in page.changes], page.next) == ([ids[1_500]], ids[1_500])
+    assert len(read) <= 2 * differences.WALKED_AT_ONCE
+
+
+def _reading(log: LogReader, read: list[str]) -> LogReader:
+    class Reading:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(log, name)
+
+        def facts_of(self, id_: EntityId, *args: Any, **how: Any) -> Any:
+            read.append(id_)
+            return log.facts_of(id_, *args, **how)
+
+        def changed(self, *args: Any) -> Any:
+            found = list(log.changed(*args))
+            read.extend(found)
+            return iter(found)
+
+    reader: Any = Reading()
+    checked: LogReader = reader
+    return checked
 
 
 @pytest.mark.rule("HISTORY-1")

@@ -19,26 +19,27 @@ from stemmadb.protocol.errors import (
     StemmaError,
     UnknownBranch,
 )
-from stemmadb.protocol.model import body, replay
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.state import Missing
-from stemmadb.server.engine import reading
-from stemmadb.server.engine.moments import Moment
-from stemmadb.server.engine.reading import Entity, Got, GotMany
+from stemmadb.protocol.model.log import replay
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.read import entities
+from stemmadb.server.engine.read.entities import EntityValue, Got, GotMany
 
 X, Y = EntityId("urn:x"), EntityId("urn:y")
 
 
-def get(world: World, id_: EntityId = X, moment: Moment = reading.HEAD, **how: Any) -> Got:
-    return world.ask(lambda log: reading.get(log, id_, moment, **how))
+def get(world: World, id_: EntityId = X, moment: ReadMoment = entities.HEAD, **how: Any) -> Got:
+    return world.ask(lambda log: entities.get(log, id_, moment, **how))
 
 
-def get_many(world: World, ids: list[EntityId], moment: Moment) -> GotMany:
-    return world.ask(lambda log: reading.get_many(log, ids, moment))
+def get_many(world: World, ids: list[EntityId], moment: ReadMoment) -> GotMany:
+    return world.ask(lambda log: entities.get_many(log, ids, moment))
 
 
-def value(world: World, moment: Moment = reading.HEAD) -> Any:
+def value(world: World, moment: ReadMoment = entities.HEAD) -> Any:
     entity = get(world, X, moment).entity
     return None if entity is None else entity.value
 
@@ -50,7 +51,7 @@ def test_an_answer_names_its_version_and_the_last_fact_of_the_entity() -> None:
     changed = world.commit(patch_(X, {"op": "add", "path": "/n", "value": 2}, blind=True))
     head = world.commit(set_(Y, 0, blind=True))
     got = get(world)
-    assert got == Got(head, Entity(X, changed, world.maker.facts[1].hash, {"n": 2}))
+    assert got == Got(head, EntityValue(X, changed, world.maker.facts[1].hash, {"n": 2}))
     assert got.entity is not None
     assert (got.entity.body, got.entity.size) == (body.encode({"n": 2}), len(body.encode({"n": 2})))
 
@@ -62,7 +63,7 @@ def test_the_last_fact_may_be_a_checkpoint_which_changes_nothing_but_the_hash() 
     world.keep(world.maker.compact(1, checkpoints=[("main", X)]))
     fact = world.maker.facts[-1]
     assert fact.kind == "checkpoint"
-    assert get(world).entity == Entity(X, fact.version, fact.hash, 1)
+    assert get(world).entity == EntityValue(X, fact.version, fact.hash, 1)
 
 
 @pytest.mark.rule("QUERY-1")
@@ -90,7 +91,7 @@ def test_every_moment_of_a_random_log_equals_the_fold_of_all_that_it_sees(seed: 
             if isinstance(expected, Missing):
                 assert id_ not in many.entities
             else:
-                assert many.entities[id_] == Entity(id_, facts[-1].version, facts[-1].hash, expected)
+                assert many.entities[id_] == EntityValue(id_, facts[-1].version, facts[-1].hash, expected)
 
 
 @pytest.mark.rule("QUERY-1")
@@ -125,7 +126,7 @@ def test_what_cannot_be_read_fails_with_the_error_that_says_why() -> None:
     assert value(world, at(floor)) == 2
 
 
-def _error(world: World, kind: type[StemmaError], moment: Moment) -> StemmaError:
+def _error(world: World, kind: type[StemmaError], moment: ReadMoment) -> StemmaError:
     with pytest.raises(kind) as raised:
         get(world, moment=moment)
     return raised.value
@@ -160,7 +161,7 @@ def test_what_may_not_be_read_looks_like_what_is_missing() -> None:
     world.commit(set_(X, 1, blind=True), set_(Y, 2, blind=True))
     world.keep(world.maker.erase(X, [1], survivor=0))
     assert get(world, moment=at(1), may_read=lambda id_: id_ != X) == Got(Version(1), None)  # not `Erased`
-    many = world.ask(lambda log: reading.get_many(log, [X, Y], may_read=lambda id_: id_ != X))
+    many = world.ask(lambda log: entities.get_many(log, [X, Y], may_read=lambda id_: id_ != X))
     assert (list(many.entities), many.erased) == ([Y], ())
 
 
@@ -171,7 +172,7 @@ def test_many_are_read_in_one_go_in_the_order_asked_for() -> None:
     world.keep(world.maker.erase("urn:n:7", [1]))
     calls: list[int] = []
     ids = [EntityId(f"urn:n:{number}") for number in (5, 3, 7, 500, 5, 99)]
-    many = world.ask(lambda log: reading.get_many(counting(log, calls), ids, at(1)))
+    many = world.ask(lambda log: entities.get_many(counting(log, calls), ids, at(1)))
     assert list(many.entities) == [ids[0], ids[1], ids[5]]
     assert many.erased == (ids[2],)
     assert calls == [5]
@@ -180,9 +181,9 @@ def test_many_are_read_in_one_go_in_the_order_asked_for() -> None:
 @pytest.mark.rule("QUERY-6")
 def test_how_many_are_read_in_one_go_is_bounded() -> None:
     world, limits = World(), Limits(query_entities_max=2)
-    assert world.ask(lambda log: reading.get_many(log, [X, Y], limits=limits)).entities == {}
+    assert world.ask(lambda log: entities.get_many(log, [X, Y], limits=limits)).entities == {}
     with pytest.raises(LimitExceeded) as raised:
-        world.ask(lambda log: reading.get_many(log, [X, Y, X], limits=limits))
+        world.ask(lambda log: entities.get_many(log, [X, Y, X], limits=limits))
     assert raised.value.facts == {"bound": "query_entities_max", "maximum": 2, "actual": 3}
 
 

@@ -10,21 +10,21 @@ from random_logs import IDS
 from read_worlds import World, at, every_page, random_world, readable_moments, seen_by
 from space import ALICE, BOB, delete_, patch_, session_of, set_
 from stemmadb.protocol.errors import Compacted, FutureVersion, LimitExceeded, NotFound, UnknownBranch
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import LocalIdentity, OperationIdentity
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import EntityId, Local, TimeMs, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.server.engine import history, reading
-from stemmadb.server.engine.history import HistoryPage
-from stemmadb.server.engine.made import Made, made
-from stemmadb.server.engine.moments import Moment
-from stemmadb.server.storage.port import Order, Place
+from stemmadb.protocol.model.log.commit_record import LocalIdentity, OperationIdentity
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId, Local, TimeMs, Version
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.read import entities, history
+from stemmadb.server.engine.read.created_by import CreatedBy, created_by
+from stemmadb.server.engine.read.history import HistoryPage
+from stemmadb.server.storage.port import FactPosition, Order
 
 X = EntityId("urn:x")
 
 
-def pages(world: World, id_: str = X, moment: Moment = reading.HEAD, **how: Any) -> list[HistoryPage]:
+def pages(world: World, id_: str = X, moment: ReadMoment = entities.HEAD, **how: Any) -> list[HistoryPage]:
     return every_page(
         lambda after: world.ask(lambda log: history.page(log, EntityId(id_), moment, after=after, **how))
     )
@@ -52,7 +52,7 @@ def test_every_history_of_a_random_log_has_each_fact_once_with_its_commit(seed: 
         assert {page.version for page in found} == {moment.version}
         for told in (told for page in found for told in page.entries):
             by = commits[told.fact.version]
-            assert told.made == Made(by.version, by.identity, by.time, by.kind, by.note)
+            assert told.created_by == CreatedBy(by.version, by.identity, by.time, by.kind, by.note)
 
 
 @pytest.mark.rule("HISTORY-1")
@@ -64,8 +64,8 @@ def test_a_fact_comes_with_who_made_it_when_why_and_by_which_kind_of_write() -> 
     world.maker.now = 6_000
     world.keep(world.maker.erase(X, [1]))
     (page,) = pages(world, order="oldest")
-    first, second = (told.made for told in page.entries)
-    assert first == Made(
+    first, second = (told.created_by for told in page.entries)
+    assert first == CreatedBy(
         Version(1), LocalIdentity(BOB, session_of("bobs"), Local(7)), TimeMs(5_000), "commit", None
     )  # its note went with it
     assert (second.kind, second.author, second.time, second.note) == ("erase", ALICE, 6_000, None)
@@ -94,7 +94,10 @@ def test_several_facts_of_one_commit_are_told_one_by_one() -> None:
     change = {"op": "add", "path": "/n", "value": 1}
     world.commit(set_(X, {}, blind=True), set_("urn:y", 0, blind=True), patch_(X, change, blind=True))
     found = pages(world, limit=1)
-    assert [(page.next, page.entries[0].fact.index) for page in found] == [(Place(Version(1), 2), 2), (None, 0)]
+    assert [(page.next, page.entries[0].fact.index) for page in found] == [
+        (FactPosition(Version(1), 2), 2),
+        (None, 0),
+    ]
 
 
 @pytest.mark.rule("HISTORY-1")
@@ -135,7 +138,7 @@ def test_after_its_last_fact_a_history_has_nothing_more_but_was_there() -> None:
     world = World()
     world.commit(set_(X, 1, blind=True))
     world.commit(delete_(X, blind=True))
-    last = Place(Version(1), 0)
+    last = FactPosition(Version(1), 0)
     page = world.ask(lambda log: history.page(log, X, after=last))
     assert (page.entries, page.next) == ((), None)
 
@@ -167,6 +170,6 @@ def test_records_are_read_a_bounded_number_at_a_time() -> None:
     for number in range(150):
         world.commit(set_(X, number, blind=True))
     versions = [Version(number) for number in [*range(150, 0, -1), 5]]
-    found = world.ask(lambda log: made(log, versions))
+    found = world.ask(lambda log: created_by(log, versions))
     assert sorted(found) == sorted(set(versions))
     assert all(version == one.version for version, one in found.items())

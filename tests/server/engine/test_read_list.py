@@ -1,4 +1,4 @@
-"""Listing entities under a prefix, in pages of one cut (QUERY-6)."""
+"""Listing entities under a prefix, in pages of one read view (QUERY-6)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from random_logs import IDS, PREFIXES
 from read_worlds import World, at, counting, every_page, ids_of, random_world, readable_moments, seen_by
 from space import delete_, set_
 from stemmadb.protocol.errors import FutureVersion, InvalidId, LimitExceeded
-from stemmadb.protocol.model import replay
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.state import Missing
-from stemmadb.server.engine import listing, paging, reading
-from stemmadb.server.engine.listing import Listed
-from stemmadb.server.engine.moments import Moment
+from stemmadb.protocol.model.log import replay
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.server.engine.base import paging
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.read import entities, listing
+from stemmadb.server.engine.read.listing import ListedEntity
 
 
-def page(world: World, prefix: str = "", moment: Moment = reading.HEAD, **how: Any) -> Listed:
+def page(world: World, prefix: str = "", moment: ReadMoment = entities.HEAD, **how: Any) -> ListedEntity:
     return world.ask(lambda log: listing.page(log, prefix, moment, **how))
 
 
-def pages(world: World, prefix: str = "", moment: Moment = reading.HEAD, **how: Any) -> list[Listed]:
+def pages(world: World, prefix: str = "", moment: ReadMoment = entities.HEAD, **how: Any) -> list[ListedEntity]:
     return every_page(lambda after: page(world, prefix, moment, after=after, **how))
 
 

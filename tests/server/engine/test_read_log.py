@@ -13,17 +13,18 @@ from random_logs import IDS, PREFIXES, SESSIONS
 from read_worlds import World, every_page, random_world
 from space import ALICE, BOB, SPACE, session_of, set_
 from stemmadb.protocol.errors import FutureVersion, LimitExceeded, UnknownBranch
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Commit, Contested, LocalIdentity, Merge
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import BranchName, EntityId, TimeMs, Version
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.log.commit_record import Commit, Contested, LocalIdentity, Merge
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, TimeMs, Version
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.reading import LogAnswer, LogEntry
-from stemmadb.server.engine import commit_log, paging
-from stemmadb.server.engine.commit_log import LogPage
-from stemmadb.server.engine.log_pieces import BEFORE_THE_FIRST, LogPlace, pieces
+from stemmadb.server.engine.base import paging
+from stemmadb.server.engine.read import commit_log
+from stemmadb.server.engine.read.commit_log import LogPage
+from stemmadb.server.engine.read.log_pieces import BEFORE_THE_FIRST, LogPlace, pieces
 from stemmadb.server.storage.port import LogFilter
 
 SMALL = Limits(part_bytes_max=2_048)

@@ -12,24 +12,25 @@ from graphs import HERE, Entities, Stored, link
 from read_worlds import World, at, counting, every_page, ids_of
 from space import delete_, set_
 from stemmadb.protocol.errors import FutureVersion, InvalidQuery, LimitExceeded, UnknownBranch
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.model.query import Ask, Query, Root, Unresolved, prepare
-from stemmadb.server.engine import moments, querying
-from stemmadb.server.engine.paging import MayRead, anything
-from stemmadb.server.engine.querying import Queried, QueriedPage, Supplied
-from stemmadb.server.engine.reading import Entity
+from stemmadb.protocol.model.query.query import Ask, Query, Root, Unresolved, prepare
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
+from stemmadb.server.engine.base import moments
+from stemmadb.server.engine.base.paging import MayRead, anything
+from stemmadb.server.engine.read import store_queries
+from stemmadb.server.engine.read.entities import EntityValue
+from stemmadb.server.engine.read.store_queries import Queried, QueriedPage, Supplied
 
 
 def run(world: World, query: Query, *, may_read: MayRead = anything, limits: Limits = DEFAULTS) -> Queried:
     prepared = prepare(query, space=HERE)
-    return world.ask(lambda log: querying.run(log, prepared, may_read=may_read, limits=limits))
+    return world.ask(lambda log: store_queries.run(log, prepared, may_read=may_read, limits=limits))
 
 
 def pages(world: World, query: Query, **how: Any) -> list[QueriedPage]:
     prepared = prepare(query, space=HERE)
-    return every_page(lambda after: world.ask(lambda log: querying.page(log, prepared, after=after, **how)))
+    return every_page(lambda after: world.ask(lambda log: store_queries.page(log, prepared, after=after, **how)))
 
 
 def roots(*ids: str, schema: Any = None, **how: Any) -> Query:
@@ -136,7 +137,7 @@ def test_a_listing_stops_reading_as_soon_as_a_bound_is_passed() -> None:
     world.commit(*(set_(f"urn:n:{number:04}", 1, blind=True) for number in range(1_000)))
     prepared = prepare(roots("urn:n:*"), space=HERE)
     with pytest.raises(LimitExceeded):
-        world.ask(lambda log: querying.run(counting(log, calls), prepared, limits=Limits(query_entities_max=20)))
+        world.ask(lambda log: store_queries.run(counting(log, calls), prepared, limits=Limits(query_entities_max=20)))
     assert calls == [16, 32]
 
 
@@ -174,12 +175,12 @@ def test_the_pages_of_a_query_without_a_schema_are_its_answer(seed: int) -> None
 
 @pytest.mark.rule("QUERY-6")
 def test_the_pages_of_a_query_are_all_of_the_version_of_the_first() -> None:
-    world, found, after = World(), list[Entity](), None
+    world, found, after = World(), list[EntityValue](), None
     ids = [f"urn:n:{number}" for number in range(9)]
     world.commit(*(set_(id_, 0, blind=True) for id_ in ids))
     while True:
         page = world.ask(
-            lambda log: querying.page(log, prepare(roots("urn:n:*", "urn:n:4", version=1)), after=after, limit=2)  # noqa: B023
+            lambda log: store_queries.page(log, prepare(roots("urn:n:*", "urn:n:4", version=1)), after=after, limit=2)  # noqa: B023
         )
         world.commit(set_(f"urn:n:{world.maker.version % 9}", 1, blind=True), set_("urn:n:00", 1, blind=True))
         found += page.entities

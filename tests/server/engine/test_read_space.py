@@ -1,4 +1,4 @@
-"""Reading an open space through its reader: each question on one cut, within the bounds of the space (QUERY-1)."""
+"""Reading an open space: each question on one read view, within the bounds of the space (QUERY-1)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from engines import engine
 from read_worlds import ReadOnlySpace, World, at, ids_of
 from space import SPACE, patch_, set_
 from stemmadb.protocol.errors import Erased, InvalidQuery, LimitExceeded, NotFound
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Query, Root, Unresolved
-from stemmadb.server.engine import lanes
-from stemmadb.server.engine.reader import Reader
+from stemmadb.protocol.model.query.query import Query, Root, Unresolved
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.server.engine.base import executors
+from stemmadb.server.engine.read.reader import Reader
 from stemmadb.server.storage.port import LogFilter
 
 X, Y = EntityId("urn:x"), EntityId("urn:y")
@@ -59,7 +59,7 @@ async def test_every_question_is_answered_as_of_one_version_by_one_read() -> Non
     assert [told.fact.version for told in (*history.entries, *later.entries)] == [1, 3]
     assert [(entry.version, len(entry.items)) for entry in (*log.entries, *log_after.entries)] == [(3, 1), (1, 0)]
     assert [change.id for change in (*diff.changes, *diff_after.changes)] == [X, Y]
-    assert [(line.path, line.made.version) for line in blame.lines] == [("/n", 3)]
+    assert [(line.path, line.created_by and line.created_by.version) for line in blame.lines] == [("/n", 3)]
     assert [line.path for line in blame_after.lines] == ["/to/~1/link@1/id", "/to/~1/link@1/space"]
 
 
@@ -106,7 +106,7 @@ async def test_the_bounds_are_those_of_the_space() -> None:
 
 @pytest.mark.rule("QUERY-1", "COMMIT-1")
 async def test_an_answer_has_all_that_was_acknowledged_before_it_was_asked_for() -> None:
-    async with engine(workers=lanes.threads(writers=1, readers=2)) as it:
+    async with engine(workers=executors.threads(writers=1, readers=2)) as it:
         reader = Reader(it.space)
         for number in range(20):
             version = await it.must(set_(X, number, blind=True))

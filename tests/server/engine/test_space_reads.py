@@ -1,4 +1,4 @@
-"""Batched reads of a space: one hop, one cut, each caller its own answer."""
+"""Batched reads of a space: one executor call, one read view, each caller its own answer."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from engines import Held, LonelyStorage, engine, turns
 from space import set_
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.ids import Version
-from stemmadb.server.engine import lanes
-from stemmadb.server.engine.lanes import Lanes
-from stemmadb.server.engine.readers import TOGETHER_MIN
-from stemmadb.server.engine.settings import Settings
+from stemmadb.protocol.model.values.ids import Version
+from stemmadb.server.engine.base import executors
+from stemmadb.server.engine.base.executors import Executors
+from stemmadb.server.engine.base.settings import Settings
+from stemmadb.server.engine.read.batched_reads import TOGETHER_MIN
 from stemmadb.server.storage.port import LogReader
 from verdicts import X
 
@@ -22,7 +22,7 @@ def version(reader: LogReader) -> Version:
     return reader.tip().version
 
 
-async def test_questions_that_come_together_are_answered_on_one_cut() -> None:
+async def test_questions_that_come_together_are_answered_on_one_read_view() -> None:
     seen: list[str] = []
     async with engine(LonelyStorage(seen.append)) as it:
         seen.clear()
@@ -30,10 +30,10 @@ async def test_questions_that_come_together_are_answered_on_one_cut() -> None:
         assert seen == ["reader"]
 
 
-async def test_a_hop_answers_a_bounded_number_and_a_space_has_a_bounded_number_of_hops() -> None:
+async def test_an_executor_call_answers_a_bounded_number_and_a_space_has_a_bounded_number_of_executor_calls() -> None:
     reading = Held()
     sizes = Settings(reads_max=3, readers_max=2)
-    async with engine(LonelyStorage(), workers=Lanes(lanes.Inline(), reading), sizes=sizes) as it:
+    async with engine(LonelyStorage(), workers=Executors(executors.Inline(), reading), sizes=sizes) as it:
         reading.is_held = True
         reads = [asyncio.ensure_future(it.space.read(version)) for _ in range(8)]
         await turns()
@@ -54,7 +54,7 @@ async def test_a_hop_answers_a_bounded_number_and_a_space_has_a_bounded_number_o
 
 async def test_a_read_has_everything_that_was_acknowledged_before_it_began() -> None:
     reading = Held()
-    async with engine(LonelyStorage(), workers=Lanes(lanes.Inline(), reading)) as it:
+    async with engine(LonelyStorage(), workers=Executors(executors.Inline(), reading)) as it:
         reading.is_held = True
         early = asyncio.ensure_future(it.space.read(version))
         await turns()
@@ -84,7 +84,7 @@ async def test_an_exception_of_one_question_reaches_only_its_caller() -> None:
 
 async def test_a_reader_who_gives_up_disturbs_nobody() -> None:
     reading = Held()
-    async with engine(LonelyStorage(), workers=Lanes(lanes.Inline(), reading)) as it:
+    async with engine(LonelyStorage(), workers=Executors(executors.Inline(), reading)) as it:
         reading.is_held = True
         reads = [asyncio.ensure_future(it.space.read(version)) for _ in range(3)]
         await turns()
@@ -99,7 +99,7 @@ async def test_a_reader_who_gives_up_disturbs_nobody() -> None:
 async def test_a_closing_space_answers_those_who_asked_before() -> None:
     reading = Held()
     sizes = Settings(reads_max=1, readers_max=1)
-    async with engine(LonelyStorage(), workers=Lanes(lanes.Inline(), reading), sizes=sizes) as it:
+    async with engine(LonelyStorage(), workers=Executors(executors.Inline(), reading), sizes=sizes) as it:
         reading.is_held = True
         reads = [asyncio.ensure_future(it.space.read(version)) for _ in range(3)]
         await asyncio.sleep(0)
@@ -114,9 +114,9 @@ async def test_a_closing_space_answers_those_who_asked_before() -> None:
             await it.space.read(version)
 
 
-async def test_questions_that_come_while_a_hop_is_under_way_share_the_next_one() -> None:
+async def test_questions_that_come_while_an_executor_call_is_under_way_share_the_next_one() -> None:
     reading = Held()
-    async with engine(LonelyStorage(), workers=Lanes(lanes.Inline(), reading)) as it:
+    async with engine(LonelyStorage(), workers=Executors(executors.Inline(), reading)) as it:
         reading.is_held = True
         first = asyncio.ensure_future(it.space.read(version))
         await turns()
@@ -131,9 +131,9 @@ async def test_questions_that_come_while_a_hop_is_under_way_share_the_next_one()
         assert await asyncio.gather(*others) == [1] * 5
 
 
-async def test_a_hop_that_takes_long_keeps_nobody_waiting() -> None:
+async def test_an_executor_call_that_takes_long_keeps_nobody_waiting() -> None:
     reading = Held()
-    async with engine(LonelyStorage(), workers=Lanes(lanes.Inline(), reading)) as it:
+    async with engine(LonelyStorage(), workers=Executors(executors.Inline(), reading)) as it:
         reading.is_held = True
         long = asyncio.ensure_future(it.space.read(version))
         await turns()
@@ -145,9 +145,9 @@ async def test_a_hop_that_takes_long_keeps_nobody_waiting() -> None:
         assert await asyncio.gather(*[long, short]) == [1, 1]
 
 
-async def test_many_that_wait_have_a_hop_of_their_own_at_once() -> None:
+async def test_many_that_wait_have_an_executor_call_of_their_own_at_once() -> None:
     reading = Held()
-    async with engine(LonelyStorage(), workers=Lanes(lanes.Inline(), reading)) as it:
+    async with engine(LonelyStorage(), workers=Executors(executors.Inline(), reading)) as it:
         reading.is_held = True
         reads = [asyncio.ensure_future(it.space.read(version))]
         await turns()

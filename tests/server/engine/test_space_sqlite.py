@@ -11,13 +11,14 @@ from blob_space import name_of
 from engine_scripts import Script, same, verify
 from engines import Held, engine, turns
 from space import SPACE, patch_, read_, set_
-from stemmadb.protocol.model import chain, reference
-from stemmadb.protocol.model.admission import Accepted
-from stemmadb.protocol.model.ids import TimeMs
-from stemmadb.server.engine import lanes
-from stemmadb.server.engine.blob_files import blob_path
-from stemmadb.server.engine.opened import OpenLog
-from stemmadb.server.engine.settings import Settings
+from stemmadb.protocol.model.commit.admission import Accepted
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.ids import TimeMs
+from stemmadb.server.engine.base import executors
+from stemmadb.server.engine.base.open_log import OpenLog
+from stemmadb.server.engine.base.settings import Settings
+from stemmadb.server.engine.blobs.blob_files import blob_path
 from stemmadb.server.storage.port import SpaceLog, StoredBlob
 from stemmadb.server.storage.sqlite import SqliteStorage
 from verdicts import X
@@ -31,7 +32,7 @@ async def test_schedules_on_files_and_threads_give_the_verdicts_of_the_oracle(tm
         script = Script(seed)
         middle = len(script.lines) // 2
         for piece in (script.lines[:middle], script.lines[middle:]):
-            workers = lanes.threads(writers=2, readers=2)
+            workers = executors.threads(writers=2, readers=2)
             async with engine(
                 storage, access=None, workers=workers, sizes=Settings(ahead_min=1, cache_bytes_max=cache)
             ) as it:
@@ -45,7 +46,7 @@ async def test_schedules_on_files_and_threads_give_the_verdicts_of_the_oracle(tm
 @pytest.mark.rule("COMMIT-1", "SNAP-1")
 async def test_writers_and_readers_on_threads_see_every_acknowledged_commit(tmp_path: Path) -> None:
     storage = SqliteStorage(tmp_path)
-    async with engine(storage, workers=lanes.threads(writers=2, readers=2)) as it:
+    async with engine(storage, workers=executors.threads(writers=2, readers=2)) as it:
         await it.must(set_(X, {"n": 0}, blind=True))
 
         async def writer(name: str) -> None:
@@ -57,7 +58,7 @@ async def test_writers_and_readers_on_threads_see_every_acknowledged_commit(tmp_
         assert await it.value(X) == {"n": 200}
         stale = await it.commit(set_(X, 1), reads=[read_(X, 100)])
         assert not isinstance(stale, Accepted)
-    async with engine(storage, workers=lanes.threads(writers=2, readers=2)) as it:
+    async with engine(storage, workers=executors.threads(writers=2, readers=2)) as it:
         assert it.space.version == 202
         assert await it.value(X) == {"n": 200}
         assert await it.space.read(lambda reader: len(list(reader.snapshots()))) >= 1
@@ -67,7 +68,7 @@ async def test_writers_and_readers_on_threads_see_every_acknowledged_commit(tmp_
 
 async def test_a_question_that_waits_while_the_file_is_opened_again_is_asked_of_the_new_log(tmp_path: Path) -> None:
     storage, held = SqliteStorage(tmp_path), Held()
-    log = OpenLog(storage, SPACE, lanes.Inline(), lambda _: None)
+    log = OpenLog(storage, SPACE, executors.Inline(), lambda _: None)
     await log.ready(create=True)
     held.is_held = True
     waiting = asyncio.ensure_future(log.read(held, lambda reader: reader.tip().version))

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from stemmadb.server.engine import threads
-from stemmadb.server.engine.threads import Threads
+from stemmadb.server import thread_pool
+from stemmadb.server.thread_pool import Threads
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def workers() -> Iterator[Threads]:
 async def test_give_way_lets_work_begin_before_the_loop_goes_on(
     workers: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "GIVE_WAY_SECONDS", 60.0)
+    monkeypatch.setattr(thread_pool, "GIVE_WAY_SECONDS", 60.0)
     await workers.run(lambda: None)
     begun = threading.Event()
     before = sys.getswitchinterval()
@@ -41,7 +41,7 @@ async def test_give_way_lets_work_begin_before_the_loop_goes_on(
 async def test_where_all_threads_are_at_work_nothing_is_waited_for(
     workers: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "GIVE_WAY_SECONDS", 60.0)
+    monkeypatch.setattr(thread_pool, "GIVE_WAY_SECONDS", 60.0)
     release = threading.Event()
     first, second = workers.run(release.wait), workers.run(lambda: 2)
     workers.give_way()
@@ -56,7 +56,7 @@ async def test_a_thread_that_is_late_keeps_nobody_for_long(monkeypatch: pytest.M
     late.run(lambda: None)
     started = time.monotonic()
     late.give_way()
-    assert time.monotonic() - started >= threads.GIVE_WAY_SECONDS
+    assert time.monotonic() - started >= thread_pool.GIVE_WAY_SECONDS
 
 
 async def test_there_may_be_nothing_to_give_way_to(workers: Threads) -> None:

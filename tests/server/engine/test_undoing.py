@@ -12,15 +12,15 @@ from engines import Engine, engine
 from merge_builders import increment, replace
 from space import ALICE, BOB, SPACE, delete_, patch_, session_of, set_
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.commit import BranchCreate, BranchDelete, Compact, Erase, Revert
-from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.stale import StaleRead
-from stemmadb.server.engine.api import SpaceApi
-from stemmadb.server.engine.carrying_out import ATTEMPTS_MAX
-from stemmadb.server.engine.merging import MergeWanted, merge
-from stemmadb.server.engine.undoing import RevertReport, RevertWanted, revert
-from stemmadb.server.storage.port import Destroyed, Place
+from stemmadb.protocol.model.commit.stale_reads import StaleRead
+from stemmadb.protocol.model.log.commit_record import BranchCreate, BranchDelete, Compact, Erase, Revert
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Version
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.server.engine.base.space_port import SpaceApi
+from stemmadb.server.engine.plan.merge import MergeWanted, merge
+from stemmadb.server.engine.plan.planned_write import ATTEMPTS_MAX
+from stemmadb.server.engine.plan.undo import PlannedRevert, RevertWanted, revert
+from stemmadb.server.storage.port import Destroyed, FactPosition
 
 DRAFT = BranchName("draft")
 X, Y = EntityId("urn:x"), EntityId("urn:y")
@@ -29,7 +29,7 @@ STRANGER = Did("did:key:z6MkpTHR8VNsBxYAAWHut2Geadd9jSwuBV8xRoAnwWsdvktH")
 
 async def undo(
     it: Engine, *versions: int, operation: str = "u", space: SpaceApi | None = None, **how: Any
-) -> RevertReport:
+) -> PlannedRevert:
     wanted = RevertWanted(versions=tuple(map(Version, versions)), **how)
     return await revert(space or it.space, asked(operation), wanted)
 
@@ -185,9 +185,9 @@ async def test_nothing_to_undo_writes_nothing() -> None:
     async with engine() as it:
         first, second = await put(it, X, {"a": 1}), await edit(it, replace("/a", 1))
         before = await tip_of(it.space)
-        assert await undo(it, session=session_of("nobody's")) == RevertReport()
-        assert await undo(it, author=ALICE, since=second) == RevertReport()
-        assert await undo(it, second) == RevertReport()
+        assert await undo(it, session=session_of("nobody's")) == PlannedRevert()
+        assert await undo(it, author=ALICE, since=second) == PlannedRevert()
+        assert await undo(it, second) == PlannedRevert()
         assert (first, await tip_of(it.space)) == (2, before)
 
 
@@ -195,8 +195,8 @@ async def test_nothing_to_undo_writes_nothing() -> None:
 async def test_the_access_list_is_passed_by() -> None:
     async with engine() as it:
         before = await tip_of(it.space)
-        assert await undo(it, 1) == RevertReport()
-        assert await undo(it, author=SPACE) == RevertReport()
+        assert await undo(it, 1) == PlannedRevert()
+        assert await undo(it, author=SPACE) == PlannedRevert()
         assert await tip_of(it.space) == before
 
 
@@ -271,7 +271,7 @@ async def test_an_erased_fact_is_not_undone() -> None:
         await put(it, X, 1)
         made = await put(it, X, 2)
         await put(it, X, 3)
-        await it.structure(Erase(id=X, versions=(made,)), destroyed=Destroyed(facts=[Place(made, 0)]))
+        await it.structure(Erase(id=X, versions=(made,)), destroyed=Destroyed(facts=[FactPosition(made, 0)]))
         await refused(it, errors.Erased, versions=(made,))
         await refused(it, errors.Erased, versions=(Version(4),))
 
@@ -282,7 +282,7 @@ async def test_a_state_that_was_compacted_away_is_not_given_back() -> None:
         first = await put(it, X, 1)
         second = await put(it, X, 2)
         await it.structure(
-            Compact(floor=second), destroyed=Destroyed(facts=[Place(first, 0)], snapshots_below=second)
+            Compact(floor=second), destroyed=Destroyed(facts=[FactPosition(first, 0)], snapshots_below=second)
         )
         await refused(it, errors.Compacted, versions=(second,))
         await refused(it, errors.Compacted, versions=(first, second))

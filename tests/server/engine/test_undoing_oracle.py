@@ -12,16 +12,16 @@ from engines import Engine, engine
 from merge_builders import increment, replace
 from space import ALICE, BOB, SPACE, delete_, patch_, set_
 from stemmadb.protocol.errors import Conflict
-from stemmadb.protocol.model import branch as branches
-from stemmadb.protocol.model.commit import BranchCreate, Strategy
-from stemmadb.protocol.model.difference import Content
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.request import Operation
-from stemmadb.protocol.model.state import Missing
-from stemmadb.server.engine.merging import MergeWanted, merge
-from stemmadb.server.engine.moments import Branches
-from stemmadb.server.engine.undoing import RevertWanted, revert
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.history.difference import Content
+from stemmadb.protocol.model.log import branch_spans as branches
+from stemmadb.protocol.model.log.commit_record import BranchCreate, Strategy
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
+from stemmadb.server.engine.base.moments import BranchLookup
+from stemmadb.server.engine.plan.merge import MergeWanted, merge
+from stemmadb.server.engine.plan.undo import RevertWanted, revert
 from stemmadb.server.storage.port import LogReader
 from undo_oracle import is_refused, replayed_without
 
@@ -113,7 +113,7 @@ class Schedule:
 
 def seen(reader: LogReader, name: BranchName) -> Facts:
     """The facts of each entity that the branch sees."""
-    spans = branches.lineage(Branches(reader), name, reader.tip().version)
+    spans = branches.lineage(BranchLookup(reader), name, reader.tip().version)
     found: Facts = {}
     for _, facts in reader.history():
         for fact in facts:

@@ -7,10 +7,10 @@ import random
 import msgspec
 import pytest
 
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Version
-from stemmadb.protocol.model.state import EntityState, empty_state
-from stemmadb.server.engine.cache import Key
-from stemmadb.server.engine.prefixed import Prefixed
+from stemmadb.protocol.model.log.state import EntityState, empty_state
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Version
+from stemmadb.server.engine.base.head_cache import Key
+from stemmadb.server.engine.write.heads_by_prefix import Prefixed
 
 DRAFT = BranchName("draft")
 

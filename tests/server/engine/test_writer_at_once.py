@@ -10,11 +10,11 @@ import pytest
 from engines import LonelyStorage, engine
 from space import set_
 from stemmadb.protocol.errors import Unavailable
-from stemmadb.protocol.model.admission import Accepted
-from stemmadb.server.engine.deciding import Decider
-from stemmadb.server.engine.fold import Fold
-from stemmadb.server.engine.lanes import Inline
-from stemmadb.server.engine.writer import Writer
+from stemmadb.protocol.model.commit.admission import Accepted
+from stemmadb.server.engine.base.executors import Inline
+from stemmadb.server.engine.write.decider import Decider
+from stemmadb.server.engine.write.writer import Writer
+from stemmadb.server.engine.write.writer_state import WriterState
 
 
 async def _never(*_: Any) -> NoReturn:
@@ -31,7 +31,6 @@ async def test_what_memory_has_everything_for_is_written_without_the_task(monkey
         assert await it.value("urn:x") == 4
 
 
-@pytest.mark.in_python
 @pytest.mark.rule("COMMIT-10")
 async def test_all_that_come_in_one_turn_of_the_loop_are_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     batches: list[int] = []
@@ -67,9 +66,8 @@ async def test_workers_that_take_nothing_more_leave_nobody_waiting(monkeypatch: 
         assert await it.value("urn:x") == 2
 
 
-@pytest.mark.in_python
 @pytest.mark.rule("COMMIT-10")
-async def test_a_mistake_on_that_way_is_met_by_the_task_which_tells_those_who_wait(
+async def test_an_internal_error_on_that_way_is_met_by_the_task_which_tells_those_who_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told: list[dict[str, Any]] = []
@@ -81,7 +79,7 @@ async def test_a_mistake_on_that_way_is_met_by_the_task_which_tells_those_who_wa
     async with engine(LonelyStorage()) as it:
         await it.must(set_("urn:x", 0, blind=True))
         with monkeypatch.context() as broken:
-            broken.setattr(Fold, "take", fail)
+            broken.setattr(WriterState, "take", fail)
             with pytest.raises(Unavailable):
                 await it.commit(set_("urn:x", 1, blind=True))
         assert [type(one["exception"]) for one in told] == [ZeroDivisionError]

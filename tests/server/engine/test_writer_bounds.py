@@ -8,19 +8,18 @@ from collections.abc import Sequence
 import pytest
 
 from engine_scripts import verify
-from engines import Engine, Held, LonelyStorage, engine, turns
+from engines import Engine, Held, LonelyStorage, engine, inline_executors, turns
 from space import ALICE, SPACE, delete_, patch_, read_, session_of, set_
-from stemmadb.protocol.model.admission import Accepted
-from stemmadb.protocol.model.commit import LocalIdentity
-from stemmadb.protocol.model.ids import Local, Version
-from stemmadb.protocol.model.proposal import Proposal
-from stemmadb.protocol.model.request import PendingName
-from stemmadb.server.engine import lanes
-from stemmadb.server.engine.intake import NAME_BYTES, Intake, Ticket
-from stemmadb.server.engine.lanes import Lanes
-from stemmadb.server.engine.needs import Needs
-from stemmadb.server.engine.settings import Settings
-from stemmadb.server.engine.weighing import first_fitting
+from stemmadb.protocol.model.commit.admission import Accepted
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.commit.request import PendingName
+from stemmadb.protocol.model.log.commit_record import LocalIdentity
+from stemmadb.protocol.model.values.ids import Local, Version
+from stemmadb.server.engine.base.executors import Executors
+from stemmadb.server.engine.base.settings import Settings
+from stemmadb.server.engine.write.batch_sizing import first_fitting
+from stemmadb.server.engine.write.needs import Needs
+from stemmadb.server.engine.write.queue import NAME_BYTES, QueueEntry, WriteQueue
 from verdicts import X, Y, replace
 
 LARGE = [7] * 10_000
@@ -90,15 +89,15 @@ async def test_commits_that_many_reads_were_made_through_are_looked_up_once() ->
 
 async def test_commits_that_reads_were_made_through_count_for_the_size_of_a_batch() -> None:
     async with engine(LonelyStorage()) as it:
-        intake = Intake(Settings(batch_bytes_max=1_000 * NAME_BYTES))
+        queue = WriteQueue(Settings(batch_bytes_max=1_000 * NAME_BYTES))
         for _ in range(6):
-            intake.put(Ticket(lambda _: None, through(it, [Local(local) for local in range(1, 401)], 1)))
-        assert [len(intake.take()) for _ in range(3)] == [2, 2, 2]
+            queue.put(QueueEntry(lambda _: None, through(it, [Local(local) for local in range(1, 401)], 1)))
+        assert [len(queue.take()) for _ in range(3)] == [2, 2, 2]
 
 
 async def test_what_was_cut_off_is_decided_next_while_the_first_is_in_flight() -> None:
     writing = Held()
-    async with engine(LonelyStorage(), sizes=FOUR, workers=Lanes(writing, lanes.inline().reading)) as it:
+    async with engine(LonelyStorage(), sizes=FOUR, workers=Executors(writing, inline_executors().reading)) as it:
         await it.must(set_(X, LARGE, blind=True))
         writing.is_held = True
         waiting = [asyncio.ensure_future(it.space.decide(one)) for one in patches(it, X, 6)]

@@ -10,21 +10,22 @@ from typing import Any, TypeVar
 import pytest
 
 from engines import Clock, Engine, Held, LonelyStorage, Wandering, engine, turns
+from snapshots import drop_snapshots
 from space import SPACE, patch_, read_, set_
 from stemmadb.protocol import errors
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.admission import Accepted, Outcome, Repeated
-from stemmadb.protocol.model.commit import Erase
-from stemmadb.protocol.model.ids import Did, EntityId, TimeMs, Version
-from stemmadb.protocol.model.proposal import Proposal
-from stemmadb.server.engine import lanes
-from stemmadb.server.engine.flights import Flights
-from stemmadb.server.engine.intake import Ticket
-from stemmadb.server.engine.lanes import Lanes
-from stemmadb.server.engine.opened import OpenLog
-from stemmadb.server.engine.settings import Settings
+from stemmadb.protocol.model.commit.admission import Accepted, Outcome, Repeated
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.log.commit_record import Erase
+from stemmadb.protocol.model.values.ids import Did, EntityId, TimeMs, Version
+from stemmadb.server.engine.base import executors
+from stemmadb.server.engine.base.executors import Executors
+from stemmadb.server.engine.base.open_log import OpenLog
+from stemmadb.server.engine.base.settings import Settings
+from stemmadb.server.engine.write.in_flight import InFlight
+from stemmadb.server.engine.write.queue import QueueEntry
 from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
-from stemmadb.server.storage.port import Destroyed, LogReader, Place, StorageFailed, StorageFull
+from stemmadb.server.storage.port import Destroyed, DiskFull, FactPosition, LogReader, StorageFailed
 from verdicts import X, Y, code, replace
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ async def test_a_commit_whose_append_failed_after_it_was_durable_is_accepted_onc
 @pytest.mark.parametrize("moment", ["append", "appended"])
 async def test_what_was_decided_on_a_batch_that_fails_is_never_told(faults: Faults, moment: str) -> None:
     writing = Held()
-    async with engine(LonelyStorage(faults), workers=Lanes(writing, lanes.Inline())) as it:
+    async with engine(LonelyStorage(faults), workers=Executors(writing, executors.Inline())) as it:
         await it.must(set_(X, {"a": 1}, blind=True))
         writing.is_held = True
         first = later(it, patch_(X, replace("/a", 2)), reads=[read_(X, 2, "/a")], session="one")
@@ -107,7 +108,7 @@ async def test_what_was_decided_on_a_batch_that_fails_is_never_told(faults: Faul
 async def test_those_who_wait_for_room_fail_with_those_in_the_queue(faults: Faults) -> None:
     writing = Held()
     sizes = Settings(ahead_min=1, queue_max=1, batch_commits_max=1)
-    async with engine(LonelyStorage(faults), workers=Lanes(writing, lanes.Inline()), sizes=sizes) as it:
+    async with engine(LonelyStorage(faults), workers=Executors(writing, executors.Inline()), sizes=sizes) as it:
         writing.is_held = True
         commits = [later(it, set_(X, number, blind=True)) for number in range(5)]
         await turns()
@@ -139,7 +140,7 @@ async def test_what_comes_before_those_who_failed_know_of_it_fails_too(faults: F
 
 async def test_a_caller_who_gave_up_is_not_told_of_a_failure_either(faults: Faults) -> None:
     writing = Held()
-    async with engine(LonelyStorage(faults), workers=Lanes(writing, lanes.Inline())) as it:
+    async with engine(LonelyStorage(faults), workers=Executors(writing, executors.Inline())) as it:
         writing.is_held = True
         commits = [later(it, set_(X, number, blind=True)) for number in range(2)]
         await turns()
@@ -153,22 +154,22 @@ async def test_a_caller_who_gave_up_is_not_told_of_a_failure_either(faults: Faul
             await commits[1]
 
 
-@pytest.mark.parametrize("ending", [Flights.landed, Flights.forget])
+@pytest.mark.parametrize("ending", [InFlight.completed, InFlight.forget])
 async def test_a_flight_that_has_just_landed_is_told_before_anything_else_is_done(
-    ending: Callable[[Flights], Awaitable[object]],
+    ending: Callable[[InFlight], Awaitable[object]],
 ) -> None:
     """Its task is done, and the call that tells it is still on its way."""
-    log = OpenLog(LonelyStorage(), SPACE, lanes.Inline(), lambda _: None)
+    log = OpenLog(LonelyStorage(), SPACE, executors.Inline(), lambda _: None)
     await log.ready(create=True)
     writing = Held()
     writing.is_held = True
-    flights = Flights(log, writing, lambda: None)
+    in_flight = InFlight(log, writing, lambda: None)
     told: list[str] = []
-    flights.launch([Ticket(lambda _: None, None)], lambda _: "done", told.append)
+    in_flight.start([QueueEntry(lambda _: None, None)], lambda _: "done", told.append)
 
     async def meanwhile() -> tuple[object, list[str], bool]:
         await writing.run(lambda: None)
-        return await ending(flights), list(told), flights.is_under_way
+        return await ending(in_flight), list(told), in_flight.is_under_way
 
     soon = asyncio.ensure_future(meanwhile())
     await turns()
@@ -195,11 +196,11 @@ async def test_many_who_find_the_log_broken_open_it_once(faults: Faults) -> None
 
 async def test_the_log_is_not_closed_under_those_who_work_on_it(faults: Faults) -> None:
     """A failure closes it only once the last one has ended, and whoever comes meanwhile waits for the new one."""
-    log = OpenLog(LonelyStorage(faults), SPACE, lanes.Inline(), lambda _: None)
+    log = OpenLog(LonelyStorage(faults), SPACE, executors.Inline(), lambda _: None)
     await log.ready(create=True)
     held = Held()
     held.is_held = True
-    slow = asyncio.ensure_future(log.run(held, lambda log: log.drop_snapshots()))
+    slow = asyncio.ensure_future(log.run(held, drop_snapshots))
     await turns()
     log.broke()
     faults.seen.clear()
@@ -214,7 +215,7 @@ async def test_the_log_is_not_closed_under_those_who_work_on_it(faults: Faults) 
 
 async def test_a_question_that_waits_while_the_log_is_opened_again_is_asked_of_the_new_one(faults: Faults) -> None:
     writing, reading = Held(), Held()
-    async with engine(LonelyStorage(faults), workers=Lanes(writing, reading)) as it:
+    async with engine(LonelyStorage(faults), workers=Executors(writing, reading)) as it:
         reading.is_held = True
         slow = asyncio.ensure_future(it.value(X))
         await turns()
@@ -227,11 +228,11 @@ async def test_a_question_that_waits_while_the_log_is_opened_again_is_asked_of_t
 
 
 async def test_a_cut_that_fails_after_the_log_was_opened_again_does_not_break_the_new_one(faults: Faults) -> None:
-    log = OpenLog(LonelyStorage(faults), SPACE, lanes.Inline(), lambda _: None)
+    log = OpenLog(LonelyStorage(faults), SPACE, executors.Inline(), lambda _: None)
     await log.ready(create=True)
     generations: list[int] = []
 
-    class Between(lanes.Inline):
+    class Between(executors.Inline):
         """The log breaks and is opened again while a question is on its way back."""
 
         async def run(self, work: Callable[[], T]) -> T:
@@ -250,7 +251,7 @@ async def test_a_cut_that_fails_after_the_log_was_opened_again_does_not_break_th
     await log.ready()
     assert (generations, log.generation) == ([2], 2)
     with pytest.raises(StorageFailed):
-        await log.read(lanes.Inline(), fails)
+        await log.read(executors.Inline(), fails)
     await log.ready()
     assert log.generation == 3
     await log.close()
@@ -280,7 +281,7 @@ async def test_a_log_that_cannot_be_closed_is_opened_again_all_the_same() -> Non
 async def test_a_full_disk_is_told_as_such_and_writes_work_again_when_there_is_room(faults: Faults) -> None:
     async with engine(LonelyStorage(faults)) as it:
         await it.must(set_(X, 1, blind=True))
-        faults.kind = StorageFull
+        faults.kind = DiskFull
         faults.planned["append"] = 3
         proposal = it.propose(set_(X, 2, blind=True))
         for _ in range(3):
@@ -294,7 +295,7 @@ async def test_a_full_disk_is_told_as_such_and_writes_work_again_when_there_is_r
 @pytest.mark.rule("COMMIT-10")
 async def test_a_gathering_that_fails_gives_no_verdict_but_the_write_before_it_stands(faults: Faults) -> None:
     writing = Held()
-    async with engine(LonelyStorage(faults), workers=Lanes(writing, lanes.Inline())) as it:
+    async with engine(LonelyStorage(faults), workers=Executors(writing, executors.Inline())) as it:
         await it.must(set_(X, 1, blind=True))
         writing.is_held = True
         first = later(it, set_(X, 2, blind=True), session="s")
@@ -346,7 +347,7 @@ async def test_a_space_that_is_gone_when_it_is_opened_again_is_unavailable() -> 
     assert {type(context["exception"]) for context in reported} == {errors.UnknownSpace}
 
 
-async def test_a_mistake_of_ours_gives_no_verdict_and_the_space_goes_on() -> None:
+async def test_an_internal_error_gives_no_verdict_and_the_space_goes_on() -> None:
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
 
@@ -417,19 +418,19 @@ async def test_a_failure_within_one_question_leaves_the_others_their_answers(fau
 async def test_work_in_turn_that_meets_a_failure_is_unavailable(faults: Faults) -> None:
     async with engine(LonelyStorage(faults)) as it:
         faults.planned["drop_snapshots"] = 1
-        work = asyncio.ensure_future(it.space.in_turn(lambda log: log.drop_snapshots()))
+        work = asyncio.ensure_future(it.space.in_turn(drop_snapshots))
         behind = later(it, set_(X, 1, blind=True))
         for one in (work, behind):
             with pytest.raises(errors.Unavailable):
                 await one
-        await it.space.in_turn(lambda log: log.drop_snapshots())
+        await it.space.in_turn(drop_snapshots)
         assert code(await it.commit(set_(X, 1, blind=True), local=1)) == "accepted"
 
 
 async def test_a_read_that_broke_the_log_costs_no_commit_its_verdict(faults: Faults) -> None:
-    """The log is opened again once what is in flight has landed, and memory is read anew."""
+    """The log is opened again once what is in flight has completed, and memory is read anew."""
     writing = Held()
-    async with engine(LonelyStorage(faults), workers=Lanes(writing, lanes.Inline())) as it:
+    async with engine(LonelyStorage(faults), workers=Executors(writing, executors.Inline())) as it:
         await it.must(set_(X, 1, blind=True))
         writing.is_held = True
         first = later(it, set_(X, 2, blind=True))
@@ -450,7 +451,7 @@ async def test_a_read_that_broke_the_log_costs_no_commit_its_verdict(faults: Fau
 
 
 def erase_x(version: int) -> tuple[Erase, Destroyed]:
-    destroyed = Destroyed(facts=[Place(Version(version), 0)], snapshots_of=[EntityId(X)])
+    destroyed = Destroyed(facts=[FactPosition(Version(version), 0)], snapshots_of=[EntityId(X)])
     return Erase(id=EntityId(X), versions=(Version(version),)), destroyed
 
 
@@ -480,7 +481,7 @@ async def test_no_snapshot_of_what_was_destroyed_is_written_afterwards() -> None
         await it.must(set_(X, {"secret": 0}, blind=True))
         for _ in range(64):
             await it.must(patch_(X, {"op": "increment", "path": "/secret", "by": 1}))
-        places = [Place(Version(version), 0) for version in range(2, 67)]
+        places = [FactPosition(Version(version), 0) for version in range(2, 67)]
         details = Erase(id=EntityId(X), versions=tuple(place.version for place in places))
         destroyed = Destroyed(facts=places, snapshots_of=[EntityId(X)])
         assert code(await it.structure(details, destroyed=destroyed)) == "accepted"
@@ -526,10 +527,10 @@ async def test_whatever_fails_each_commit_is_accepted_exactly_once(storage_kind:
 
         def fail(_operation: str, chance: random.Random = chance) -> None:
             if chance.random() < rate:  # noqa: B023
-                raise chance.choice([StorageFailed, StorageFull])
+                raise chance.choice([StorageFailed, DiskFull])
 
         storage = storage_kind(fail)
-        workers = Lanes(Wandering(seed), Wandering(seed + 1))
+        workers = Executors(Wandering(seed), Wandering(seed + 1))
         sizes = Settings(
             ahead_min=1, cache_bytes_max=chance.choice([0, 100_000]), batch_commits_max=chance.choice([1, 3, 100])
         )

@@ -12,22 +12,28 @@ from engine_scripts import verify
 from engines import Engine, Held, LonelyStorage, engine, turns
 from space import ALICE, BOB, SPACE, delete_, patch_, prefix_, read_, session_of, set_, structural
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.admission import Accepted
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import BranchCreate, Compact, LocalIdentity, OperationIdentity, TagCreate
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, Hash, Local, Version
-from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.protocol.model.proposal import Step
-from stemmadb.protocol.model.request import Read
-from stemmadb.protocol.model.state import NotGathered
-from stemmadb.server.engine import lanes
-from stemmadb.server.engine.cache import HeadCache
-from stemmadb.server.engine.fold import Fold
-from stemmadb.server.engine.gathering import Listed, Wanted, gather
-from stemmadb.server.engine.lanes import Lanes
-from stemmadb.server.engine.needs import LISTED_MIN, UNREAD, Needs, Prefix
-from stemmadb.server.engine.settings import Settings
-from stemmadb.server.engine.view import BatchView
+from stemmadb.protocol.model.commit.admission import Accepted
+from stemmadb.protocol.model.commit.proposal import Step
+from stemmadb.protocol.model.commit.request import Read
+from stemmadb.protocol.model.log.commit_record import (
+    BranchCreate,
+    Compact,
+    LocalIdentity,
+    OperationIdentity,
+    TagCreate,
+)
+from stemmadb.protocol.model.log.state import NotGathered
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Hash, Local, Version
+from stemmadb.protocol.model.values.limits import DEFAULTS
+from stemmadb.server.engine.base import executors
+from stemmadb.server.engine.base.executors import Executors
+from stemmadb.server.engine.base.head_cache import HeadCache
+from stemmadb.server.engine.base.settings import Settings
+from stemmadb.server.engine.write.batch_view import BatchView
+from stemmadb.server.engine.write.gather import ChangedIds, ReadsNeeded, gather
+from stemmadb.server.engine.write.needs import LISTED_MIN, UNREAD, Needs, Prefix
+from stemmadb.server.engine.write.writer_state import WriterState
 from stemmadb.server.storage.port import Tip
 from verdicts import X, Y, code, refusal, replace
 
@@ -100,7 +106,7 @@ async def test_a_gathering_reads_no_more_changes_than_are_ever_scanned(
     async with engine(LonelyStorage()) as it:
         for number in range(31):
             await it.must(set_(X, number, blind=True))
-        wanted = Wanted(heads={MAIN: {EntityId(X): Version(since)}})
+        wanted = ReadsNeeded(heads={MAIN: {EntityId(X): Version(since)}})
         gathered = await it.space.in_turn(lambda log: gather(log, wanted, scan))
         state = gathered.heads[MAIN, EntityId(X)]
         assert state.seen_after == seen_after
@@ -121,7 +127,7 @@ async def test_the_changes_of_a_branch_are_bounded_across_its_fork() -> None:
             (3, 4, [10, 6, 5, 4]),
             (3, 9, [10, 6, 5, 4]),
         ):
-            wanted = Wanted(heads={draft: {EntityId(X): Version(since)}})
+            wanted = ReadsNeeded(heads={draft: {EntityId(X): Version(since)}})
             gathered = await it.space.in_turn(lambda log, w=wanted, s=scan: gather(log, w, s))  # type: ignore[misc]
             changes = gathered.heads[draft, EntityId(X)].changes
             assert [change.version for change in changes or ()] == versions
@@ -185,7 +191,7 @@ async def test_a_head_that_is_read_by_name_and_found_by_prefix_keeps_all_its_cha
 @pytest.mark.rule("COMMIT-2")
 async def test_a_listing_that_was_read_before_a_batch_landed_does_not_bring_old_heads_back() -> None:
     writing = Held()
-    async with engine(LonelyStorage(), workers=Lanes(writing, lanes.Inline())) as it:
+    async with engine(LonelyStorage(), workers=Executors(writing, executors.Inline())) as it:
         await it.must(set_(X, "old", blind=True))
         writing.is_held = True
         newer = asyncio.ensure_future(it.commit(set_(X, "newer", blind=True)))
@@ -202,7 +208,7 @@ async def test_a_listing_that_was_read_before_a_batch_landed_does_not_bring_old_
 @pytest.mark.rule("COMMIT-5")
 async def test_the_order_of_a_session_is_known_although_its_last_commit_is_in_flight() -> None:
     writing = Held()
-    workers, sizes = Lanes(writing, lanes.Inline()), Settings(sessions_max=1)
+    workers, sizes = Executors(writing, executors.Inline()), Settings(sessions_max=1)
     async with engine(LonelyStorage(), workers=workers, sizes=sizes) as it:
         await it.must(set_(X, 1, blind=True))
         writing.is_held = True
@@ -243,7 +249,7 @@ async def test_older_changes_of_what_is_in_flight_are_read_once_it_has_landed(re
         await it.must(set_(X, "another's", blind=True))
         await it.must(set_(X, "own", blind=True), session="own", local=1)
     writing = Held()
-    async with engine(storage, workers=Lanes(writing, lanes.Inline())) as it:
+    async with engine(storage, workers=Executors(writing, executors.Inline())) as it:
         await it.must(set_(Y, 1, blind=True), session="own", local=5)
         # X is loaded for a blind write, so that of its changes only the last is known.
         warm = it.propose(set_(X, "mine", blind=True), session="own2", local=1)
@@ -319,7 +325,7 @@ def test_a_local_is_new_only_above_the_highest_of_its_session() -> None:
     assert view.accepted(LocalIdentity(ALICE, b"s", Local(5))) is None
     with pytest.raises(NotGathered):
         view.accepted(LocalIdentity(ALICE, b"s", Local(4)))
-    view.listed[Prefix(MAIN, "urn:", Version(0))] = Listed([], is_whole=True)
+    view.listed[Prefix(MAIN, "urn:", Version(0))] = ChangedIds([], is_whole=True)
     assert list(view.changed_under(MAIN, "urn:", Version(0))) == []
 
 
@@ -327,7 +333,7 @@ async def test_what_is_fresh_goes_before_what_a_gathering_read_without_it() -> N
     """The gathering began while a batch was in flight, and the cache has lost its heads meanwhile."""
     async with engine(LonelyStorage()) as it:
         await it.must(set_(X, 1, blind=True))
-        fold = Fold(SPACE, HeadCache(0).share(), settings=COLD, scan_facts_max=10)
+        fold = WriterState(SPACE, HeadCache(0).share(), settings=COLD, scan_facts_max=10)
         proposal = it.propose(set_(X, 2), reads=[read_(X, 2), prefix_("urn:", 2)], session="t")
         needs = Needs([proposal], SPACE)
         view, wanted = fold.view(needs)

@@ -10,12 +10,12 @@ import pytest
 from engines import Engine, Wandering, engine
 from space import SPACE, patch_, prefix_, read_, set_
 from stemmadb.protocol import errors
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.admission import Accepted, Repeated
-from stemmadb.protocol.model.commit import BranchCreate
-from stemmadb.protocol.model.ids import MAIN, BranchName, Version
-from stemmadb.server.engine.lanes import Lanes
-from stemmadb.server.engine.settings import Settings
+from stemmadb.protocol.model.commit.admission import Accepted, Repeated
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.log.commit_record import BranchCreate
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Version
+from stemmadb.server.engine.base.executors import Executors
+from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import LogMoved
 from verdicts import X, Y, code, replace
@@ -124,10 +124,10 @@ async def test_nodes_that_write_at_the_same_time_lose_nothing_and_double_nothing
         sizes = Settings(
             ahead_min=1, cache_bytes_max=chance.choice([0, 100_000]), moves_max=chance.choice([0, 2, 50])
         )
-        one_lane, other_lane = Wandering(seed), Wandering(-seed - 1)
+        one_executor, other_executor = Wandering(seed), Wandering(-seed - 1)
         async with (
-            engine(storage, workers=Lanes(one_lane, one_lane), sizes=sizes) as one,
-            engine(storage, workers=Lanes(other_lane, other_lane), sizes=sizes) as other,
+            engine(storage, workers=Executors(one_executor, one_executor), sizes=sizes) as one,
+            engine(storage, workers=Executors(other_executor, other_executor), sizes=sizes) as other,
         ):
             await one.must(set_(X, {"n": 0}, blind=True), session="first")
             jobs = [commits(it, f"{node}{n}", 8, chance) for node, it in enumerate((one, other)) for n in range(3)]

@@ -9,13 +9,13 @@ import pytest
 
 from engine_scripts import Script, same, verify
 from engines import LonelyStorage, Wandering, engine
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.protocol.model.state import EntityState, Missing
-from stemmadb.server.engine.cache import Key
-from stemmadb.server.engine.gathering import Wanted, gather
-from stemmadb.server.engine.lanes import Lanes
-from stemmadb.server.engine.settings import Settings
+from stemmadb.protocol.model.log.state import EntityState, Missing
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.values.limits import DEFAULTS
+from stemmadb.server.engine.base.executors import Executors
+from stemmadb.server.engine.base.head_cache import Key
+from stemmadb.server.engine.base.settings import Settings
+from stemmadb.server.engine.write.gather import ReadsNeeded, gather
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import SpaceLog
 
@@ -27,7 +27,7 @@ async def play(script: Script, storage: MemoryStorage, sizes: Settings, seed: in
     begin = 0
     while begin < len(lines):
         end = begin + chance.randint(1, len(lines))
-        workers = Lanes(Wandering(seed + begin), Wandering(seed - begin))
+        workers = Executors(Wandering(seed + begin), Wandering(seed - begin))
         async with engine(storage, access=None, sizes=sizes, workers=workers) as it:
             piece = lines[begin:end]
             outcomes = await asyncio.gather(*[it.space.decide(proposal) for proposal, _ in piece])
@@ -56,7 +56,7 @@ async def test_a_schedule_through_the_writer_gives_the_verdicts_of_the_oracle(
 
 
 def loaded(log: SpaceLog, states: dict[Key, EntityState]) -> dict[Key, EntityState]:
-    wanted = Wanted(heads={})
+    wanted = ReadsNeeded(heads={})
     for branch, id_ in states:
         wanted.heads.setdefault(branch, {})[id_] = Version(0)
     gathered = gather(log, wanted, DEFAULTS.scan_facts_max)

@@ -12,12 +12,12 @@ import pytest
 from engines import Engine, Held, LonelyStorage, engine, turns
 from space import ALICE, BOB, SPACE, patch_, prefix_, read_, set_
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.admission import Accepted, Outcome, Refused, Repeated
-from stemmadb.protocol.model.commit import BranchCreate, BranchDelete, TagCreate, TagDelete
-from stemmadb.protocol.model.ids import MAIN, BranchName, Version
-from stemmadb.server.engine import lanes
-from stemmadb.server.engine.lanes import Lanes
-from stemmadb.server.engine.settings import Settings
+from stemmadb.protocol.model.commit.admission import Accepted, Outcome, RefusedCommit, Repeated
+from stemmadb.protocol.model.log.commit_record import BranchCreate, BranchDelete, TagCreate, TagDelete
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Version
+from stemmadb.server.engine.base import executors
+from stemmadb.server.engine.base.executors import Executors
+from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import SpaceLog
 from verdicts import X, Y, code, refusal, replace
@@ -33,7 +33,7 @@ def later(it: Engine, *operations: Any, **how: Any) -> asyncio.Task[Outcome]:
 async def held(storage: MemoryStorage | None = None, **sizes: int) -> AsyncIterator[tuple[Engine, Held]]:
     """An engine with a warm head of X, whose writing is held from now on."""
     writing = Held()
-    workers = Lanes(writing, lanes.Inline())
+    workers = Executors(writing, executors.Inline())
     async with engine(storage or LonelyStorage(), workers=workers, sizes=Settings(ahead_min=1, **sizes)) as it:
         await it.must(set_(X, {"a": 1, "b": 1}, blind=True))
         writing.is_held = True
@@ -395,6 +395,6 @@ async def test_a_closed_space_has_finished_what_came_before_and_refuses_what_com
 async def test_a_proposal_that_could_never_be_accepted_is_refused_in_its_turn() -> None:
     async with engine() as it:
         outcome = await it.commit(set_(X, 1), branch="no such name!")
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, RefusedCommit)
         assert outcome.error.code == "invalid_name"
         assert outcome.at == 1

@@ -7,19 +7,20 @@ import asyncio
 import pytest
 
 from engines import Engine, LonelyStorage, engine, turns
+from snapshots import drop_snapshots
 from space import patch_, set_
-from stemmadb.protocol.model.body import read_stored
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.values import Value
-from stemmadb.server.engine import moments
-from stemmadb.server.engine.moments import Moment
-from stemmadb.server.engine.settings import Settings
+from stemmadb.protocol.model.values.body import read_stored
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.server.engine.base import moments
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.storage.memory import MemoryStorage
-from stemmadb.server.storage.port import LogReader, Place, StorageFailed
+from stemmadb.server.storage.port import FactPosition, LogReader, StorageFailed
 from verdicts import X, Y
 
 INCREMENT = {"op": "increment", "path": "/n", "by": 1}
-LONELY_KEEP = "keep"
+LONELY_KEEP = "store_snapshots"
 EVERY = 16
 """After so many small patches a snapshot is due."""
 
@@ -29,7 +30,7 @@ async def patched(it: Engine, count: int) -> None:
         await it.must(patch_(X, INCREMENT))
 
 
-async def kept(it: Engine) -> list[tuple[Place, Value]]:
+async def kept(it: Engine) -> list[tuple[FactPosition, Value]]:
     await turns()
     return await it.space.read(lambda reader: [(one.place, read_stored(one.body)) for one in reader.snapshots()])
 
@@ -42,7 +43,7 @@ async def test_a_space_that_falls_idle_keeps_the_snapshot_that_is_due() -> None:
         await patched(it, EVERY - 1)
         assert await kept(it) == []
         await patched(it, 1)
-        assert await kept(it) == [(Place(Version(18), 0), {"n": 16})]
+        assert await kept(it) == [(FactPosition(Version(18), 0), {"n": 16})]
         assert seen.count(LONELY_KEEP) == 1
         await patched(it, EVERY)
         assert [place.version for place, _ in await kept(it)] == [18, 34]
@@ -65,7 +66,7 @@ async def test_a_snapshot_is_of_the_last_fact_of_its_entity_in_a_commit() -> Non
     async with engine(LonelyStorage()) as it:
         await it.must(set_(X, {"n": 0}, blind=True))
         await it.must(set_(Y, 1, blind=True), *[patch_(X, INCREMENT)] * (EVERY + 5))
-        assert await kept(it) == [(Place(Version(3), EVERY + 5), {"n": EVERY + 5})]
+        assert await kept(it) == [(FactPosition(Version(3), EVERY + 5), {"n": EVERY + 5})]
 
 
 @pytest.mark.rule("SNAP-1")
@@ -124,13 +125,13 @@ async def test_a_read_replays_no_more_than_the_facts_since_a_snapshot() -> None:
         await patched(it, 5 * EVERY)
 
         def facts(reader: LogReader) -> int:
-            spans = moments.resolve(reader, Moment()).spans
+            spans = moments.resolve(reader, ReadMoment()).spans
             return len(reader.replays(spans, [EntityId(X)])[EntityId(X)].facts)
 
         await turns()
         assert await it.space.read(facts) <= EVERY + 1
         before = [await it.value(X, version=version) for version in range(2, 5 * EVERY, 7)]
-        await it.space.in_turn(lambda log: log.drop_snapshots())
+        await it.space.in_turn(drop_snapshots)
         assert [await it.value(X, version=version) for version in range(2, 5 * EVERY, 7)] == before
 
 
@@ -143,7 +144,8 @@ async def test_many_patches_in_one_batch_leave_no_version_far_from_a_snapshot() 
 
         def most_facts(reader: LogReader) -> int:
             spans = [
-                moments.resolve(reader, Moment(version=Version(at))).spans for at in range(2, it.space.version + 1)
+                moments.resolve(reader, ReadMoment(version=Version(at))).spans
+                for at in range(2, it.space.version + 1)
             ]
             return max(len(reader.replays(one, [EntityId(X)])[EntityId(X)].facts) for one in spans)
 

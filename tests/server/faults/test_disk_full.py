@@ -11,15 +11,15 @@ import pytest
 
 from blob_space import name_of
 from engines import Engine, engine
-from faulty_vfs import Room, faulty
+from faulty_vfs import DiskCapacity, faulty
 from space import SPACE, set_
 from stemmadb.protocol.errors import StorageFull, UnknownBlob
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.admission import Accepted, Repeated
-from stemmadb.protocol.model.limits import MEBIBYTE
-from stemmadb.protocol.model.proposal import Proposal
-from stemmadb.server.engine import lanes
-from stemmadb.server.engine.blobs import Blobs
+from stemmadb.protocol.model.commit.admission import Accepted, Repeated
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.values.limits import MEBIBYTE
+from stemmadb.server.engine.base import executors
+from stemmadb.server.engine.blobs.blobs import Blobs
 from stemmadb.server.storage.sqlite import SqliteStorage, connection
 from stemmadb.server.storage.sqlite.storage import SPACES
 
@@ -85,7 +85,7 @@ def _small_write_ahead_log(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_disk_that_says_full_stops_writes_and_not_reads(tmp_path: Path, room: int) -> None:
     """The disk is full at many different points: while a batch is written, or the log is moved into the database."""
     with faulty() as vfs:
-        vfs.before = left = Room(room)
+        vfs.before = left = DiskCapacity(room)
         async with engine(SqliteStorage(tmp_path, vfs=vfs.name)) as it:
             count, refused = await fill(it)
             for _ in range(3):
@@ -124,7 +124,7 @@ def make_room(disk: Path) -> None:
 
 @pytest.mark.rule("COMMIT-10")
 async def test_a_full_disk_stops_writes_and_not_reads_until_there_is_room(small_disk: Path) -> None:
-    async with engine(SqliteStorage(small_disk), workers=lanes.threads(writers=2, readers=2)) as it:
+    async with engine(SqliteStorage(small_disk), workers=executors.threads(writers=2, readers=2)) as it:
         count, refused = await fill(it)
         assert count > 10
         for _ in range(3):
@@ -179,5 +179,5 @@ async def test_a_blob_that_does_not_fit_is_told_and_goes_on_when_there_is_room(s
 
 
 def blobs_of(it: Engine, directory: Path) -> Blobs:
-    workers = lanes.Inline()
+    workers = executors.Inline()
     return Blobs(it.space, directory=directory, workers=workers, now=it.clock)

@@ -21,12 +21,12 @@ from faulty_vfs import Event, FailNth, FaultyVfs, Operation, faulty
 from power_images import after_marks, images, put
 from space import SPACE, patch_, set_
 from stemmadb.protocol.errors import Unavailable
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.admission import Accepted, Outcome, Repeated
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.proposal import Proposal
-from stemmadb.server.engine import moments, states
-from stemmadb.server.engine.moments import Moment
+from stemmadb.protocol.model.commit.admission import Accepted, Outcome, Repeated
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.server.engine.base import moments, states
+from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.storage.port import LogReader
 from stemmadb.server.storage.sqlite import SqliteStorage, connection
 from stemmadb.server.storage.sqlite.storage import SPACES
@@ -124,7 +124,9 @@ def check(directory: Path, acknowledged: int) -> Version:
 
 def check_states(reader: LogReader, tip: Version) -> None:
     ids = [COUNT, *map(list_of, range(CLIENTS))]
-    found = {id_: one.value for id_, one in states.load(reader, moments.resolve(reader, Moment()).spans, ids).items()}
+    found = {
+        id_: one.value for id_, one in states.load(reader, moments.resolve(reader, ReadMoment()).spans, ids).items()
+    }
     lists = [cast(list[int], found.get(id_, [])) for id_ in ids[1:]]
     assert all(values == list(range(len(values))) for values in lists), "a commit of a client is lost or doubled"
     assert sum(map(len, lists)) == max(tip - 2, 0)

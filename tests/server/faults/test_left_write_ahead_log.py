@@ -10,7 +10,7 @@ import pytest
 from faulty_vfs import Synced, Written, faulty
 from logs import LogMaker
 from space import SPACE, set_
-from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.values.ids import Version
 from stemmadb.server.storage.sqlite import SqliteStorage
 from stemmadb.server.storage.sqlite.storage import FILE, SPACES
 

@@ -15,13 +15,13 @@ from power_images import Disk, anywhere, images, put
 from random_logs import IDS, RandomLog
 from space import SPACE
 from stemmadb.protocol.errors import BrokenChain
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.branch import Span
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import EntityId, Hash, TimeMs, Version
-from stemmadb.protocol.model.state import Missing
-from stemmadb.protocol.model.values import Value
-from stemmadb.server.engine import states
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.log.branch_spans import Span
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.ids import EntityId, Hash, TimeMs, Version
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.server.engine.base import states
 from stemmadb.server.storage.port import LogReader, StorageFailed, StoredBlob
 from stemmadb.server.storage.sqlite import SqliteStorage, connection
 from stemmadb.server.storage.sqlite.log import SqliteLog

@@ -9,18 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from delegations import DORA, OLGA, delegate
 from engines import Engine, engine
-from lending import DORA, OLGA, lend
 from space import ALICE, BOB, SPACE, set_
 from stemmadb.protocol.errors import Compacted, FutureVersion
-from stemmadb.protocol.model.access import NOBODY, OWNER, Rights
-from stemmadb.protocol.model.admission import Accepted
-from stemmadb.protocol.model.commit import BranchCreate, OperationIdentity, Revoke
-from stemmadb.protocol.model.delegation import Lent, name_of, verify
-from stemmadb.protocol.model.ids import MAIN, BranchName, Hash, TimeMs, Version
-from stemmadb.server.engine import compacting
-from stemmadb.server.engine.api import Asked
-from stemmadb.server.service.access import Access
+from stemmadb.protocol.model.access.access_roles import NOBODY, OWNER, Rights
+from stemmadb.protocol.model.access.delegation import DelegatedRights, name_of, verify
+from stemmadb.protocol.model.commit.admission import Accepted
+from stemmadb.protocol.model.log.commit_record import BranchCreate, OperationIdentity, Revoke
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Hash, TimeMs, Version
+from stemmadb.server.engine.base.space_port import Asked
+from stemmadb.server.engine.plan import compaction
+from stemmadb.server.service.session.access import Access
 
 X = "urn:x"
 ROLES = {SPACE: "own", OLGA.did: "own", BOB: "write"}
@@ -49,11 +49,11 @@ async def revoke(it: Engine, token: bytes) -> Version:
     return outcome.commit.version
 
 
-def shown(*tokens: bytes) -> tuple[Lent, ...]:
+def shown(*tokens: bytes) -> tuple[DelegatedRights, ...]:
     return verify(tokens, space=SPACE, audience=DORA.did)
 
 
-TOKEN = lend(OLGA, DORA)
+TOKEN = delegate(OLGA, DORA)
 COMPACTION = Asked(OperationIdentity(SPACE, b"c" * 16), Hash(b"r" * 32))
 
 
@@ -90,8 +90,8 @@ async def test_a_delegate_acts_under_its_delegations_alone() -> None:
 
 
 @pytest.mark.rule("ACL-4")
-async def test_what_was_lent_ends_with_a_revocation_or_with_its_owner() -> None:
-    second = lend(OLGA, DORA, prefixes=("urn:b:",))
+async def test_what_was_delegated_ends_with_a_revocation_or_with_its_owner() -> None:
+    second = delegate(OLGA, DORA, prefixes=("urn:b:",))
     async with following() as (it, access, said):
         assert access.rights(DORA.did, shown(TOKEN, second), NOW) == Rights("write", ("urn:a:", "urn:b:"))
         await revoke(it, TOKEN)
@@ -103,7 +103,7 @@ async def test_what_was_lent_ends_with_a_revocation_or_with_its_owner() -> None:
 
 @pytest.mark.rule("ACL-4")
 async def test_a_loaded_access_is_the_same_as_one_that_followed() -> None:
-    tokens = [lend(OLGA, DORA, nonce=bytes([number]) * 16) for number in range(5)]
+    tokens = [delegate(OLGA, DORA, nonce=bytes([number]) * 16) for number in range(5)]
     async with following() as (it, access, _):
         for token in tokens[:3]:
             await revoke(it, token)
@@ -137,7 +137,7 @@ async def test_what_is_known_already_is_not_taken_again() -> None:
 
 
 @pytest.mark.rule("ACL-2")
-async def test_a_commit_that_was_left_out_is_a_mistake() -> None:
+async def test_a_commit_that_was_left_out_is_an_internal_error() -> None:
     async with engine(access=ROLES) as it:
         access = Access(SPACE)
         await access.load(it.space)
@@ -191,8 +191,10 @@ async def test_a_delegation_is_judged_by_the_time_of_the_version() -> None:
 
 
 async def unchanged(it: Engine, access: Access, since: int, who: Any = BOB, *tokens: bytes, now: int = NOW) -> bool:
-    lent = verify(tokens, space=SPACE, audience=who)
-    return await access.is_unchanged(it.space, since=Version(since), principal=who, lent=lent, now=TimeMs(now))
+    delegated = verify(tokens, space=SPACE, audience=who)
+    return await access.is_unchanged(
+        it.space, since=Version(since), principal=who, delegated=delegated, now=TimeMs(now)
+    )
 
 
 @pytest.mark.rule("RESUME-1", "ACL-2")
@@ -240,7 +242,7 @@ async def test_a_delegate_who_comes_back_learns_what_time_and_revocations_did() 
         held = await it.must(set_(X, 1, blind=True), author=BOB)
         assert await unchanged(it, access, held, DORA.did, TOKEN)
         assert not await unchanged(it, access, held, DORA.did, TOKEN, now=9_000)
-        soon = lend(OLGA, DORA, not_before=3_000)
+        soon = delegate(OLGA, DORA, not_before=3_000)
         assert not await unchanged(it, access, held, DORA.did, TOKEN, soon)
         await revoke(it, TOKEN)
         assert not await unchanged(it, access, held, DORA.did, TOKEN)
@@ -261,7 +263,7 @@ async def test_below_the_floor_old_rights_cannot_be_told() -> None:
         await change(it, {**ROLES, ALICE: "read"})
         for number in range(3):
             await it.must(set_(X, number, blind=True), author=BOB)
-        await compacting.compact(it.space, COMPACTION, Version(4), now=NOW)
+        await compaction.compact(it.space, COMPACTION, Version(4), now=NOW)
         with pytest.raises(Compacted):
             await unchanged(it, access, 1)
         assert await unchanged(it, access, 4)

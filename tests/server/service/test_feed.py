@@ -12,14 +12,15 @@ from engines import Held, LonelyStorage, engine, turns
 from feeds import Calls, Failing, feeding, held, roots, v
 from space import ALICE, SPACE, delete_, patch_, set_
 from stemmadb.protocol.errors import GoingAway, Unavailable
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import BranchCreate, genesis
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId
-from stemmadb.server.engine import compacting, erasing, lanes
-from stemmadb.server.engine.lanes import Lanes
-from stemmadb.server.service import evaluating
-from stemmadb.server.service.batches import Batch
-from stemmadb.server.service.feed import Feed
+from stemmadb.protocol.model.log.commit_record import BranchCreate, genesis
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId
+from stemmadb.server.engine.base import executors
+from stemmadb.server.engine.base.executors import Executors
+from stemmadb.server.engine.plan import compaction, erasure
+from stemmadb.server.service.base.durable_batches import Batch
+from stemmadb.server.service.watch import evaluation
+from stemmadb.server.service.watch.feed import Feed
 from verdicts import X, Y, replace
 
 EVERYTHING = ("",)
@@ -61,7 +62,7 @@ async def test_a_batch_has_the_state_after_it() -> None:
         batches = feed.batches(v(2))
         assert batches is not None
         wrote, deleted, on_draft = batches
-        now = await evaluating.values(it.space, MAIN, [EntityId(X)], wrote.to, EVERYTHING)
+        now = await evaluation.values(it.space, MAIN, [EntityId(X)], wrote.to, EVERYTHING)
         assert wrote.changes(MAIN)[EntityId(X)] == now[EntityId(X)]
         assert dict(deleted.changes(MAIN)) == {Y: None}
         assert EntityId(Y) in deleted.changes(MAIN)
@@ -118,7 +119,7 @@ async def test_a_batch_that_lies_across_a_version_is_not_told_from_there() -> No
 
 async def test_what_is_written_while_it_starts_is_told_once() -> None:
     reading = Held()
-    async with engine(workers=Lanes(lanes.Inline(), reading)) as it:
+    async with engine(workers=Executors(executors.Inline(), reading)) as it:
         feed = Feed(it.space, bytes_max=1 << 20, batches_max=10, groups_max=10)
         told: list[int] = []
         feed.on_batch = lambda batch: told.append(batch.to)
@@ -131,12 +132,11 @@ async def test_what_is_written_while_it_starts_is_told_once() -> None:
         reading.release()
         await starting
         await it.must(set_(X, 3, blind=True))
-        assert told == [4]  # the cut was opened late and has the others
+        assert told == [4]  # the read view was opened late and has the others
         assert feed.version == 4
         feed.stop()
 
 
-@pytest.mark.in_python
 async def test_what_is_written_after_the_cut_of_the_start_is_told() -> None:
     async with engine() as it:
         feed = Feed(it.space, bytes_max=1 << 20, batches_max=10, groups_max=10)
@@ -158,7 +158,7 @@ async def test_what_is_written_after_the_cut_of_the_start_is_told() -> None:
 async def test_a_start_that_fails_leaves_nothing_behind() -> None:
     reading = Failing()
     reading.fails = True
-    async with engine(workers=Lanes(lanes.Inline(), reading)) as it:
+    async with engine(workers=Executors(executors.Inline(), reading)) as it:
         feed = Feed(it.space, bytes_max=1 << 20, batches_max=10, groups_max=10)
         with pytest.raises(Unavailable):
             await feed.start()
@@ -177,7 +177,7 @@ async def test_a_feed_that_was_stopped_tells_nothing_and_makes_no_groups() -> No
             await feed.groups.get(roots(X), EVERYTHING)
 
 
-async def test_a_mistake_of_one_who_is_told_is_reported_and_the_rest_goes_on() -> None:
+async def test_an_error_of_a_subscriber_is_reported_and_the_rest_goes_on() -> None:
     async with engine() as it, feeding(it) as feed:
         reported: list[str] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
@@ -206,7 +206,7 @@ async def test_what_was_erased_is_not_kept() -> None:
         group = await feed.groups.get(roots("urn:*"), EVERYTHING)
         secret = await it.must(set_(X, "secret", blind=True))
         await it.must(set_(Y, 1, blind=True))
-        await erasing.erase(it.space, asked("e", author=ALICE), EntityId(X), [secret], {MAIN: encode("clean")})
+        await erasure.erase(it.space, asked("e", author=ALICE), EntityId(X), [secret], {MAIN: encode("clean")})
         assert (feed.batches(v(1)), feed.kept_after) == (None, 3)
         assert group.delta(v(1), v(4)) is None
         delta = group.delta(v(3), v(4))
@@ -221,9 +221,9 @@ async def test_a_checkpoint_changes_version_and_hash_of_what_is_watched() -> Non
         for n in range(40):
             await it.must(patch_(X, replace("/n", n), blind=True))
         before = feed.version
-        await compacting.compact(it.space, asked("c", author=ALICE), before, now=it.clock())
+        await compaction.compact(it.space, asked("c", author=ALICE), before, now=it.clock())
         delta = group.delta(before, feed.version)
-        now = await evaluating.values(it.space, MAIN, [EntityId(X)], feed.version, EVERYTHING)
+        now = await evaluation.values(it.space, MAIN, [EntityId(X)], feed.version, EVERYTHING)
         assert delta is not None
         assert held(delta.updated) == held(now)
         assert now[EntityId(X)].version == feed.version > before

@@ -13,14 +13,14 @@ from feeds import Failing, Holder, feeding, fresh, roots, v
 from graphs import link
 from space import delete_, patch_, set_
 from stemmadb.protocol.errors import BranchDeleted
-from stemmadb.protocol.model.commit import BranchCreate, BranchDelete
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId
-from stemmadb.server.engine import lanes
-from stemmadb.server.engine.lanes import Lanes, Workers
-from stemmadb.server.service import batches
-from stemmadb.server.service import feed as feeds
-from stemmadb.server.service.batches import Batch, logged
-from stemmadb.server.service.feed import Feed
+from stemmadb.protocol.model.log.commit_record import BranchCreate, BranchDelete
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId
+from stemmadb.server.engine.base import executors
+from stemmadb.server.engine.base.executors import Executors, Workers
+from stemmadb.server.service.base import durable_batches
+from stemmadb.server.service.base.durable_batches import Batch, logged
+from stemmadb.server.service.watch import feed as feeds
+from stemmadb.server.service.watch.feed import Feed
 from stemmadb.server.storage.memory import MemoryStorage
 from verdicts import X, Y, replace
 
@@ -42,7 +42,7 @@ async def settled(it: Engine, feed: Feed) -> None:
 @asynccontextmanager
 async def nodes(storage: MemoryStorage, reading: Workers) -> AsyncIterator[tuple[Engine, Engine, Feed]]:
     """Two on one log; the first has a feed and these workers for its reads."""
-    workers = Lanes(lanes.Inline(), reading)
+    workers = Executors(executors.Inline(), reading)
     async with engine(storage, workers=workers) as it, engine(storage) as other, feeding(it) as feed:
         yield it, other, feed
 
@@ -82,7 +82,6 @@ async def value(it: Engine, id_: str) -> object:
     return (await it.space.read(ask)).changes(MAIN)[EntityId(id_)]
 
 
-@pytest.mark.in_python
 async def test_a_large_gap_is_told_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "GAP_BYTES_MAX", 400)
     storage = MemoryStorage()
@@ -116,7 +115,6 @@ async def test_what_comes_while_a_gap_is_read_waits_behind_it() -> None:
         assert versions(told) == [[2], [3], [4], [5], [6], [7]]
 
 
-@pytest.mark.in_python
 async def test_too_much_behind_a_gap_is_read_from_the_log_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "WAITING_MAX", 2)
     storage, reading = MemoryStorage(), Held()
@@ -151,13 +149,13 @@ async def test_a_gap_that_cannot_be_read_is_tried_again_with_the_next_batch() ->
         assert versions(told) == [[2], [3], [4]]
 
 
-async def test_a_mistake_while_a_gap_is_read_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_internal_error_while_a_gap_is_read_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = MemoryStorage()
     async with engine(storage) as it, engine(storage) as other, feeding(it) as feed:
         reported: list[str] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
         with monkeypatch.context() as patching:
-            patching.setattr(batches, "logged", None)
+            patching.setattr(durable_batches, "logged", None)
             await other.must(set_(X, 1, blind=True), session="o")
             await it.must(set_(Y, 1, blind=True))
             await turns()

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from service_peers import ALICE, BOB, house, put
-from stemmadb.server.service.settings import ServiceSettings
+from service_peers import ALICE, BOB, put, service_harness
+from stemmadb.server.service.base.settings import ServiceSettings
 
 
 @pytest.mark.rule("SYNC-1")
 async def test_a_quiet_session_hears_of_new_versions_soon() -> None:
-    async with house(settings=ServiceSettings(quiet_ms=1)) as made:
+    async with service_harness(settings=ServiceSettings(quiet_ms=1)) as made:
         quiet, busy = await made.peer(ALICE).open(), await made.peer(BOB).open()
         for number in range(3):
             await busy.commit(put(f"urn:a:{number}", number))
@@ -25,7 +25,7 @@ async def test_a_quiet_session_hears_of_new_versions_soon() -> None:
 
 @pytest.mark.rule("SYNC-1")
 async def test_it_is_one_frame_for_many_commits() -> None:
-    async with house(settings=ServiceSettings(quiet_ms=50)) as made:
+    async with service_harness(settings=ServiceSettings(quiet_ms=50)) as made:
         quiet, busy = await made.peer(ALICE).open(), await made.peer(BOB).open()
         before = len(quiet.frames)
         for number in range(20):

@@ -1,4 +1,6 @@
-"""Reads of the past that memory answers: the same as before, without a hop, and none that came to be wrong."""
+"""Reads of the past that memory answers: the same as before, without an executor call, and none that came to be
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from engines import LonelyStorage
-from service_peers import ALICE, BOB, CAROL, House, Peer, house, patch, put
+from service_peers import ALICE, BOB, CAROL, Peer, ServiceHarness, patch, put, service_harness
 from stemmadb.protocol.errors import Compacted, Forbidden, FutureVersion
-from stemmadb.protocol.model.query import Query, Root
+from stemmadb.protocol.model.query.query import Query, Root
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
 from stemmadb.protocol.wire.messages.structure import CompactRequest, EraseRequest
 from stemmadb.server.engine.space import Space
@@ -32,12 +34,12 @@ class Reads:
 
 
 @pytest.fixture
-async def home() -> AsyncIterator[House]:
-    async with house(storage=LonelyStorage()) as made:
+async def home() -> AsyncIterator[ServiceHarness]:
+    async with service_harness(storage=LonelyStorage()) as made:
         yield made
 
 
-async def written(home: House, count: int = 6) -> Peer:
+async def written(home: ServiceHarness, count: int = 6) -> Peer:
     """At versions 2, 3, 4 and so on."""
     writer = await home.peer(ALICE).open()
     await writer.commit(put(DOC, {"n": 0}))
@@ -54,7 +56,7 @@ async def at(peer: Peer, version: int, id_: str = DOC, **more: object) -> QueryA
 
 @pytest.mark.rule("QUERY-1", "HISTORY-2")
 async def test_a_past_state_that_was_read_is_answered_from_memory(
-    home: House, monkeypatch: pytest.MonkeyPatch
+    home: ServiceHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = await written(home)
     await writer.commit(put("urn:other", 1))
@@ -69,7 +71,7 @@ async def test_a_past_state_that_was_read_is_answered_from_memory(
     assert reads.count == before, "nothing was read again"
 
 
-async def test_other_questions_are_asked_of_the_log(home: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_questions_are_asked_of_the_log(home: ServiceHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = await written(home)
     await at(writer, 3)
     reads = Reads(monkeypatch)
@@ -89,7 +91,7 @@ async def test_other_questions_are_asked_of_the_log(home: House, monkeypatch: py
 
 
 async def test_where_others_write_too_the_log_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with house() as home:
+    async with service_harness() as home:
         writer = await written(home)
         await at(writer, 3)
         reads = Reads(monkeypatch)
@@ -98,7 +100,7 @@ async def test_where_others_write_too_the_log_is_asked(monkeypatch: pytest.Monke
 
 
 @pytest.mark.rule("ERASE-1")
-async def test_what_was_erased_is_not_told_from_memory(home: House) -> None:
+async def test_what_was_erased_is_not_told_from_memory(home: ServiceHarness) -> None:
     writer = await written(home)
     assert (await at(writer, 3)).entities
     await writer.ask(EraseRequest, operation=bytes(16), nonce=bytes(16), entity=DOC, versions=(2, 3))
@@ -106,7 +108,7 @@ async def test_what_was_erased_is_not_told_from_memory(home: House) -> None:
 
 
 @pytest.mark.rule("COMPACT-1")
-async def test_what_was_compacted_is_not_told_from_memory(home: House) -> None:
+async def test_what_was_compacted_is_not_told_from_memory(home: ServiceHarness) -> None:
     writer = await written(home)
     await at(writer, 7)
     await at(writer, 3)
@@ -120,7 +122,7 @@ async def test_what_was_compacted_is_not_told_from_memory(home: House) -> None:
 
 
 @pytest.mark.rule("ACL-2")
-async def test_memory_tells_nobody_what_it_may_not_read(home: House) -> None:
+async def test_memory_tells_nobody_what_it_may_not_read(home: ServiceHarness) -> None:
     writer = await written(home)
     stranger, carol = home.peer(BOB), await home.peer(CAROL).open()
     await at(carol, 3)
@@ -134,7 +136,7 @@ async def test_memory_tells_nobody_what_it_may_not_read(home: House) -> None:
 
 
 @pytest.mark.rule("SYNC-7")
-async def test_an_answer_from_memory_follows_the_frame_that_reaches_its_version(home: House) -> None:
+async def test_an_answer_from_memory_follows_the_frame_that_reaches_its_version(home: ServiceHarness) -> None:
     writer = await written(home)
     reader = await home.peer(CAROL).open()
     await writer.commit(put(DOC, {"n": "new"}))

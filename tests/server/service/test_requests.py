@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from engines import turns
-from service_desk import Office, office, writing
+from request_harness import RequestHarness, request_harness, writing
 from space import ALICE, BOB, patch_, set_
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import BranchName, Did, EntityId, Hash, TimeMs, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Query, Root
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, Hash, TimeMs, Version
+from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.messages import REQUESTS
 from stemmadb.protocol.wire.messages.access import AclRequest
 from stemmadb.protocol.wire.messages.base import PagedRequest, Request
@@ -45,7 +45,7 @@ from stemmadb.protocol.wire.messages.structure import (
     RevertRequest,
     Survivor,
 )
-from stemmadb.server.service.requests import HANDLERS
+from stemmadb.server.service.requests.dispatch import HANDLERS
 
 ONE = EntityId("urn:todo:1")
 DRAFT = BranchName("draft")
@@ -59,7 +59,7 @@ def query(*ids: str, **how: Any) -> QueryRequest:
     return QueryRequest(id=1, query=Query(tuple(Root(id_) for id_ in ids), **how))
 
 
-async def filled(it: Office) -> None:
+async def filled(it: RequestHarness) -> None:
     """Versions 2 to 9: an entity that was written, erased and written again, a branch, a compaction to 4."""
     await it.engine.must(set_(ONE, {"n": 1}, blind=True))
     await it.engine.must(patch_(ONE, {"op": "add", "path": "/m", "value": 2}, blind=True))
@@ -108,7 +108,7 @@ def test_every_request_but_those_of_the_session_is_answered() -> None:
 async def test_reading_the_past_fails_with_a_typed_error(
     request_: Request, error: type[errors.StemmaError], facts: dict[str, Any]
 ) -> None:
-    async with office() as it:
+    async with request_harness() as it:
         await filled(it)
         with pytest.raises(error) as raised:
             await it.ask(request_)
@@ -214,7 +214,7 @@ BAD_INPUT: list[tuple[Request, type[errors.StemmaError], dict[str, Any]]] = [
 async def test_what_is_wrong_with_a_request_is_one_typed_error_and_nothing_is_written(
     request_: Request, error: type[errors.StemmaError], facts: dict[str, Any]
 ) -> None:
-    async with office() as it:
+    async with request_harness() as it:
         await filled(it)
         with pytest.raises(error) as raised:
             await it.ask_unread(request_)
@@ -236,7 +236,7 @@ PAGED: list[Callable[[], PagedRequest]] = [
 
 @pytest.mark.parametrize("make", PAGED)
 async def test_a_limit_beyond_a_page_is_refused_with_the_name_of_the_bound(make: Callable[[], PagedRequest]) -> None:
-    async with office(limits=Limits(page_max=3)) as it:
+    async with request_harness(limits=Limits(page_max=3)) as it:
         await it.engine.must(set_(ONE, {"n": 1}, blind=True))
         assert await it.ask(msgspec.structs.replace(make(), limit=3))
         with pytest.raises(errors.LimitExceeded) as raised:
@@ -245,7 +245,7 @@ async def test_a_limit_beyond_a_page_is_refused_with_the_name_of_the_bound(make:
 
 
 async def test_a_note_that_is_too_long_is_refused_with_the_name_of_the_bound() -> None:
-    async with office(limits=Limits(note_bytes_max=8)) as it:
+    async with request_harness(limits=Limits(note_bytes_max=8)) as it:
         request = CreateBranch(**writing("o"), name=DRAFT, note=encode("x" * 8))
         with pytest.raises(errors.LimitExceeded) as raised:
             await it.ask_unread(request)
@@ -253,7 +253,7 @@ async def test_a_note_that_is_too_long_is_refused_with_the_name_of_the_bound() -
 
 
 async def test_a_deleted_branch_can_be_read_and_merged_from_and_not_written() -> None:
-    async with office() as it:
+    async with request_harness() as it:
         await it.ask(CreateBranch(**writing("1"), name=DRAFT))
         await it.engine.must(set_(ONE, 1, blind=True), branch="draft")
         await it.ask(DeleteBranch(**writing("2"), name=DRAFT))
@@ -269,7 +269,7 @@ async def test_a_deleted_branch_can_be_read_and_merged_from_and_not_written() ->
 
 
 async def test_a_value_that_is_too_large_or_no_json_is_refused_as_a_resolution() -> None:
-    async with office(limits=Limits(value_bytes_max=300)) as it:
+    async with request_harness(limits=Limits(value_bytes_max=300)) as it:
         await it.engine.must(set_(ONE, 0, blind=True))
         await it.ask(CreateBranch(**writing("1"), name=DRAFT))
         await it.engine.must(set_(ONE, 1, blind=True), branch="draft")
@@ -283,7 +283,7 @@ async def test_a_value_that_is_too_large_or_no_json_is_refused_as_a_resolution()
 
 
 async def test_an_operation_id_names_one_write_of_one_principal() -> None:
-    async with office() as it:
+    async with request_harness() as it:
         await it.ask(CreateBranch(**writing("same"), name=DRAFT))
         with pytest.raises(errors.IdentityClash):
             await it.ask(CreateBranch(**writing("same"), name=BranchName("other")))

@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from blob_space import SMALL, name_of
-from service_desk import CAROL, STRANGER, TODO_ONLY, Office, office, writing
+from request_harness import CAROL, STRANGER, TODO_ONLY, RequestHarness, request_harness, writing
 from space import ALICE, BOB, SPACE, delete_, set_
 from stemmadb.protocol import errors
 from stemmadb.protocol.errors import Forbidden, StemmaError
-from stemmadb.protocol.model.access import NOBODY, Rights
-from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Version
-from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.protocol.model.query import Query, Root
+from stemmadb.protocol.model.access.access_roles import NOBODY, Rights
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Version
+from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.protocol.wire.messages.access import AclAnswer, AclRequest, RevokeRequest
 from stemmadb.protocol.wire.messages.base import PagedRequest, Request
 from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk, BlobEnd, BlobRead
@@ -45,9 +45,9 @@ from stemmadb.protocol.wire.messages.structure import (
     Resolution,
     RevertRequest,
 )
-from stemmadb.server.engine.paging import anything
-from stemmadb.server.service import guarding, narrowing
-from stemmadb.server.service.asking import Asker
+from stemmadb.server.engine.base.paging import anything
+from stemmadb.server.service.base.request_context import Caller
+from stemmadb.server.service.requests import readable_ids, redaction
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import Storage
 from stemmadb.server.storage.sqlite import SqliteStorage
@@ -64,16 +64,16 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
 
 
 @pytest.fixture
-async def it(storage: Storage) -> AsyncIterator[Office]:
+async def it(storage: Storage) -> AsyncIterator[RequestHarness]:
     """Versions 2 to 7: what may be read and what may not, in the same commits and in others, on two branches."""
-    async with office(storage) as made:
+    async with request_harness(storage) as made:
         await made.engine.must(set_(ONE, 1, blind=True), set_(SECRET, 1, blind=True))
         await made.ask(CreateBranch(**writing("draft"), name=DRAFT))
         await made.engine.must(set_(SECRET, 2, blind=True), set_(ONE, 2, blind=True), branch="draft")
         await made.engine.must(set_(SECRET, 3, blind=True))
         await made.engine.must(set_("urn:todo:2", 1, blind=True))
         await made.engine.must(set_("urn:secret:2", 1, blind=True), branch="draft")
-        await made.desk.blobs.put(SMALL)
+        await made.context.blobs.put(SMALL)
         yield made
 
 
@@ -122,7 +122,7 @@ FAILING_OWNERS: list[Request] = [
 ]
 
 
-async def refusal(it: Office, request: Request, **who: Any) -> StemmaError:
+async def refusal(it: RequestHarness, request: Request, **who: Any) -> StemmaError:
     before = it.engine.space.version
     with pytest.raises(StemmaError) as raised:
         await it.ask(request, **who)
@@ -132,7 +132,7 @@ async def refusal(it: Office, request: Request, **who: Any) -> StemmaError:
 
 @pytest.mark.rule("ACL-2")
 @pytest.mark.parametrize("request_", [*READS, HistoryRequest(id=1, entity=EntityId("urn:no"))])
-async def test_one_without_a_role_reads_nothing(it: Office, request_: Request) -> None:
+async def test_one_without_a_role_reads_nothing(it: RequestHarness, request_: Request) -> None:
     error = await refusal(it, request_, by=STRANGER)
     assert isinstance(error, Forbidden)
     assert error.facts == {"action": "read", "needs": "read"}
@@ -141,7 +141,9 @@ async def test_one_without_a_role_reads_nothing(it: Office, request_: Request) -
 @pytest.mark.rule("ACL-1", "ACL-2")
 @pytest.mark.parametrize("request_", [*WRITES, *FAILING])
 @pytest.mark.parametrize("who", [STRANGER, CAROL], ids=["stranger", "reader"])
-async def test_one_who_may_not_write_is_told_that_and_nothing_else(it: Office, request_: Request, who: Any) -> None:
+async def test_one_who_may_not_write_is_told_that_and_nothing_else(
+    it: RequestHarness, request_: Request, who: Any
+) -> None:
     error = await refusal(it, request_, by=who)
     assert isinstance(error, Forbidden)
     assert error.facts["needs"] == "write"
@@ -150,7 +152,9 @@ async def test_one_who_may_not_write_is_told_that_and_nothing_else(it: Office, r
 @pytest.mark.rule("ACL-1", "ACL-2")
 @pytest.mark.parametrize("request_", [*OWNERS, *FAILING_OWNERS])
 @pytest.mark.parametrize("who", [STRANGER, CAROL, BOB], ids=["stranger", "reader", "writer"])
-async def test_one_who_does_not_own_the_space_destroys_nothing(it: Office, request_: Request, who: Any) -> None:
+async def test_one_who_does_not_own_the_space_destroys_nothing(
+    it: RequestHarness, request_: Request, who: Any
+) -> None:
     error = await refusal(it, request_, by=who)
     assert isinstance(error, Forbidden)
     assert error.facts == {"action": "write", "needs": "own"}
@@ -162,7 +166,7 @@ async def test_one_who_does_not_own_the_space_destroys_nothing(it: Office, reque
     [(CAROL, READS), (BOB, [*READS, *WRITES]), (ALICE, [*READS, *WRITES, *OWNERS])],
     ids=["reader", "writer", "owner"],
 )
-async def test_each_role_includes_those_before_it(it: Office, who: Any, requests: list[Request]) -> None:
+async def test_each_role_includes_those_before_it(it: RequestHarness, who: Any, requests: list[Request]) -> None:
     for number, request in enumerate(requests):
         if hasattr(request, "operation"):
             request = msgspec.structs.replace(request, operation=number.to_bytes(16, "big"))  # noqa: PLW2901
@@ -173,7 +177,7 @@ async def test_each_role_includes_those_before_it(it: Office, who: Any, requests
 
 
 @pytest.mark.rule("ACL-2")
-async def test_a_reader_whose_role_was_taken_gets_nothing_more_not_even_the_past(it: Office) -> None:
+async def test_a_reader_whose_role_was_taken_gets_nothing_more_not_even_the_past(it: RequestHarness) -> None:
     first = await it.ask(msgspec.structs.replace(EVERYTHING, limit=1), by=CAROL)
     await it.engine.must(set_(SPACE, {SPACE: "own", ALICE: "own"}, blind=True))
     for request in (
@@ -188,29 +192,29 @@ async def test_a_reader_whose_role_was_taken_gets_nothing_more_not_even_the_past
 
 
 def test_what_may_be_read_is_covered_by_the_fewest_prefixes_in_order() -> None:
-    mine = asker(Rights("read", ("urn:b:", "urn:a:1", "urn:a:", "x:")))
-    assert narrowing.prefixes_within(mine, "") == ("urn:a:", "urn:b:", "x:")
-    assert narrowing.prefixes_within(mine, "urn:a:12") == ("urn:a:12",)
-    assert narrowing.prefixes_within(mine, "urn:c:") == ()
-    assert narrowing.prefixes_within(asker(Rights("read", ("urn:a:", ""))), "urn:c:") == ("urn:c:",)
+    mine = caller(Rights("read", ("urn:b:", "urn:a:1", "urn:a:", "x:")))
+    assert readable_ids.prefixes_within(mine, "") == ("urn:a:", "urn:b:", "x:")
+    assert readable_ids.prefixes_within(mine, "urn:a:12") == ("urn:a:12",)
+    assert readable_ids.prefixes_within(mine, "urn:c:") == ()
+    assert readable_ids.prefixes_within(caller(Rights("read", ("urn:a:", ""))), "urn:c:") == ("urn:c:",)
 
 
 def test_a_prefix_lies_behind_a_place_that_is_after_all_it_covers() -> None:
     after = EntityId("urn:b:1")
-    assert [narrowing.lies_behind(one, after) for one in ("urn:a:", "urn:b:", "urn:b:2", "urn:c:", "")] == [
+    assert [readable_ids.lies_behind(one, after) for one in ("urn:a:", "urn:b:", "urn:b:2", "urn:c:", "")] == [
         True,
         False,
         False,
         False,
         False,
     ]
-    assert not narrowing.lies_behind("urn:a:", None)
+    assert not readable_ids.lies_behind("urn:a:", None)
 
 
 def test_only_one_who_may_read_everything_is_known_to_the_engine_as_such() -> None:
-    assert asker(Rights("read")).may_read is anything
+    assert caller(Rights("read")).may_read is anything
     for rights in (NOBODY, TODO_ONLY, Rights("own", ())):
-        assert asker(rights).may_read is not anything
+        assert caller(rights).may_read is not anything
 
 
 def told(answer: Any) -> str:
@@ -243,7 +247,7 @@ PAGED: dict[str, tuple[PagedRequest, Callable[[Any], tuple[Any, ...]]]] = {
 @pytest.mark.parametrize("limit", [1, 2, None])
 @pytest.mark.parametrize("prefixes", [("urn:todo:",), ("urn:todo:2", "urn:a:", "urn:todo:1", "urn:a:1"), (), ("x:",)])
 async def test_no_page_tells_what_may_not_be_read_and_together_they_tell_the_rest(
-    it: Office, name: str, limit: int | None, prefixes: tuple[str, ...]
+    it: RequestHarness, name: str, limit: int | None, prefixes: tuple[str, ...]
 ) -> None:
     for id_ in ("urn:a:1", "urn:a:2", "urn:m:1", "urn:todo:20", "urn:z:1"):
         await it.engine.must(set_(id_, "value", blind=True))
@@ -266,7 +270,7 @@ async def test_no_page_tells_what_may_not_be_read_and_together_they_tell_the_res
 
 
 @pytest.mark.rule("ACL-2")
-async def test_a_query_with_a_schema_stays_within_the_ids(it: Office) -> None:
+async def test_a_query_with_a_schema_stays_within_the_ids(it: RequestHarness) -> None:
     await it.engine.must(set_("urn:todo:9", {"/": {"link@1": {"id": SECRET}}}, blind=True))
     for root in ("*", "urn:todo:9"):
         answer = await it.ask(QueryRequest(id=1, query=Query((Root(root, "", True),))), rights=READS_TODO)
@@ -278,7 +282,7 @@ async def test_a_query_with_a_schema_stays_within_the_ids(it: Office) -> None:
 
 @pytest.mark.rule("ACL-2")
 @pytest.mark.parametrize("make", [HistoryRequest, BlameRequest])
-async def test_what_may_not_be_read_looks_like_what_was_never_written(it: Office, make: Any) -> None:
+async def test_what_may_not_be_read_looks_like_what_was_never_written(it: RequestHarness, make: Any) -> None:
     errors_ = [
         await refusal(it, make(id=1, entity=EntityId(id_), branch=DRAFT), rights=READS_TODO)
         for id_ in (SECRET, "urn:secret:9")
@@ -288,7 +292,7 @@ async def test_what_may_not_be_read_looks_like_what_was_never_written(it: Office
 
 
 @pytest.mark.rule("ACL-2")
-async def test_a_log_passes_by_commits_of_which_nothing_may_be_read(it: Office) -> None:
+async def test_a_log_passes_by_commits_of_which_nothing_may_be_read(it: RequestHarness) -> None:
     answer = await it.ask(LogRequest(id=1, with_facts=True), rights=READS_TODO)
     assert [entry.version for entry in answer.entries] == [6, 4, 3, 2]
     assert {item.id for entry in answer.entries for item in entry.items} == {ONE, "urn:todo:2"}
@@ -296,7 +300,7 @@ async def test_a_log_passes_by_commits_of_which_nothing_may_be_read(it: Office) 
 
 @pytest.mark.rule("ACL-2")
 @pytest.mark.parametrize("storage", ["memory", "sqlite"], indirect=True)
-async def test_the_head_of_a_branch_is_the_last_write_that_may_be_read(it: Office) -> None:
+async def test_the_head_of_a_branch_is_the_last_write_that_may_be_read(it: RequestHarness) -> None:
     for rights, heads in (
         (READS_TODO, {"draft": 4, "main": 6}),
         (Rights("read", ("urn:todo:2", "urn:secret:2")), {"draft": 7, "main": 6}),
@@ -309,9 +313,9 @@ async def test_the_head_of_a_branch_is_the_last_write_that_may_be_read(it: Offic
 
 @pytest.mark.rule("ACL-2")
 async def test_many_branches_come_in_shorter_pages_for_narrow_rights(
-    it: Office, monkeypatch: pytest.MonkeyPatch
+    it: RequestHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stemmadb.server.service.listing_requests.NARROW_PAGE_MAX", 2)
+    monkeypatch.setattr("stemmadb.server.service.requests.structure.NARROW_PAGE_MAX", 2)
     for number in range(4):
         await it.ask(CreateBranch(**writing(f"b{number}"), name=BranchName(f"b{number}")))
     pages = await it.pages(ListBranches(id=1, limit=5), rights=READS_TODO)
@@ -319,7 +323,7 @@ async def test_many_branches_come_in_shorter_pages_for_narrow_rights(
     assert [branch.name for page in pages for branch in page.branches] == ["b0", "b1", "b2", "b3", "draft", "main"]
 
 
-async def test_roles_are_told_to_those_who_may_read_the_access_list(it: Office) -> None:
+async def test_roles_are_told_to_those_who_may_read_the_access_list(it: RequestHarness) -> None:
     hidden = await it.ask(AclRequest(id=1), rights=READS_TODO)
     assert hidden == AclAnswer(version=Version(7), mine=READS_TODO)
     shown = await it.ask(AclRequest(id=1), rights=Rights("read", (SPACE,)))
@@ -330,7 +334,7 @@ async def test_roles_are_told_to_those_who_may_read_the_access_list(it: Office) 
 
 
 @pytest.mark.rule("ACL-2", "BLOB-1")
-async def test_a_blob_is_for_those_who_may_read_its_metadata(it: Office) -> None:
+async def test_a_blob_is_for_those_who_may_read_its_metadata(it: RequestHarness) -> None:
     there, missing = (BlobRead(id=1, blob=name_of(data)) for data in (SMALL, b"?"))
     for request in (there, missing):
         error = await refusal(it, request, rights=READS_TODO)
@@ -350,7 +354,7 @@ async def test_a_blob_is_for_those_who_may_read_its_metadata(it: Office) -> None
 
 
 @pytest.mark.rule("ACL-2")
-async def test_a_merge_tells_conflicts_only_in_what_may_be_read(it: Office) -> None:
+async def test_a_merge_tells_conflicts_only_in_what_may_be_read(it: RequestHarness) -> None:
     await it.engine.must(set_(ONE, 5, blind=True))
     wide = await it.ask(MergeRequest(**writing("1"), source=DRAFT, strategy="target"), by=BOB)
     assert (wide.conflicts_count, [one.id for one in wide.conflicts]) == (2, [SECRET, ONE])
@@ -372,14 +376,16 @@ async def test_a_merge_tells_conflicts_only_in_what_may_be_read(it: Office) -> N
         RevertRequest(**writing("1"), versions=(Version(7),)),
     ],
 )
-async def test_a_plan_that_concerns_other_ids_is_forbidden_without_naming_them(it: Office, request_: Request) -> None:
+async def test_a_plan_that_concerns_other_ids_is_forbidden_without_naming_them(
+    it: RequestHarness, request_: Request
+) -> None:
     error = await refusal(it, request_, by=BOB, rights=TODO_ONLY)
     assert isinstance(error, Forbidden)
     assert "secret" not in repr((error.message, error.facts))
 
 
 @pytest.mark.rule("ACL-2")
-async def test_conflicts_of_a_revert_and_a_merge_show_only_what_may_be_read(it: Office) -> None:
+async def test_conflicts_of_a_revert_and_a_merge_show_only_what_may_be_read(it: RequestHarness) -> None:
     await it.engine.must(set_(ONE, 7, blind=True))
     stale = await refusal(it, RevertRequest(**writing("1"), versions=(Version(2),)), by=BOB, rights=TODO_ONLY)
     assert isinstance(stale, errors.Conflict)
@@ -394,7 +400,7 @@ async def test_conflicts_of_a_revert_and_a_merge_show_only_what_may_be_read(it: 
 
 
 @pytest.mark.rule("ACL-2")
-async def test_a_plan_within_the_ids_is_told_whole(it: Office) -> None:
+async def test_a_plan_within_the_ids_is_told_whole(it: RequestHarness) -> None:
     undone = await it.ask(
         RevertRequest(**writing("1"), versions=(Version(6),), dry_run=True), by=BOB, rights=TODO_ONLY
     )
@@ -407,8 +413,8 @@ async def test_a_plan_within_the_ids_is_told_whole(it: Office) -> None:
         assert isinstance(await refusal(it, request, by=BOB, rights=TODO_ONLY), error)
 
 
-def asker(rights: Rights) -> Asker:
-    return Asker(BOB, b"s" * 16, rights)
+def caller(rights: Rights) -> Caller:
+    return Caller(BOB, b"s" * 16, rights)
 
 
 @pytest.mark.rule("ACL-2")
@@ -428,10 +434,10 @@ def asker(rights: Rights) -> Asker:
     ids=lambda value: type(value).__name__ if isinstance(value, StemmaError) else "",
 )
 def test_what_a_plan_failed_with_is_cut_for_narrow_rights(found: StemmaError, expected: type[StemmaError]) -> None:
-    with pytest.raises(expected) as raised, guarding.planned(asker(TODO_ONLY), DEFAULTS):
+    with pytest.raises(expected) as raised, redaction.planned(caller(TODO_ONLY), DEFAULTS):
         raise found
     assert SECRET not in repr((raised.value.message, raised.value.facts))
-    with pytest.raises(type(found)), guarding.planned(asker(Rights("write")), DEFAULTS):
+    with pytest.raises(type(found)), redaction.planned(caller(Rights("write")), DEFAULTS):
         raise found
 
 
@@ -443,10 +449,10 @@ def test_what_concerns_every_id_is_not_for_narrow_rights() -> None:
         (errors.IdentityClash(local="x"), errors.IdentityClash),
         (errors.StorageFull(), errors.StorageFull),
     ):
-        with pytest.raises(expected), guarding.structural(asker(TODO_ONLY), "write"):
+        with pytest.raises(expected), redaction.structural(caller(TODO_ONLY), "write"):
             raise found
-        with pytest.raises(type(found)), guarding.structural(asker(Rights("write")), "write"):
+        with pytest.raises(type(found)), redaction.structural(caller(Rights("write")), "write"):
             raise found
-    with pytest.raises(Forbidden) as raised, guarding.structural(asker(Rights("own", ("urn:todo:",))), "own"):
+    with pytest.raises(Forbidden) as raised, redaction.structural(caller(Rights("own", ("urn:todo:",))), "own"):
         raise errors.UnknownBlob(blob="b3:x")
     assert raised.value.facts["needs"] == "own, for every id"

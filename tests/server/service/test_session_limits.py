@@ -1,4 +1,4 @@
-"""What a session may not do, or not now: failures, floods, bounds, lost rights, mistakes of ours, stopping."""
+"""What a session may not do, or not now: failures, floods, bounds, lost rights, internal errors, stopping."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import msgspec
 import pytest
 from blake3 import blake3
 
-from service_peers import ALICE, BOB, CAROL, house, put, read
+from service_peers import ALICE, BOB, CAROL, put, read, service_harness
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.ids import Hash, Local
-from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.protocol.model.query import Query, Root
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.ids import Hash, Local
+from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk, BlobOffset
 from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.protocol.wire.messages.reading import QueryRequest
 from stemmadb.protocol.wire.messages.session import Ping, Pong
-from stemmadb.server.engine.blobs import UPLOAD_KEEP_MS
-from stemmadb.server.service.settings import ServiceSettings
+from stemmadb.server.engine.blobs.blobs import UPLOAD_KEEP_MS
+from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import StorageFailed
 
@@ -35,7 +35,7 @@ async def test_when_the_storage_fails_a_commit_is_deferred_and_so_is_all_that_fo
             raise StorageFailed
 
     is_armed = False
-    async with house(storage=MemoryStorage(fail)) as home:
+    async with service_harness(storage=MemoryStorage(fail)) as home:
         alice = await home.peer(ALICE).open()
         is_armed = True
         alice.send(put("urn:x", 1))
@@ -50,7 +50,7 @@ async def test_when_the_storage_fails_a_commit_is_deferred_and_so_is_all_that_fo
 
 @pytest.mark.rule("COMMIT-10")
 async def test_a_flood_of_commits_is_deferred_in_order() -> None:
-    async with house(settings=ServiceSettings(commits_per_second=3)) as home:
+    async with service_harness(settings=ServiceSettings(commits_per_second=3)) as home:
         home.clock.now += 1_000
         alice = await home.peer(ALICE).open()
         for number in range(5):
@@ -64,7 +64,7 @@ async def test_a_flood_of_commits_is_deferred_in_order() -> None:
 
 
 async def test_a_flood_of_requests_is_refused_with_the_time_to_wait() -> None:
-    async with house(settings=ServiceSettings(requests_per_second=2)) as home:
+    async with service_harness(settings=ServiceSettings(requests_per_second=2)) as home:
         alice = await home.peer(ALICE).open()
         await alice.ask(Ping)
         await alice.ask(Ping)
@@ -74,8 +74,27 @@ async def test_a_flood_of_requests_is_refused_with_the_time_to_wait() -> None:
         await alice.ask(Ping)
 
 
+@pytest.mark.rule("WIRE-7")
+@pytest.mark.parametrize(("size", "allowed"), [(1, 16), (4_096, 8), (1_000_000, 8)])
+async def test_a_client_of_which_too_many_messages_are_refused_is_sent_away(size: int, allowed: int) -> None:
+    """The rate is 16, so a message costs 2 at most."""
+    async with service_harness(settings=ServiceSettings(refusals_per_second=16)) as home:
+        alice = await home.peer(ALICE).open()
+        for _ in range(allowed):
+            alice.handler.received(b"\xc1" * size)
+        await home.settle()
+        assert not alice.closed
+        home.clock.now += 1_000
+        for _ in range(allowed + 1):
+            alice.handler.received(b"\xc1" * size)
+        await home.settle()
+        assert alice.closed is not None
+        assert isinstance(alice.closed.error, errors.RateLimited)
+        assert alice.closed.close_code == 1013
+
+
 async def test_a_principal_has_only_so_many_connections() -> None:
-    async with house(settings=ServiceSettings(connections_per_principal_max=2)) as home:
+    async with service_harness(settings=ServiceSettings(connections_per_principal_max=2)) as home:
         kept = [await home.peer(ALICE).open() for _ in range(2)]
         third = await home.peer(ALICE).open()
         assert third.closed is not None
@@ -85,7 +104,7 @@ async def test_a_principal_has_only_so_many_connections() -> None:
 
 
 async def test_a_session_has_only_so_many_watches() -> None:
-    async with house(limits=msgspec.structs.replace(DEFAULTS, watches_max=2)) as home:
+    async with service_harness(limits=msgspec.structs.replace(DEFAULTS, watches_max=2)) as home:
         alice = await home.peer(ALICE).open()
         await alice.watch(1, "urn:1")
         await alice.watch(2, "urn:2")
@@ -97,7 +116,7 @@ async def test_a_session_has_only_so_many_watches() -> None:
 
 @pytest.mark.rule("ACL-2", "ACL-1")
 async def test_a_revoked_reader_gets_nothing_more() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice, carol = await home.peer(ALICE).open(), await home.peer(CAROL).open()
         await carol.watch(1, "urn:*")
         await alice.commit(put(home.space, {ALICE.did: "own"}))
@@ -114,7 +133,7 @@ async def test_a_revoked_reader_gets_nothing_more() -> None:
 
 @pytest.mark.rule("ACL-1")
 async def test_a_revoked_writer_still_learns_its_verdicts() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice, bob = await home.peer(ALICE).open(), await home.peer(BOB, session=b"b" * 16).open()
         await bob.commit(put("urn:x", 1))
         alice.send(put(home.space, {ALICE.did: "own"}))
@@ -129,7 +148,7 @@ async def test_a_revoked_writer_still_learns_its_verdicts() -> None:
 
 
 async def test_stopping_tells_what_is_durable_and_asks_to_come_back() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice = await home.peer(ALICE).open()
         alice.send(put("urn:x", 1))
         await home.service.stop()
@@ -140,13 +159,14 @@ async def test_stopping_tells_what_is_durable_and_asks_to_come_back() -> None:
         assert alice.closed.retry_after_ms == 500
 
 
-@pytest.mark.in_python
-async def test_a_mistake_with_one_session_ends_that_one_and_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with house() as home:
+async def test_an_internal_error_with_one_session_ends_that_one_and_harms_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with service_harness() as home:
         alice, bob, carol = [await home.peer(key).open() for key in (ALICE, BOB, CAROL)]
         await bob.watch(1, "urn:*")
         await carol.watch(1, "urn:*")
-        monkeypatch.setattr(bob.visitor.outbox, "flush", _break)
+        monkeypatch.setattr(bob.handler.outbox, "flush", _break)
         assert isinstance(await alice.commit(put("urn:x", 1)), Accepted)
         assert bob.closed is not None
         assert bob.closed.error.code == "internal"
@@ -158,7 +178,7 @@ def _break() -> None:
 
 
 async def test_what_happens_is_counted() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         founding = home.counts.space(home.space).messages_out
         alice = await home.peer(ALICE).open()
         await alice.watch(1, "urn:*")
@@ -181,7 +201,7 @@ async def test_what_happens_is_counted() -> None:
 
 
 async def test_all_watches_of_a_space_together_hold_only_so_many_entities() -> None:
-    async with house(settings=ServiceSettings(watched_entities_max=10)) as home:
+    async with service_harness(settings=ServiceSettings(watched_entities_max=10)) as home:
         alice = await home.peer(ALICE).open()
         for number in range(6):
             await alice.commit(put(f"urn:{number}", number))
@@ -197,11 +217,11 @@ async def test_all_watches_of_a_space_together_hold_only_so_many_entities() -> N
 async def test_a_rejection_is_told_without_values_that_were_compacted_away_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice, bob = await home.peer(ALICE).open(), await home.peer(BOB).open()
         await alice.commit(put("urn:x", 1))
         await bob.commit(put("urn:x", 2))
-        monkeypatch.setattr("stemmadb.server.service.verdicts.moments.resolve", _compacted)
+        monkeypatch.setattr("stemmadb.server.service.session.verdicts.moments.resolve", _compacted)
         verdict = await alice.commit(put("urn:x", 3), reads=(read("urn:x", 2),))
         assert (verdict.code, verdict.current) == ("conflict", ())
         assert alice.closed is None
@@ -214,12 +234,12 @@ def _compacted(*_: object) -> None:
 @pytest.mark.rule("ACL-2")
 async def test_a_revoked_reader_does_not_get_the_rest_of_a_frame_in_parts() -> None:
     limits = msgspec.structs.replace(DEFAULTS, part_bytes_max=2_000)
-    async with house(limits=limits, settings=ServiceSettings(unsent_bytes_max=3_000)) as home:
+    async with service_harness(limits=limits, settings=ServiceSettings(unsent_bytes_max=3_000)) as home:
         alice, carol = await home.peer(ALICE).open(), await home.peer(CAROL).open()
         await carol.watch(1, "urn:*")
         carol.stop_reading()
         await alice.commit(*[put(f"urn:{number:02}", "x" * 900) for number in range(20)])
-        assert carol.visitor.outbox.is_in_parts
+        assert carol.handler.outbox.is_in_parts
         await alice.commit(put(home.space, {ALICE.did: "own"}))
         sent = len(carol.wire.sent)
         carol.wire.unsent = 1 << 20
@@ -233,7 +253,7 @@ async def test_a_revoked_reader_does_not_get_the_rest_of_a_frame_in_parts() -> N
 
 @pytest.mark.rule("ACL-2")
 async def test_one_without_rights_is_not_even_told_how_the_space_goes_on() -> None:
-    async with house(limits=msgspec.structs.replace(DEFAULTS, quiet_versions_max=10)) as home:
+    async with service_harness(limits=msgspec.structs.replace(DEFAULTS, quiet_versions_max=10)) as home:
         alice, carol = await home.peer(ALICE).open(), await home.peer(CAROL).open()
         await alice.commit(put(home.space, {ALICE.did: "own"}))
         count = len(carol.events)
@@ -244,7 +264,7 @@ async def test_one_without_rights_is_not_even_told_how_the_space_goes_on() -> No
 
 
 async def test_uploads_that_nobody_goes_on_with_are_swept_while_the_space_is_open() -> None:
-    async with house(settings=ServiceSettings(sweep_ms=1)) as home:
+    async with service_harness(settings=ServiceSettings(sweep_ms=1)) as home:
         alice = await home.peer(ALICE).open()
         data = b"half of it"
         blob = Hash(blake3(data + data).digest())

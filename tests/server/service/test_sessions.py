@@ -5,31 +5,44 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from service_peers import ALICE, BOB, CAROL, SPACE, House, Key, Peer, house, patch, put, read, remove
+from service_peers import (
+    ALICE,
+    BOB,
+    CAROL,
+    SPACE,
+    Key,
+    Peer,
+    ServiceHarness,
+    patch,
+    put,
+    read,
+    remove,
+    service_harness,
+)
 from stemmadb.protocol import errors
-from stemmadb.protocol.model.ids import Local, Version
-from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.protocol.model.query import Query, Root
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.ids import Local, Version
+from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.protocol.wire.messages.commit import Accepted, Rejected
 from stemmadb.protocol.wire.messages.reading import QueryRequest, WatchAnswer
 from stemmadb.protocol.wire.messages.session import HeldWatch, Ping, Pong
 from stemmadb.protocol.wire.messages.structure import CompactRequest
 from stemmadb.protocol.wire.version import JSON
-from stemmadb.server.service.settings import ServiceSettings
+from stemmadb.server.service.base.settings import ServiceSettings
 
 EVERYTHING = Query(roots=(Root("urn:*"),))
 
 
 @pytest.mark.rule("WIRE-2", "RESUME-1")
 async def test_the_first_frame_says_that_the_session_is_open() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         peer = await home.peer(ALICE).open()
         assert [(frame.from_, frame.to) for frame in peer.frames] == [(0, 1)]
 
 
 @pytest.mark.rule("ACL-2")
 async def test_a_stranger_and_a_space_that_is_not_there_look_alike() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         stranger = await home.peer(Key("stranger")).open()
         nowhere = await home.peer(ALICE, space=Key("no space").did).open()
         assert stranger.closed is not None
@@ -39,11 +52,11 @@ async def test_a_stranger_and_a_space_that_is_not_there_look_alike() -> None:
 
 @pytest.mark.rule("ACL-3")
 async def test_only_the_key_of_a_space_can_make_it_and_only_where_that_is_allowed() -> None:
-    async with house(bare=True, settings=ServiceSettings(make_spaces=frozenset())) as home:
+    async with service_harness(bare=True, settings=ServiceSettings(make_spaces=frozenset())) as home:
         peer = await home.peer(SPACE).open()
         assert peer.closed is not None
         assert isinstance(peer.closed.error, errors.UnknownSpace)
-    async with house(bare=True, settings=ServiceSettings(make_spaces=frozenset({SPACE.did}))) as home:
+    async with service_harness(bare=True, settings=ServiceSettings(make_spaces=frozenset({SPACE.did}))) as home:
         peer = await home.peer(SPACE).open()
         assert peer.closed is None
         refused = await peer.commit(put("urn:x", 1))
@@ -51,9 +64,24 @@ async def test_only_the_key_of_a_space_can_make_it_and_only_where_that_is_allowe
         assert refused.code == "forbidden"
 
 
+@pytest.mark.rule("STORE-7")
+async def test_unfounded_spaces_are_bounded_and_closed_with_their_last_session() -> None:
+    async with service_harness(bare=True, settings=ServiceSettings(unfounded_spaces_max=2)) as home:
+        keys = [Key(f"unfounded {number}") for number in range(3)]
+        first, second, third = [await home.peer(key, space=key.did).open() for key in keys]
+        assert first.closed is None
+        assert second.closed is None
+        assert third.closed is not None
+        assert third.closed.error.code == "unavailable"
+        first.lose()
+        assert list(home.service.hubs) == [keys[1].did]
+        again = await home.peer(keys[2], space=keys[2].did).open()
+        assert again.closed is None
+
+
 @pytest.mark.rule("WIRE-3")
 async def test_a_new_connection_takes_the_session_over_and_the_old_one_is_told() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         old = await home.peer(ALICE, session=bytes(16)).open()
         new = await home.peer(ALICE, session=bytes(16)).open()
         assert old.closed is not None
@@ -65,7 +93,7 @@ async def test_a_new_connection_takes_the_session_over_and_the_old_one_is_told()
 
 @pytest.mark.rule("WIRE-3")
 async def test_the_same_session_id_of_another_principal_is_another_session() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice = await home.peer(ALICE, session=bytes(16)).open()
         bob = await home.peer(BOB, session=bytes(16)).open()
         assert alice.closed is None
@@ -75,7 +103,7 @@ async def test_the_same_session_id_of_another_principal_is_another_session() -> 
 
 @pytest.mark.rule("SYNC-2")
 async def test_own_facts_are_left_out_and_the_verdict_brings_hashes_and_salts() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice = await home.peer(ALICE).open()
         await alice.watch(1, "urn:*")
         await alice.commit(put("urn:x", {"n": 1}))
@@ -88,7 +116,7 @@ async def test_own_facts_are_left_out_and_the_verdict_brings_hashes_and_salts() 
 
 @pytest.mark.rule("SYNC-2", "RESUME-2")
 async def test_a_commit_that_was_accepted_while_its_author_was_away_is_decided_by_the_first_frame() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice = await home.peer(ALICE, session=b"s" * 16).open()
         alice.stop_reading()
         alice.send(put("urn:x", 1))
@@ -102,7 +130,7 @@ async def test_a_commit_that_was_accepted_while_its_author_was_away_is_decided_b
 
 @pytest.mark.rule("RESUME-2")
 async def test_a_commit_that_is_sent_again_is_decided_as_before() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice = await home.peer(ALICE, session=b"s" * 16).open()
         first = await alice.commit(put("urn:x", 1))
         alice.lose()
@@ -115,7 +143,7 @@ async def test_a_commit_that_is_sent_again_is_decided_as_before() -> None:
 
 @pytest.mark.rule("SYNC-5")
 async def test_a_rejection_brings_what_is_there_now_and_its_frame_reaches_that_version() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice, bob = await home.peer(ALICE).open(), await home.peer(BOB).open()
         await alice.commit(put("urn:x", {"n": 1}))
         await bob.commit(put("urn:x", {"n": 2}))
@@ -128,7 +156,7 @@ async def test_a_rejection_brings_what_is_there_now_and_its_frame_reaches_that_v
 
 @pytest.mark.rule("SYNC-6")
 async def test_a_slow_reader_gets_one_frame_when_it_reads_on_and_nobody_waits_for_it() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice, carol = await home.peer(ALICE).open(), await home.peer(CAROL).open()
         await carol.watch(1, "urn:*")
         carol.stop_reading()
@@ -146,7 +174,7 @@ async def test_a_slow_reader_gets_one_frame_when_it_reads_on_and_nobody_waits_fo
 
 @pytest.mark.rule("SYNC-1")
 async def test_a_quiet_session_gets_an_empty_frame_in_time() -> None:
-    async with house(limits=msgspec.structs.replace(DEFAULTS, quiet_versions_max=10)) as home:
+    async with service_harness(limits=msgspec.structs.replace(DEFAULTS, quiet_versions_max=10)) as home:
         alice, carol = await home.peer(ALICE).open(), await home.peer(CAROL).open()
         for number in range(40):
             await alice.commit(put("urn:x", number))
@@ -158,7 +186,7 @@ async def test_a_quiet_session_gets_an_empty_frame_in_time() -> None:
 
 @pytest.mark.rule("SYNC-7")
 async def test_a_query_is_answered_after_the_frame_that_reaches_its_version() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice, carol = await home.peer(ALICE).open(), await home.peer(CAROL).open()
         await alice.commit(put("urn:x", 1))
         assert carol.connection.to == 1
@@ -169,7 +197,7 @@ async def test_a_query_is_answered_after_the_frame_that_reaches_its_version() ->
 
 @pytest.mark.rule("SYNC-7")
 async def test_a_large_watch_is_filled_in_pages_and_verdicts_pass_between_them() -> None:
-    async with house(limits=msgspec.structs.replace(DEFAULTS, part_bytes_max=2_000)) as home:
+    async with service_harness(limits=msgspec.structs.replace(DEFAULTS, part_bytes_max=2_000)) as home:
         alice = await home.peer(ALICE).open()
         for number in range(30):
             await alice.commit(put(f"urn:{number:02}", "x" * 300))
@@ -185,7 +213,7 @@ async def test_a_large_watch_is_filled_in_pages_and_verdicts_pass_between_them()
 
 @pytest.mark.rule("WATCH-3")
 async def test_a_watch_that_starts_in_the_past_brings_the_facts_from_there_in_pages() -> None:
-    async with house(limits=msgspec.structs.replace(DEFAULTS, part_bytes_max=2_000)) as home:
+    async with service_harness(limits=msgspec.structs.replace(DEFAULTS, part_bytes_max=2_000)) as home:
         alice = await home.peer(ALICE).open()
         for number in range(30):
             await alice.commit(put(f"urn:{number % 4}", f"{number}" + "x" * 300), put(f"other:{number}", 1))
@@ -206,7 +234,7 @@ async def test_a_watch_that_starts_in_the_past_brings_the_facts_from_there_in_pa
 
 @pytest.mark.rule("WATCH-3")
 async def test_a_watch_cannot_start_in_the_future_or_below_the_floor() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice = await home.peer(ALICE).open()
         for number in range(5):
             await alice.commit(put("urn:x", number))
@@ -219,7 +247,7 @@ async def test_a_watch_cannot_start_in_the_future_or_below_the_floor() -> None:
 
 @pytest.mark.rule("WIRE-4")
 async def test_a_ping_tells_the_version_and_json_is_spoken_too() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         peer = await home.peer(ALICE, subprotocol=JSON).open()
         assert await peer.ask(Ping) == Pong(version=Version(1))
         await peer.watch(1, "urn:*")
@@ -229,7 +257,7 @@ async def test_a_ping_tells_the_version_and_json_is_spoken_too() -> None:
 
 @pytest.mark.rule("RESUME-1")
 async def test_one_who_comes_back_is_told_what_changed_and_no_more() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice = await home.peer(ALICE).open()
         for number in range(50):
             await alice.commit(put(f"urn:{number}", number))
@@ -250,7 +278,7 @@ async def test_one_who_comes_back_is_told_what_changed_and_no_more() -> None:
 
 @pytest.mark.rule("RESUME-1")
 async def test_one_who_stands_below_the_floor_starts_over() -> None:
-    async with house() as home:
+    async with service_harness() as home:
         alice = await home.peer(ALICE).open()
         bob = await home.peer(BOB, session=b"b" * 16).open()
         await bob.watch(1, "urn:*")
@@ -263,7 +291,7 @@ async def test_one_who_stands_below_the_floor_starts_over() -> None:
         assert [one.id for frame in again.frames for one in frame.entered] == ["urn:x"]
 
 
-async def _back(home: House, peer: Peer) -> Peer:
+async def _back(home: ServiceHarness, peer: Peer) -> Peer:
     return await home.peer(peer.key, session=peer.session).open(
         to=peer.connection.to,
         hash=peer.connection.hash,
@@ -273,12 +301,12 @@ async def _back(home: House, peer: Peer) -> Peer:
 
 @pytest.mark.rule("RESUME-4")
 async def test_one_who_saw_another_history_starts_over_and_is_told_what_is_kept() -> None:
-    async with house() as lost:
+    async with service_harness() as lost:
         bob = await lost.peer(BOB, session=b"b" * 16).open()
         await bob.commit(put("urn:kept", 1))
         kept = bob.verdict(1)
         await bob.commit(put("urn:lost", 1))
-    async with house() as home:  # restored to version 2, and gone on from there
+    async with service_harness() as home:  # restored to version 2, and gone on from there
         again = await home.peer(BOB, session=b"b" * 16).open()
         assert (await again.commit(put("urn:kept", 1))).version == kept.version
         alice = await home.peer(ALICE).open()

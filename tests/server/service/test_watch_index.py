@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from stemmadb.protocol.model.ids import BranchName, EntityId
-from stemmadb.server.service.watch_index import WatchIndex, narrowed_ids, narrowed_prefixes
+from stemmadb.protocol.model.values.ids import BranchName, EntityId
+from stemmadb.server.service.watch.watch_index import WatchIndex, narrowed_ids, narrowed_prefixes
 
 MAIN, DRAFT = BranchName("main"), BranchName("draft")
 A, B = EntityId("urn:a"), EntityId("urn:b")

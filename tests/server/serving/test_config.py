@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from pydantic import ValidationError
 
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.server.engine.settings import Settings
-from stemmadb.server.service.settings import ServiceSettings
-from stemmadb.server.serving.bounds import NUMBER_MAX
-from stemmadb.server.serving.config import GROUPS, Config, description_of, group_of, is_loopback
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.server.engine.base.settings import Settings
+from stemmadb.server.service.base.settings import ServiceSettings
+from stemmadb.server.serving.settings.bounds import NUMBER_MAX
+from stemmadb.server.serving.settings.config import GROUPS, Config, description_of, group_of, is_loopback
 from wire_peers import SERVER, SPACE
 
 OPEN: dict[str, Any] = {"host": "0.0.0.0", "allow_remote": True}  # noqa: S104
@@ -52,7 +52,7 @@ def test_every_bound_of_the_protocol_is_a_setting(name: str) -> None:
 @pytest.mark.parametrize("name", Settings.__struct_fields__)
 def test_every_size_of_the_engine_is_a_setting(name: str) -> None:
     changed = getattr(Settings(), name) - 1
-    setting = {"reads_max": "cut_reads_max"}.get(name, name)
+    setting = {"reads_max": "view_reads_max"}.get(name, name)
     assert config(**{setting: changed}).settings() == msgspec.structs.replace(Settings(), **{name: changed})
     assert config(**{setting: changed}).limits() == Limits()
 
@@ -185,9 +185,9 @@ def test_listening_elsewhere_without_tls_wants_to_be_meant() -> None:
 def test_strangers_who_make_spaces_want_to_be_meant_also_with_tls() -> None:
     tls = {"tls_cert": "c", "tls_key": "k", "host": "10.0.0.1"}
     assert config(**tls).risks == ()
-    assert "make spaces" in refused(**tls, make_spaces="anyone")
+    assert "create spaces" in refused(**tls, make_spaces="anyone")
     (risk,) = config(**tls, make_spaces="anyone", allow_remote=True).risks
-    assert "make spaces" in risk
+    assert "create spaces" in risk
     assert len(config(**OPEN, make_spaces="anyone").risks) == 2
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from stemmadb.server.serving import health
-from stemmadb.server.serving.config import Config, description_of
-from stemmadb.server.serving.config_printing import names_by_group, toml_value
 from stemmadb.server.serving.metrics import BY_CODE, NUMBERS, SPREADS
-from stemmadb.server.serving.settings_sources import FITTED
+from stemmadb.server.serving.settings.config import Config, description_of
+from stemmadb.server.serving.settings.printing import names_by_group, toml_value
+from stemmadb.server.serving.settings.sources import FITTED
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "operating.md").read_text()

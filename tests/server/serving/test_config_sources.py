@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from command_line import here
-from stemmadb.server.serving.config import Config
-from stemmadb.server.serving.config_printing import as_answer, as_toml, names_by_group, toml_value
-from stemmadb.server.serving.problems import InvalidConfig
-from stemmadb.server.serving.settings_sources import Loaded, flag_of, load, nearest, variable_of
+from stemmadb.server.serving.settings.config import Config
+from stemmadb.server.serving.settings.printing import as_answer, as_toml, names_by_group, toml_value
+from stemmadb.server.serving.settings.problems import InvalidConfig
+from stemmadb.server.serving.settings.sources import LoadedConfig, flag_of, load, nearest, variable_of
 from wire_peers import SPACE
 
 OTHERS: Mapping[str, object] = {
@@ -23,6 +23,7 @@ OTHERS: Mapping[str, object] = {
     "log_level": "error",
     "metrics": "off",
     "origins": "https://a.b",
+    "hosts": "metrics.example",
     "make_spaces": "nobody",
     "message_bytes_max": 2**25,
 }
@@ -35,7 +36,7 @@ def loaded(
     toml: str | None = None,
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
-) -> Loaded:
+) -> LoadedConfig:
     if toml is not None:
         (directory / "stemmadb.toml").write_text(toml)
     return load(flags=flags or {}, environment=environment or {}, file=None, directory=directory)
@@ -100,6 +101,12 @@ def test_an_unknown_name_is_an_error_that_names_the_nearest(tmp_path: Path) -> N
     assert "heartbeat_ms?" in told(tmp_path, toml="heartbeat = 3\n")
     assert "tls" in told(tmp_path, toml="[tls]\ncert = 'x'\n")
     assert nearest("COMITS_PER_SECOND") == "commits_per_second"
+
+
+@pytest.mark.parametrize("name", ["STEMMADB_NO_EXTENSION", "STEMMADB_REQUIRE"])
+def test_variables_of_the_build_and_of_the_tests_are_no_settings(tmp_path: Path, name: str) -> None:
+    found = load(flags={}, environment={name: "1"}, file=None, directory=tmp_path)
+    assert set(found.sources.values()) == {"default"}
 
 
 @pytest.mark.parametrize("bad", ["x", "-1", "65536", "1.5", ""])
@@ -208,3 +215,11 @@ def test_the_help_has_a_flag_for_every_setting_in_groups() -> None:
     assert all(f"{flag_of(name)} " in done.out for name in Config.model_fields)
     places = [done.out.index(f"\n{group}:\n") for group in names_by_group()]
     assert places == sorted(places)
+
+
+@pytest.mark.parametrize("setting", ["data", "host", "tls_cert", "origins", "make_spaces"])
+def test_a_nul_in_a_setting_is_one_clear_error(tmp_path: Path, setting: str) -> None:
+    text = '["a\\u0000b"]' if setting in ("origins", "make_spaces") else '"a\\u0000b"'
+    (tmp_path / "stemmadb.toml").write_text(f"{setting} = {text}\n")
+    with pytest.raises(InvalidConfig, match=rf"^{setting} cannot be .*U\+0000; remove it\.$"):
+        load(flags={}, environment={}, file=None, directory=tmp_path)

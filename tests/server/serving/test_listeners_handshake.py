@@ -21,7 +21,7 @@ from listening import (
 )
 from space import SPACE
 from stemmadb.protocol.wire.version import JSON, MSGPACK
-from stemmadb.server.serving.http import HEAD_BYTES_MAX
+from stemmadb.server.serving.listeners.http import HEAD_BYTES_MAX
 
 pytestmark = pytest.mark.parametrize("make", LISTENERS)
 
@@ -34,15 +34,15 @@ async def test_a_client_of_either_subprotocol_gets_its_space(
     async with listening(make) as it:
         address = f"ws://127.0.0.1:{it.listener.port}{PATH}"
         async with connect(address, subprotocols=[subprotocol]) as client:  # type: ignore[list-item]
-            visitor = await it.host.visitor()
-            assert (visitor.arrival.space, visitor.arrival.address) == (SPACE, "127.0.0.1")
-            assert visitor.arrival.subprotocol == client.subprotocol == subprotocol
-            visitor.socket.send(message)
+            handler = await it.handlers.next()
+            assert (handler.arrival.space, handler.arrival.address) == (SPACE, "127.0.0.1")
+            assert handler.arrival.subprotocol == client.subprotocol == subprotocol
+            handler.socket.send(message)
             assert await client.recv() == message
             await client.send(message)
-            assert await visitor.message() == message
+            assert await handler.message() == message
             assert client.protocol.extensions == []
-        await visitor.gone()
+        await handler.gone()
 
 
 @pytest.mark.rule("WIRE-1")
@@ -60,7 +60,7 @@ async def test_of_both_subprotocols_the_first_is_taken(make: Make) -> None:
 async def test_colons_of_a_did_may_be_escaped_and_headers_are_read_as_browsers_write_them(make: Make) -> None:
     async with listening(make) as it:
         await it.peer(path=PATH.replace(":", "%3A"), Connection="keep-alive, Upgrade", Upgrade="WebSocket")
-        assert (await it.host.visitor()).arrival.space == SPACE
+        assert (await it.handlers.next()).arrival.space == SPACE
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ async def test_a_bad_handshake_gets_one_clear_sentence(make: Make, sent: bytes, 
         assert answered == status
         assert says in text
         assert text.count("\n") == 1
-        assert (it.host.welcomed, it.listener.refused, it.listener.connections) == (0, 1, 0)
+        assert (it.handlers.welcomed, it.listener.refused, it.listener.connections) == (0, 1, 0)
 
 
 async def test_a_head_may_come_in_pieces_and_be_as_long_as_the_bound(make: Make) -> None:
@@ -125,8 +125,8 @@ async def test_a_refusal_reaches_a_peer_that_is_still_sending(make: Make) -> Non
 
 async def test_what_comes_with_the_handshake_is_received_after_the_welcome(make: Make) -> None:
     async with listening(make) as it:
-        it.host.on_welcome = lambda socket: socket.send("hello")
-        it.host.on_received = lambda visitor, data: visitor.socket.send(data)
+        it.handlers.on_welcome = lambda socket: socket.send("hello")
+        it.handlers.on_received = lambda handler, data: handler.socket.send(data)
         peer = await it.raw()
         peer.write(request() + frame(BINARY, b"early") + frame(TEXT, b"torn")[:3])
         assert (await peer.head())[0] == 101
@@ -156,7 +156,7 @@ async def test_a_browser_connects_only_from_a_listed_origin(
         peer = await it.raw()
         peer.write(request(Origin=origin))
         assert (await peer.head())[0] == status
-        assert it.host.welcomed == (status == 101)
+        assert it.handlers.welcomed == (status == 101)
         if status == 403:
             assert b"allowed origins" in await peer.ended()
 
@@ -195,7 +195,7 @@ async def test_when_all_places_are_taken_one_more_gets_503_and_probes_go_on(make
         assert (await it.ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
         assert (it.listener.connections, it.listener.refused) == (2, 1)
         await first.leave()
-        await (await it.host.visitor()).gone()
+        await (await it.handlers.next()).gone()
         await it.peer()
         assert it.listener.connections == 2
 
@@ -218,7 +218,7 @@ async def test_one_address_gets_so_many_connections_and_no_more(make: Make) -> N
         status, text = await (await it.raw()).answer()
         assert (status, "address" in text) == (429, True)
         await first.leave()
-        await (await it.host.visitor()).gone()
+        await (await it.handlers.next()).gone()
         await it.peer()
 
 
@@ -240,19 +240,19 @@ async def test_a_handshake_that_takes_too_long_is_cut(make: Make) -> None:
         assert await slow.ended() == b""
         quick = await it.peer()
         quick.write(frame(BINARY, b"still here"))
-        assert await (await it.host.visitor()).message() == b"still here"
+        assert await (await it.handlers.next()).message() == b"still here"
 
 
 async def test_a_stopped_listener_takes_nobody_and_keeps_those_it_has(make: Make) -> None:
     async with listening(make, handshake_timeout_ms=60_000) as it:
         peer, waiting = await it.peer(), await it.raw()
-        visitor = await it.host.visitor()
+        handler = await it.handlers.next()
         await it.listener.stop()
         await it.listener.stop()
         assert await waiting.ended() == b""
         with pytest.raises(ConnectionError):
             await it.raw()
         peer.write(frame(BINARY, b"still here"))
-        assert await visitor.message() == b"still here"
-        visitor.socket.close(1001)
+        assert await handler.message() == b"still here"
+        handler.socket.close(1001)
         assert await peer.close_code() == 1001

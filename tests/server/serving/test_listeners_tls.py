@@ -10,7 +10,7 @@ from websockets.asyncio.client import connect
 
 from listening import BINARY, LISTENERS, PATH, PING, PONG, Make, certificate, frame, listening, patiently
 from stemmadb.protocol.wire.version import JSON
-from stemmadb.server.service.sockets import DRAIN_BYTES
+from stemmadb.server.service.base.transport import DRAIN_BYTES
 
 pytestmark = pytest.mark.parametrize("make", LISTENERS)
 
@@ -24,13 +24,13 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[SSLContext, SSLC
 async def test_a_client_connects_by_wss(make: Make, contexts: tuple[SSLContext, SSLContext]) -> None:
     server, client = contexts
     async with listening(make, ssl=server) as it:
-        it.host.on_received = lambda visitor, data: visitor.socket.send(data)
+        it.handlers.on_received = lambda handler, data: handler.socket.send(data)
         address = f"wss://localhost:{it.listener.port}{PATH}"
         async with connect(address, host="127.0.0.1", ssl=client, subprotocols=[JSON]) as peer:  # type: ignore[list-item]
             for size in (3, 300, 300_000):
                 await peer.send("x" * size)
                 assert await peer.recv() == "x" * size
-        await (await it.host.visitor()).gone()
+        await (await it.handlers.next()).gone()
 
 
 async def test_plain_requests_and_refusals_are_answered_over_tls(
@@ -46,21 +46,21 @@ async def test_drained_and_close_work_over_tls(make: Make, contexts: tuple[SSLCo
     server, client = contexts
     async with listening(make, ssl=server, client_context=client) as it:
         peer = await it.peer(receive_bytes=4096)
-        visitor = await it.host.visitor()
+        handler = await it.handlers.next()
         chunk, sent = bytes(32 * 1024), 0
-        while visitor.socket.unsent <= 2 * DRAIN_BYTES:
-            visitor.socket.send(chunk)
+        while handler.socket.unsent <= 2 * DRAIN_BYTES:
+            handler.socket.send(chunk)
             sent += 1
         for _ in range(sent):
             assert await peer.frame() == (BINARY, chunk)
-        await patiently(visitor.was_drained.wait())
-        assert visitor.calls == ["drained"]
+        await patiently(handler.was_drained.wait())
+        assert handler.calls == ["drained"]
         peer.write(frame(PING, b"?"))
         assert await peer.frame() == (PONG, b"?")
-        visitor.socket.close(1001)
+        handler.socket.close(1001)
         assert await peer.close_code() == 1001
         await peer.leave()
-        await visitor.gone()
+        await handler.gone()
 
 
 async def test_a_broken_frame_over_tls_is_closed_with_its_code(
@@ -69,7 +69,7 @@ async def test_a_broken_frame_over_tls_is_closed_with_its_code(
     server, client = contexts
     async with listening(make, ssl=server, client_context=client, message_bytes_max=1000) as it:
         peer = await it.peer()
-        visitor = await it.host.visitor()
-        peer.write(frame(BINARY, bytes(1001)))
+        handler = await it.handlers.next()
+        peer.write(frame(BINARY, bytes(2001)))
         assert await peer.close_code() == 1009
-        await visitor.gone()
+        await handler.gone()

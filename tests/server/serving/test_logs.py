@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stemmadb.server.events import FRAMES_MAX, Log
+from stemmadb.server.log_events import FRAMES_MAX, Log
 from stemmadb.server.serving.logs import (
     HIDDEN_FIELDS,
     QUIET,
@@ -122,12 +122,12 @@ def fail(depth: int) -> None:
 
 
 @pytest.mark.parametrize("form", ["human", "json"])
-def test_a_mistake_is_told_by_its_kind_and_place_without_its_words(form: Format) -> None:
+def test_an_internal_error_is_told_by_its_kind_and_place_without_its_words(form: Format) -> None:
     with logged(form) as lines:
         try:
             fail(20)
         except ValueError as error:
-            LOG.mistake("mistake", error, space=SPACE)
+            LOG.internal_error("internal_error", error, space=SPACE)
     assert SECRET not in lines.text
     assert "ValueError" in lines.text
     assert lines.text.count("test_logs.py:") == FRAMES_MAX

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from stemmadb.protocol.model.ids import Did
-from stemmadb.server import counting
-from stemmadb.server.counting import SPACES_MAX, Counts, Histogram
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server import counters
+from stemmadb.server.counters import SPACES_MAX, Counts, Histogram
 from stemmadb.server.serving.health import Health, Readiness
+from stemmadb.server.serving.listeners.http import HttpRequest
 from stemmadb.server.serving.metrics import BY_CODE, NUMBERS, OTHER, SPREADS, Metrics
 from wire_peers import SERVER, SPACE
 
@@ -24,6 +25,10 @@ class Listening:
     bytes_out = 60
     messages_in = 7
     messages_out = 8
+
+
+def asking(target: str, method: str = "GET") -> HttpRequest:
+    return HttpRequest(method, target, "HTTP/1.1", {})
 
 
 def scraped(counts: Counts) -> dict[tuple[str, ...], float]:
@@ -145,10 +150,9 @@ def test_histograms_have_buckets_in_all_and_sums_for_each_space() -> None:
     assert found["stemmadb_append_seconds_bucket", "0.005"] == 1
 
 
-@pytest.mark.in_python
 def test_everything_that_is_counted_is_shown() -> None:
     shown = {*NAMED, "rejections", "failures", "batch_commits", "append_seconds"}
-    assert set(counting.SpaceCounts.__slots__) == shown
+    assert set(counters.SpaceCounts.__slots__) == shown
     assert len(NUMBERS) + len(BY_CODE) + len(SPREADS) == len(shown)
 
 
@@ -175,22 +179,22 @@ def test_spaces_are_not_named_where_only_totals_are_wanted() -> None:
 
 
 def test_health_serves_the_metrics_unless_they_are_off(tmp_path: Path) -> None:
-    answer = Health(Readiness(tmp_path), Metrics(Counts(), Listening()))("GET", "/metrics")
+    answer = Health(Readiness(tmp_path), Metrics(Counts(), Listening()))(asking("/metrics"))
     assert answer is not None
     assert answer.status == 200
     assert answer.content_type.startswith("text/plain; version=")
     assert b"stemmadb_connections 3.0" in answer.body
     off = Health(Readiness(tmp_path), None)
-    assert off("GET", "/metrics") is None
-    assert off("POST", "/metrics") is None
+    assert off(asking("/metrics")) is None
+    assert off(asking("/metrics", "POST")) is None
 
 
-def test_health_answers_three_paths_and_two_methods(tmp_path: Path) -> None:
+def test_health_answers_four_paths_and_two_methods(tmp_path: Path) -> None:
     health = Health(Readiness(tmp_path), Metrics(Counts(), Listening()))
-    for path in ("/healthz", "/readyz", "/metrics"):
-        answers = [health(method, path) for method in ("GET", "HEAD", "POST")]
+    for path in ("/", "/healthz", "/readyz", "/metrics"):
+        answers = [health(asking(path, method)) for method in ("GET", "HEAD", "POST")]
         assert [one is not None and one.status == 405 for one in answers] == [False, False, True]
-    assert [health("GET", path) for path in ("/", "/healthz/", "/v1/spaces/x", "")] == [None] * 4
+    assert [health(asking(path)) for path in ("//", "/healthz/", "/v1/spaces/x", "")] == [None] * 4
 
 
 def test_it_is_ready_from_when_the_store_is_open_until_it_stops(tmp_path: Path) -> None:
@@ -198,7 +202,7 @@ def test_it_is_ready_from_when_the_store_is_open_until_it_stops(tmp_path: Path) 
     health = Health(readiness, None)
 
     def asked() -> tuple[int, bytes]:
-        answer = health("GET", "/readyz")
+        answer = health(asking("/readyz"))
         assert answer is not None
         return answer.status, answer.body
 
@@ -209,6 +213,6 @@ def test_it_is_ready_from_when_the_store_is_open_until_it_stops(tmp_path: Path) 
     assert asked() == (200, b"ok\n")
     readiness.stopping()
     assert asked() == (503, b"The server is stopping.\n")
-    alive = health("GET", "/healthz")
+    alive = health(asking("/healthz"))
     assert alive is not None
     assert (alive.status, alive.body) == (200, b"ok\n")

@@ -146,7 +146,7 @@ def test_a_port_in_use_is_one_sentence_and_exit_code_3(data: Path) -> None:
         done = here("serve", "--data", data, "--port", port)
     assert done.code == 3
     assert done.err.splitlines()[-1] == (
-        f"Error: Another program listens on 127.0.0.1, port {port}. Stop it, or choose another port with --port."
+        f"Error: Another program is listening on 127.0.0.1, port {port}. Stop it, or choose another port with --port."
     )
     assert not (data / "server.json").exists()
 
@@ -180,8 +180,8 @@ def test_it_says_to_people_where_it_is_and_what_to_try(data: Path) -> None:
         running.kill()
         running.communicate()
     text = "".join(lines)
-    url = lines[0].removeprefix("StemmaDB listens on ").strip()
-    for part in (str(data), "did:key:z6Mk", sqlite_version(), f'async with connect("{url}") as db:', "tx.set("):
+    url = lines[0].removeprefix("StemmaDB is listening on ").strip()
+    for part in (str(data), "did:key:z6Mk", sqlite_version(), f'db = await connect("{url}")', "tx.set("):
         assert part in text
 
 
@@ -245,7 +245,7 @@ def test_status_shows_the_server_that_runs_there(data: Path) -> None:
 
 
 def test_status_says_that_a_server_does_not_answer(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stemmadb.server.commands.running.TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("stemmadb.server.commands.running_server.TIMEOUT_SECONDS", 0.2)
     with serving("serve", "--data", data) as server:
         server.signal(signal.SIGSTOP)
         told = here("status", "--data", data, "--json")

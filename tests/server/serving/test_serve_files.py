@@ -22,11 +22,11 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from stemmadb.protocol.identity import is_signed_by
-from stemmadb.protocol.model.ids import TimeMs
+from stemmadb.protocol.model.values.ids import TimeMs
 from stemmadb.server.serving import atomic_files, presence, server_identity, tls
-from stemmadb.server.serving.config import Config
 from stemmadb.server.serving.presence import Presence
-from stemmadb.server.serving.problems import InvalidConfig, UnusableKey
+from stemmadb.server.serving.settings.config import Config
+from stemmadb.server.serving.settings.problems import InvalidConfig, UnusableKey
 from stemmadb.server.storage.directory import hold
 from wire_peers import SERVER
 
@@ -151,6 +151,7 @@ def context(directory: Path, *, cert: bytes | None, key: bytes | None) -> ssl.SS
     for name, content in (("cert", cert), ("key", key)):
         if content is not None:
             (directory / name).write_bytes(content)
+            (directory / name).chmod(0o600)
     values = {"tls_cert": directory / "cert", "tls_key": directory / "key"}
     return tls.context_of(Config.model_validate(values))
 
@@ -175,6 +176,30 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
     assert wrong(tmp_path, cert=None, key=key_pem(KEY)).startswith("tls_cert cannot be used")
     (tmp_path / "key").unlink()
     assert wrong(tmp_path, cert=cert_pem(KEY), key=None).startswith("tls_key cannot be used")
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o620, 0o602, 0o644, 0o666])
+def test_a_key_that_others_may_read_or_change_is_refused(tmp_path: Path, mode: int) -> None:
+    context(tmp_path, cert=cert_pem(KEY), key=key_pem(KEY))
+    (tmp_path / "key").chmod(mode)
+    said = wrong(tmp_path, cert=None, key=None)
+    assert said.startswith("tls_key cannot be used")
+    assert "chmod 600" in said
+
+
+def test_a_group_may_read_a_key_of_root_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context(tmp_path, cert=cert_pem(KEY), key=key_pem(KEY))
+    (tmp_path / "key").chmod(0o640)
+    stat = os.stat
+    for owner, is_taken in ((0, True), (1000, False)):
+        found = os.stat_result((*stat(tmp_path / "key")[:4], owner, *stat(tmp_path / "key")[5:]))
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "stat", lambda *_args, found=found, **_how: found)
+            if is_taken:
+                tls.check_private(tmp_path / "key")
+            else:
+                with pytest.raises(InvalidConfig, match="chmod 600"):
+                    tls.check_private(tmp_path / "key")
 
 
 def test_a_key_of_another_certificate_is_told(tmp_path: Path) -> None:

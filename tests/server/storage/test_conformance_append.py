@@ -8,12 +8,13 @@ from answers import asked_of, everything
 from backends import Backend
 from logs import LogMaker
 from random_logs import RandomLog
+from snapshots import drop_snapshots
 from space import BOB, SPACE, set_
 from stemmadb.protocol.errors import UnknownSpace
-from stemmadb.protocol.model import chain, commit
-from stemmadb.protocol.model.ids import BranchName, EntityId, TimeMs, Version
-from stemmadb.protocol.model.state import BranchState
-from stemmadb.server.storage.port import Entry, LogMoved, Place, Snapshot, SpaceLog, StorageFailed, Tip
+from stemmadb.protocol.model.log import chain, commit_record
+from stemmadb.protocol.model.log.state import BranchState
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, TimeMs, Version
+from stemmadb.server.storage.port import AcceptedWrite, FactPosition, LogMoved, Snapshot, SpaceLog, StorageFailed, Tip
 
 ZERO = Version(0)
 
@@ -23,7 +24,7 @@ def tip_of(log: SpaceLog) -> Tip:
         return reader.tip()
 
 
-def sets(maker: LogMaker, count: int) -> list[Entry]:
+def sets(maker: LogMaker, count: int) -> list[AcceptedWrite]:
     return [maker.commit(set_("urn:x", number, blind=True)) for number in range(count)]
 
 
@@ -31,7 +32,7 @@ def sets(maker: LogMaker, count: int) -> list[Entry]:
 def test_an_empty_log_is_at_version_zero_and_has_main(log: SpaceLog) -> None:
     assert log.space == SPACE
     with log.reader() as reader:
-        assert reader.tip() == Tip(ZERO, commit.genesis(SPACE), TimeMs(0))
+        assert reader.tip() == Tip(ZERO, commit_record.genesis(SPACE), TimeMs(0))
         assert reader.branches() == [BranchState(name=BranchName("main"))]
         assert reader.branch("main") == BranchState(name=BranchName("main"))
         assert reader.branch("draft") is None
@@ -61,7 +62,7 @@ def test_spaces_do_not_see_each_other(backend: Backend) -> None:
     backend.open().append(ZERO, sets(maker, 1))
     other = backend.open(BOB)
     assert other.space == BOB
-    assert tip_of(other) == Tip(ZERO, commit.genesis(BOB), TimeMs(0))
+    assert tip_of(other) == Tip(ZERO, commit_record.genesis(BOB), TimeMs(0))
 
 
 @pytest.mark.rule("COMMIT-1")
@@ -157,15 +158,17 @@ def test_snapshots_go_along_with_an_append_or_are_kept_alone(backend: Backend) -
     maker = LogMaker()
     log = backend.open()
     entries = sets(maker, 3)
-    taken = [Snapshot(BranchName("main"), EntityId("urn:x"), Place(Version(at), 0), b"\x01") for at in (1, 2, 3)]
+    taken = [
+        Snapshot(BranchName("main"), EntityId("urn:x"), FactPosition(Version(at), 0), b"\x01") for at in (1, 2, 3)
+    ]
     log.append(ZERO, entries[:2], taken[:1])
     log.append(Version(2), entries[2:], [taken[2]])
-    log.keep([taken[1]])
-    log.keep([taken[1]])
+    log.store_snapshots([taken[1]])
+    log.store_snapshots([taken[1]])
     log = backend.reopen()
     with log.reader() as reader:
         assert sorted(reader.snapshots(), key=lambda snapshot: snapshot.place) == taken
-    log.drop_snapshots()
+    drop_snapshots(log)
     with backend.reopen().reader() as reader:
         assert list(reader.snapshots()) == []
 

@@ -6,7 +6,7 @@ import pytest
 
 from backends import Backend
 from space import BOB
-from stemmadb.protocol.model.ids import Hash, TimeMs
+from stemmadb.protocol.model.values.ids import Hash, TimeMs
 from stemmadb.server.storage.port import SpaceLog, StoredBlob
 
 ONE = StoredBlob(Hash(b"1" * 32), 3, "text/plain", TimeMs(5), in_file=False)

@@ -8,13 +8,13 @@ from backends import Backend
 from logs import LogMaker, place_of
 from space import SPACE, patch_, set_
 from stemmadb.protocol.errors import Compacted
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.branch import Span
-from stemmadb.protocol.model.facts import NO_BODY
-from stemmadb.protocol.model.ids import MAIN, EntityId, Hash, TimeMs, Version
-from stemmadb.protocol.model.state import Missing
-from stemmadb.server.engine import moments, states
-from stemmadb.server.engine.moments import Moment
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.log.branch_spans import Span
+from stemmadb.protocol.model.log.facts import NO_BODY
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.ids import MAIN, EntityId, Hash, TimeMs, Version
+from stemmadb.server.engine.base import moments, states
+from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.storage.port import LogMoved, LogReader, Snapshot, SpaceLog, StoredBlob
 
 X, Y = EntityId("urn:x"), EntityId("urn:y")
@@ -76,7 +76,7 @@ def test_a_destroyed_note_goes_with_its_salt_and_leaves_its_digest(backend: Back
 @pytest.mark.rule("ERASE-1")
 def test_what_is_replayed_from_a_destroyed_body_is_erased_until_the_next_set(log: SpaceLog) -> None:
     maker = filled(log)
-    log.keep(snapshots_of(maker))
+    log.store_snapshots(snapshots_of(maker))
     log.append(Version(4), [maker.erase(X, [1], survivor={"n": 7})])
     log.append(Version(5), [maker.commit(patch_(X, UP, blind=True))])
     with log.reader() as reader:
@@ -92,7 +92,7 @@ def test_what_is_replayed_from_a_destroyed_body_is_erased_until_the_next_set(log
 def test_all_snapshots_of_an_erased_entity_go_and_no_others(backend: Backend) -> None:
     log = backend.open()
     maker = filled(log)
-    log.keep(snapshots_of(maker))
+    log.store_snapshots(snapshots_of(maker))
     log.append(Version(4), [maker.erase(X, [2])])
     with backend.reopen().reader() as reader:
         left = sorted((snapshot.id, snapshot.place.version) for snapshot in reader.snapshots())
@@ -102,7 +102,7 @@ def test_all_snapshots_of_an_erased_entity_go_and_no_others(backend: Backend) ->
 @pytest.mark.rule("COMPACT-1", "SNAP-1")
 def test_snapshots_below_the_floor_go_and_those_at_it_stay(log: SpaceLog) -> None:
     maker = filled(log)
-    log.keep(snapshots_of(maker))
+    log.store_snapshots(snapshots_of(maker))
     log.append(Version(4), [maker.compact(2)])
     with log.reader() as reader:
         left = sorted((snapshot.place.version, snapshot.id) for snapshot in reader.snapshots())
@@ -122,7 +122,7 @@ def test_a_compaction_takes_bodies_below_its_floor_and_what_is_read_above_stays(
         assert [fact.is_gone for fact in facts] == [False, False, False, False, False, False]
         assert reader.floor() == 5
         with pytest.raises(Compacted):
-            moments.resolve(reader, Moment(version=Version(4)))
+            moments.resolve(reader, ReadMoment(version=Version(4)))
     log.append(Version(6), [maker.commit(set_(X, {"n": 1}, blind=True), branch="draft"), maker.compact(7)])
     with log.reader() as reader:
         gone = [place_of(fact) for _, facts in reader.history() for fact in facts if fact.is_gone]

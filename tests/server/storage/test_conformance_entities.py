@@ -7,8 +7,8 @@ import pytest
 from logs import LogMaker
 from random_logs import IDS, PREFIXES, RandomLog
 from space import delete_, set_
-from stemmadb.protocol.model import branch
-from stemmadb.protocol.model.ids import EntityId, Version
+from stemmadb.protocol.model.log import branch_spans
+from stemmadb.protocol.model.values.ids import EntityId, Version
 from stemmadb.server.storage.port import LogReader, SpaceLog
 
 MANY = 1_000
@@ -65,11 +65,11 @@ def test_an_id_that_was_ever_written_is_listed_on_whatever_branch_and_though_del
 
 def test_the_end_of_a_prefix_is_exact(log: SpaceLog) -> None:
     """An id that continues a prefix with the highest character there is is under it, and its neighbour is not."""
-    highest, neighbour = "urn:a\U0010ffff\U0010ffff", "urn:b"
+    highest, neighbour = "urn:a\U0010fffd\U0010fffd", "urn:b"
     filled(log, "urn:a", highest, neighbour, "urn:_")
     with log.reader() as reader:
         assert reader.ids("urn:a", None, MANY) == ["urn:a", highest]
-        assert reader.ids("urn:a\U0010ffff", None, MANY) == [highest]
+        assert reader.ids("urn:a\U0010fffd", None, MANY) == [highest]
         assert reader.ids(highest, None, MANY) == [highest]
         assert set(reader.changed(LogMaker().spans(version=9), "urn:a")) == {"urn:a", highest}
 
@@ -83,7 +83,7 @@ def test_what_changed_is_every_entity_with_a_fact_in_the_spans_and_each_once(log
         for name in maker.branches:
             for version in range(0, maker.version + 1, 3):
                 spans = maker.spans(name, version)
-                apart = branch.apart(spans, maker.spans("main", making.random.randint(0, maker.version)))
+                apart = branch_spans.apart(spans, maker.spans("main", making.random.randint(0, maker.version)))
                 for chosen in (spans, apart):
                     prefix = making.random.choice(PREFIXES)
                     found = list(reader.changed(chosen, prefix))
@@ -107,7 +107,7 @@ def test_what_changed_after_a_version_is_found_up_to_the_limit(log: SpaceLog, se
                 assert set(found) <= expected
 
 
-def is_later(maker: LogMaker, spans: tuple[branch.Span, ...], id_: str, after: int) -> bool:
+def is_later(maker: LogMaker, spans: tuple[branch_spans.Span, ...], id_: str, after: int) -> bool:
     return any(fact.version > after for fact in maker.seen(spans, id_))
 
 

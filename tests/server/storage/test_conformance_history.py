@@ -13,11 +13,11 @@ from backends import Backend
 from logs import LogMaker, place_of
 from random_logs import IDS, PREFIXES, SESSIONS, RandomLog
 from space import ALICE, BOB, SPACE, session_of, set_
-from stemmadb.protocol.model import branch, chain
-from stemmadb.protocol.model.commit import Commit, LocalIdentity
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import BranchName, EntityId, TimeMs, Version
-from stemmadb.server.storage.port import LogFilter, LogReader, Place, SpaceLog
+from stemmadb.protocol.model.log import branch_spans, chain
+from stemmadb.protocol.model.log.commit_record import Commit, LocalIdentity
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, TimeMs, Version
+from stemmadb.server.storage.port import FactPosition, LogFilter, LogReader, SpaceLog
 
 MANY = 1_000
 SEEDS = range(200, 215)
@@ -196,14 +196,14 @@ def test_the_facts_of_an_entity_are_those_of_the_spans_or_of_all_branches(log: S
     with log.reader() as reader:
         for name in maker.branches:
             spans = maker.spans(name, making.random.randint(0, maker.version))
-            apart = branch.apart(spans, maker.spans("main", making.random.randint(0, maker.version)))
+            apart = branch_spans.apart(spans, maker.spans("main", making.random.randint(0, maker.version)))
             for id_ in map(EntityId, IDS):
                 for chosen in (None, spans, apart, ()):
                     check_facts_of(reader, making, id_, chosen)
 
 
 def check_facts_of(
-    reader: LogReader, making: RandomLog, id_: EntityId, spans: tuple[branch.Span, ...] | None
+    reader: LogReader, making: RandomLog, id_: EntityId, spans: tuple[branch_spans.Span, ...] | None
 ) -> None:
     """Both orders, whole and in pages."""
     every = [fact for fact in making.maker.facts if fact.id == id_]
@@ -216,10 +216,10 @@ def check_facts_of(
 
 
 def _pages(
-    reader: LogReader, id_: EntityId, spans: tuple[branch.Span, ...] | None, size: int, *, newest: bool
+    reader: LogReader, id_: EntityId, spans: tuple[branch_spans.Span, ...] | None, size: int, *, newest: bool
 ) -> list[Fact]:
     found: list[Fact] = []
-    after: Place | None = None
+    after: FactPosition | None = None
     while page := reader.facts_of(id_, spans, order="newest" if newest else "oldest", after=after, limit=size):
         assert len(page) <= size
         found += page
@@ -233,9 +233,9 @@ def test_a_page_of_facts_can_end_within_a_commit(log: SpaceLog) -> None:
     x = EntityId("urn:x")
     log.append(Version(0), [maker.commit(*[set_(x, number, blind=True) for number in range(4)])])
     with log.reader() as reader:
-        found = reader.facts_of(x, after=Place(Version(1), 1), limit=1)
+        found = reader.facts_of(x, after=FactPosition(Version(1), 1), limit=1)
         assert [fact.index for fact in found] == [2]
-        found = reader.facts_of(x, after=Place(Version(1), 1), order="newest")
+        found = reader.facts_of(x, after=FactPosition(Version(1), 1), order="newest")
         assert [fact.index for fact in found] == [0]
         assert reader.facts_of(EntityId("urn:y")) == []
         assert reader.facts_of(x, limit=0) == []

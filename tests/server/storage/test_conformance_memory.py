@@ -7,18 +7,19 @@ from collections.abc import Callable
 import pytest
 
 from logs import LogMaker
+from snapshots import drop_snapshots
 from space import SPACE, set_
-from stemmadb.protocol.model.ids import EntityId, Hash, TimeMs, Version
+from stemmadb.protocol.model.values.ids import EntityId, Hash, TimeMs, Version
 from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
 from stemmadb.server.storage.port import (
-    Entry,
+    AcceptedWrite,
+    DiskFull,
+    FactPosition,
     LogReader,
-    Place,
     Snapshot,
     SpaceLog,
     Storage,
     StorageFailed,
-    StorageFull,
     StoredBlob,
 )
 
@@ -33,7 +34,7 @@ def failing(*operations: str, error: type[StorageFailed] = StorageFailed) -> Cal
     return fail
 
 
-def one_entry() -> Entry:
+def one_entry() -> AcceptedWrite:
     return LogMaker().commit(set_("urn:x", 1, blind=True))
 
 
@@ -57,7 +58,7 @@ def test_the_backend_in_memory_is_a_storage() -> None:
 
 
 @pytest.mark.rule("COMMIT-10")
-@pytest.mark.parametrize("error", [StorageFailed, StorageFull])
+@pytest.mark.parametrize("error", [StorageFailed, DiskFull])
 def test_an_append_that_fails_before_it_is_durable_wrote_nothing(error: type[StorageFailed]) -> None:
     storage, log = opened()
     storage.fail = failing("append", error=error)
@@ -101,8 +102,8 @@ def test_a_closed_log_is_not_written() -> None:
 
 
 OPERATIONS: dict[str, Callable[[MemoryLog], object]] = {
-    "keep": lambda log: log.keep([]),
-    "drop_snapshots": lambda log: log.drop_snapshots(),
+    "store_snapshots": lambda log: log.store_snapshots([]),
+    "drop_snapshots": drop_snapshots,
     "put_blob": lambda log: log.put_blob(BLOB, b"x"),
     "drop_blobs": lambda log: log.drop_blobs([BLOB.hash]),
     "scrub": lambda log: log.scrub(),
@@ -114,8 +115,8 @@ OPERATIONS: dict[str, Callable[[MemoryLog], object]] = {
 def test_every_operation_can_be_made_to_fail(operation: str) -> None:
     storage, log = opened()
     OPERATIONS[operation](log)
-    storage.fail = failing(operation, error=StorageFull)
-    with pytest.raises(StorageFull):
+    storage.fail = failing(operation, error=DiskFull)
+    with pytest.raises(DiskFull):
         OPERATIONS[operation](log)
 
 
@@ -126,17 +127,25 @@ def test_opening_can_be_made_to_fail() -> None:
     assert storage.spaces() == []
 
 
-def test_a_mistake_of_the_caller_is_named_and_changes_nothing() -> None:
+def test_an_invalid_call_is_named_and_changes_nothing() -> None:
     _, log = opened()
     maker = LogMaker()
     first, second = (maker.commit(set_("urn:x", n, blind=True)) for n in (1, 2))
-    mistakes: list[tuple[str, list[Entry], list[Snapshot]]] = [
+    internal_errors: list[tuple[str, list[AcceptedWrite], list[Snapshot]]] = [
         ("without a gap", [second], []),
-        ("the facts of its record", [Entry(first.commit)], []),
-        ("not there", [first], [Snapshot(first.facts[0].branch, first.facts[0].id, Place(Version(2), 0), b"\x01")]),
-        ("another entity", [first], [Snapshot(first.facts[0].branch, EntityId("urn:y"), Place(Version(1), 0), b"")]),
+        ("the facts of its record", [AcceptedWrite(first.commit)], []),
+        (
+            "not there",
+            [first],
+            [Snapshot(first.facts[0].branch, first.facts[0].id, FactPosition(Version(2), 0), b"\x01")],
+        ),
+        (
+            "another entity",
+            [first],
+            [Snapshot(first.facts[0].branch, EntityId("urn:y"), FactPosition(Version(1), 0), b"")],
+        ),
     ]
-    for why, batch, snapshots in mistakes:
+    for why, batch, snapshots in internal_errors:
         with pytest.raises(AssertionError, match=why):
             log.append(Version(0), batch, snapshots)
         assert version_of(log) == 0

@@ -8,8 +8,8 @@ from backends import Backend
 from logs import LogMaker
 from random_logs import RandomLog
 from space import patch_, set_
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.values.ids import Version
 from stemmadb.server.storage.port import LogMoved, SpaceLog
 
 ZERO = Version(0)

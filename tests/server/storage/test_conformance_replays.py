@@ -10,14 +10,15 @@ import pytest
 from answers import states_of
 from logs import LogMaker, place_of
 from random_logs import IDS, RandomLog, readable
+from snapshots import drop_snapshots
 from space import delete_, patch_, set_
-from stemmadb.protocol.model import replay
-from stemmadb.protocol.model.branch import Span
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.state import Missing
-from stemmadb.server.engine import states
-from stemmadb.server.storage.port import LogReader, Place, Recorded, Replay, SpaceLog
+from stemmadb.protocol.model.log import replay
+from stemmadb.protocol.model.log.branch_spans import Span
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.server.engine.base import states
+from stemmadb.server.storage.port import FactPosition, LogReader, Recorded, Replay, SpaceLog
 
 X = EntityId("urn:x")
 ALL = list(map(EntityId, IDS))
@@ -32,11 +33,11 @@ def without_bodies(facts: Sequence[Recorded]) -> list[Recorded]:
     return [msgspec.structs.replace(fact, body=None) for fact in facts]
 
 
-def beginning(found: Replay) -> Place:
+def beginning(found: Replay) -> FactPosition:
     """Where the fold begins: what lies before it is there for the changes it made alone."""
-    places = [Place(fact.version, fact.index) for fact in found.facts if replay.begins_here(fact)]
+    places = [FactPosition(fact.version, fact.index) for fact in found.facts if replay.begins_here(fact)]
     snapshots = [] if found.snapshot is None else [found.snapshot.place]
-    return max([*places, *snapshots], default=Place(Version(0), 0))
+    return max([*places, *snapshots], default=FactPosition(Version(0), 0))
 
 
 def check_replay(found: Replay, facts: Sequence[Fact], since: Version | None = None) -> None:
@@ -46,10 +47,10 @@ def check_replay(found: Replay, facts: Sequence[Fact], since: Version | None = N
     assert without_bodies(got) == without_bodies(right), "the newest facts, none missing between"
     start = beginning(found)
     for fact, stored in zip(got, right, strict=True):
-        if fact.kind == "patch" or Place(fact.version, fact.index) >= start:
+        if fact.kind == "patch" or FactPosition(fact.version, fact.index) >= start:
             assert fact.body == stored.body
     assert any(fact.kind != "checkpoint" for fact in got)
-    places = [Place(fact.version, fact.index) for fact in got]
+    places = [FactPosition(fact.version, fact.index) for fact in got]
     is_whole = any(map(replay.begins_here, got)) or (found.snapshot is not None and found.snapshot.place in places)
     assert is_whole or len(got) == len(facts)
     if since is not None:
@@ -100,13 +101,13 @@ def test_dropping_all_snapshots_changes_no_state(log: SpaceLog, seed: int) -> No
     for _ in range(12):
         making.append()
         if making.random.random() < 0.2:
-            log.drop_snapshots()
+            drop_snapshots(log)
     maker = making.maker
-    log.keep(making.snapshots(maker.facts))
+    log.store_snapshots(making.snapshots(maker.facts))
     lineages = [maker.spans(*moment) for moment in readable(maker)]
     with log.reader() as reader:
         before = [states_of(reader, spans) for spans in lineages]
-    log.drop_snapshots()
+    drop_snapshots(log)
     with log.reader() as reader:
         assert list(reader.snapshots()) == []
         assert [states_of(reader, spans) for spans in lineages] == before
@@ -116,7 +117,7 @@ def test_dropping_all_snapshots_changes_no_state(log: SpaceLog, seed: int) -> No
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_a_snapshot_of_every_fact_changes_no_state(log: SpaceLog, seed: int) -> None:
     maker = RandomLog(seed, log).run(12)
-    log.keep([taken for fact in maker.facts if (taken := maker.snapshot(fact)) is not None])
+    log.store_snapshots([taken for fact in maker.facts if (taken := maker.snapshot(fact)) is not None])
     with log.reader() as reader:
         for moment in readable(maker):
             check_states(reader, maker, maker.spans(*moment))
@@ -158,7 +159,7 @@ def test_a_replay_begins_with_the_fact_of_the_last_snapshot(log: SpaceLog) -> No
     maker = LogMaker()
     patched(maker, log, 6)
     taken = [maker.snapshot(maker.facts[index]) for index in (1, 3)]
-    log.keep([one for one in taken if one is not None])
+    log.store_snapshots([one for one in taken if one is not None])
     with log.reader() as reader:
         found = {at: reader.replays(maker.spans(version=at), [X])[X] for at in (1, 2, 3, 4, 7)}
     assert {at: versions(one) for at, one in found.items()} == {1: [1], 2: [2], 3: [2, 3], 4: [4], 7: [4, 5, 6, 7]}
@@ -173,7 +174,7 @@ def test_a_snapshot_before_a_whole_value_is_not_used(log: SpaceLog) -> None:
     log.append(Version(3), [maker.commit(set_(X, {"n": 9}, blind=True))])
     taken = maker.snapshot(maker.facts[1])
     assert taken is not None
-    log.keep([taken])
+    log.store_snapshots([taken])
     with log.reader() as reader:
         assert versions(reader.replays(maker.spans(), [X])[X]) == [4]
 
@@ -187,7 +188,7 @@ def test_a_replay_goes_through_the_fork_point_and_a_snapshot_of_the_parent_serve
     with log.reader() as reader:
         assert versions(reader.replays(maker.spans("draft"), [X])[X]) == [1, 2, 3, 7]
     taken = [maker.snapshot(maker.facts[index]) for index in (2, 4)]
-    log.keep([one for one in taken if one is not None])
+    log.store_snapshots([one for one in taken if one is not None])
     with log.reader() as reader:
         found = reader.replays(maker.spans("draft"), [X])[X]
         assert (versions(found), found.snapshot) == ([3, 7], taken[0])
@@ -215,7 +216,7 @@ def test_a_checkpoint_begins_a_replay_which_has_the_last_change_before_it(log: S
         assert versions(found) == [4, 5, 6]
         assert [fact.kind for fact in found.facts] == ["patch", "checkpoint", "checkpoint"]
         state = states.fold(found)
-    assert (state.value, state.version, state.place, state.patches) == ({"n": 3}, 4, Place(Version(6), 0), 0)
+    assert (state.value, state.version, state.place, state.patches) == ({"n": 3}, 4, FactPosition(Version(6), 0), 0)
     log.append(Version(6), [maker.commit(patch_(X, UP, blind=True))])
     with log.reader() as reader:
         found = reader.replays(maker.spans(), [X])[X]

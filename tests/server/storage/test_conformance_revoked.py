@@ -10,7 +10,7 @@ import pytest
 from backends import Backend
 from logs import LogMaker
 from space import SPACE, set_
-from stemmadb.protocol.model.ids import Hash, Version
+from stemmadb.protocol.model.values.ids import Hash, Version
 from stemmadb.server.storage.port import SpaceLog
 from stemmadb.server.storage.sqlite import SqliteStorage, schema
 
@@ -95,7 +95,7 @@ def test_a_look_up_costs_the_same_however_long_the_log_is(tmp_path: Path) -> Non
 
         with log.reader() as reader:
             reader.revoked([A, C])
-            connection = reader._cut._connection
+            connection = reader._view._connection
             connection.set_progress_handler(step, 1)
             assert reader.revoked([A, C]) == {A: 3}
             connection.set_progress_handler(None)

@@ -8,16 +8,16 @@ from backends import Backend
 from logs import LogMaker
 from random_logs import RandomLog
 from space import ALICE, BOB, session_of, set_
-from stemmadb.protocol.model.commit import Identity, LocalIdentity, OperationIdentity
-from stemmadb.protocol.model.ids import BranchName, Local, TimeMs, Version
-from stemmadb.protocol.model.state import BranchState, Known
-from stemmadb.server.storage.port import Entry, SpaceLog, Tag
+from stemmadb.protocol.model.log.commit_record import Identity, LocalIdentity, OperationIdentity
+from stemmadb.protocol.model.log.state import BranchState, KnownCommit
+from stemmadb.protocol.model.values.ids import BranchName, Local, TimeMs, Version
+from stemmadb.server.storage.port import AcceptedWrite, SpaceLog, StoredTag
 
 MAIN, DRAFT, TWIG = BranchName("main"), BranchName("draft"), BranchName("twig")
 SEEDS = range(10)
 
 
-def write(maker: LogMaker, id_: str = "urn:x", on: str = "main") -> Entry:
+def write(maker: LogMaker, id_: str = "urn:x", on: str = "main") -> AcceptedWrite:
     return maker.commit(set_(id_, 1, blind=True), branch=on)
 
 
@@ -59,7 +59,7 @@ def test_tags_are_there_until_they_are_deleted_and_can_be_made_again(backend: Ba
         maker.delete_tag("v3"),
     ]
     log.append(Version(0), entries)
-    expected = [Tag("v1", MAIN, Version(3)), Tag("v2", MAIN, Version(1))]
+    expected = [StoredTag("v1", MAIN, Version(3)), StoredTag("v2", MAIN, Version(1))]
     with log.reader() as reader:
         assert reader.tags() == expected
     with backend.reopen().reader() as reader:
@@ -152,8 +152,8 @@ def test_an_accepted_identity_is_known_with_its_version_and_request(backend: Bac
         found = reader.accepted([first.commit.identity, *never, second.commit.identity, first.commit.identity])
         assert reader.accepted([]) == reader.accepted(never) == {}
     assert found == {
-        first.commit.identity: Known(Version(1), first.commit.request),
-        second.commit.identity: Known(Version(2), second.commit.request),
+        first.commit.identity: KnownCommit(Version(1), first.commit.request),
+        second.commit.identity: KnownCommit(Version(2), second.commit.request),
     }
 
 
@@ -190,4 +190,4 @@ def test_every_identity_of_a_random_log_is_known(log: SpaceLog, seed: int) -> No
     maker = RandomLog(seed, log).run(8)
     with log.reader() as reader:
         found = reader.accepted(record.identity for record in maker.commits)
-    assert found == {record.identity: Known(record.version, record.request) for record in maker.commits}
+    assert found == {record.identity: KnownCommit(record.version, record.request) for record in maker.commits}

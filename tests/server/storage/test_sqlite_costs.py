@@ -9,10 +9,10 @@ import pytest
 
 from logs import LogMaker
 from space import SPACE, patch_, set_
-from stemmadb.protocol.model import replay
-from stemmadb.protocol.model.branch import Span
-from stemmadb.protocol.model.ids import MAIN, EntityId, TimeMs, Version
-from stemmadb.server.engine import states
+from stemmadb.protocol.model.log import replay
+from stemmadb.protocol.model.log.branch_spans import Span
+from stemmadb.protocol.model.values.ids import MAIN, EntityId, TimeMs, Version
+from stemmadb.server.engine.base import states
 from stemmadb.server.storage.port import LogFilter, LogReader, Snapshot
 from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage
 
@@ -38,7 +38,7 @@ def steps(log: SqliteLog, ask: Callable[[LogReader], object]) -> int:
 
     with log.reader() as reader:
         ask(reader)  # so that what is asked only once, such as the number of a branch, is not counted
-        connection = reader._cut._connection
+        connection = reader._view._connection
         connection.set_progress_handler(step, 1)
         ask(reader)
         connection.set_progress_handler(None)

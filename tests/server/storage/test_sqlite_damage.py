@@ -13,9 +13,9 @@ import pytest
 from logs import LogMaker
 from space import SPACE, patch_, set_
 from stemmadb.protocol.errors import BrokenChain
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId, Hash, TimeMs, Version
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId, Hash, TimeMs, Version
 from stemmadb.server.storage.port import StorageFailed, StoredBlob
 from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage
 

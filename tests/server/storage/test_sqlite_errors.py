@@ -13,9 +13,9 @@ import pytest
 
 from logs import LogMaker
 from space import SPACE, set_
-from stemmadb.protocol.model.ids import Version
-from stemmadb.server.storage.port import LogMoved, StorageFailed, StorageFull
-from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, connection, log, shortening
+from stemmadb.protocol.model.values.ids import Version
+from stemmadb.server.storage.port import DiskFull, LogMoved, StorageFailed
+from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, connection, log, truncate_wal
 
 VFS = "stemma-faulty"
 BIG = "b" * 200_000
@@ -98,7 +98,7 @@ def test_a_failed_sync_fails_the_append_and_the_reopened_log_says_what_is_there(
     faults.errors["sync"] = apsw.SQLITE_IOERR_FSYNC
     with pytest.raises(StorageFailed) as caught:
         faulty.append(Version(1), [second])
-    assert not isinstance(caught.value, StorageFull)
+    assert not isinstance(caught.value, DiskFull)
     with faulty.reader() as reader:
         assert reader.tip().version == 1, "what is not durable is not seen"
     faults.errors.clear()
@@ -117,9 +117,9 @@ def test_a_failed_sync_fails_the_append_and_the_reopened_log_says_what_is_there(
 @pytest.mark.parametrize(
     ("error", "number", "kind"),
     [
-        (apsw.SQLITE_FULL, 0, StorageFull),
-        (apsw.SQLITE_IOERR_WRITE, errno.ENOSPC, StorageFull),
-        (apsw.SQLITE_IOERR_WRITE, errno.EDQUOT, StorageFull),
+        (apsw.SQLITE_FULL, 0, DiskFull),
+        (apsw.SQLITE_IOERR_WRITE, errno.ENOSPC, DiskFull),
+        (apsw.SQLITE_IOERR_WRITE, errno.EDQUOT, DiskFull),
         (apsw.SQLITE_IOERR_WRITE, errno.EIO, StorageFailed),
     ],
 )
@@ -226,7 +226,6 @@ def test_a_file_that_cannot_be_opened_is_a_failure(backend: SqliteStorage, fault
         backend.open(SPACE)
 
 
-@pytest.mark.in_python
 def test_a_log_that_cannot_be_taken_up_leaves_no_connection_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,9 +258,9 @@ def test_a_log_that_moved_is_no_error_and_can_be_appended_to(faulty: SqliteLog) 
     faulty.append(Version(0), [entry])
 
 
-def must_shorten(log_: SqliteLog) -> None:
+def must_truncate_wal(log_: SqliteLog) -> None:
     assert log_._writer is not None
-    log_._shortening = shortening.Shortening(log_._writer, long_bytes=1, wait_ms=1)
+    log_._wal_truncation = truncate_wal.WalTruncation(log_._writer, long_bytes=1, wait_ms=1)
 
 
 @pytest.mark.rule("COMMIT-10")
@@ -270,9 +269,9 @@ def test_a_write_ahead_log_that_finds_no_room_in_the_database_stays_and_grows(
 ) -> None:
     maker = LogMaker()
     faulty.append(Version(0), [maker.commit(set_("urn:x", BIG, blind=True))])
-    must_shorten(faulty)
+    must_truncate_wal(faulty)
     faults.errors["write"] = apsw.SQLITE_FULL
-    faulty._shorten()
+    faulty._truncate_wal()
     faults.errors.clear()
     faulty.append(Version(1), [maker.commit(set_("urn:x", 2, blind=True))])
 
@@ -283,9 +282,9 @@ def test_a_sync_of_the_database_that_failed_fails_the_next_write_and_not_the_one
 ) -> None:
     maker = LogMaker()
     faulty.append(Version(0), [maker.commit(set_("urn:x", BIG, blind=True))])
-    must_shorten(faulty)
+    must_truncate_wal(faulty)
     faults.errors["sync"] = apsw.SQLITE_IOERR_FSYNC
-    faulty._shorten()
+    faulty._truncate_wal()
     faults.errors.clear()
     with pytest.raises(StorageFailed, match="opened again"):
         faulty.append(Version(1), [])

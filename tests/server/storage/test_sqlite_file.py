@@ -14,8 +14,8 @@ import pytest
 from logs import LogMaker
 from space import ALICE, BOB, SPACE, delete_, patch_, set_
 from stemmadb.protocol.errors import BrokenChain, InvalidDid, NewerStorage, UnknownSpace
-from stemmadb.protocol.model.ids import Did, Version
-from stemmadb.server.storage.port import StorageFailed, StorageFull
+from stemmadb.protocol.model.values.ids import Did, Version
+from stemmadb.server.storage.port import DiskFull, StorageFailed
 from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, connection, schema, sqlite_version, storage
 
 
@@ -57,11 +57,11 @@ def test_a_file_says_what_it_is_and_how_it_is_written(tmp_path: Path) -> None:
     assert writer.pragma("wal_autocheckpoint") == connection.WAL_PAGES_MAX
     assert writer.pragma("cache_size") == -connection.WRITER_CACHE_KIB
     with log.reader() as reader:
-        for opened in (writer, reader._cut._connection):
+        for opened in (writer, reader._view._connection):
             assert opened.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1) == 1, (
                 "plans do not depend on what is asked for"
             )
-        assert reader._cut._connection.pragma("cache_size") == -connection.READER_CACHE_KIB
+        assert reader._view._connection.pragma("cache_size") == -connection.READER_CACHE_KIB
     assert log.directory == tmp_path / "spaces" / SPACE
     assert (tmp_path / "spaces").stat().st_mode & 0o777 == 0o700
     backend.close()
@@ -181,7 +181,7 @@ def test_a_directory_that_cannot_be_made_is_a_failure(tmp_path: Path, monkeypatc
 
     (tmp_path / "spaces").unlink()
     monkeypatch.setattr(storage, "sync_path", full)
-    with pytest.raises(StorageFull):
+    with pytest.raises(DiskFull):
         SqliteStorage(tmp_path).open(SPACE, create=True)
 
 

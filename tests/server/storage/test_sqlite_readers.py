@@ -1,4 +1,4 @@
-"""Reading the file: cuts that end, connections that are kept, and a storage that never writes."""
+"""Reading the file: read views that end, connections that are kept, and a storage that never writes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 from answers import asked_of, everything
 from logs import LogMaker
 from random_logs import RandomLog
+from snapshots import drop_snapshots
 from space import SPACE, set_
 from stemmadb.protocol.errors import UnknownSpace
-from stemmadb.protocol.model.branch import Span
-from stemmadb.protocol.model.ids import MAIN, BranchName, EntityId, TimeMs, Version
+from stemmadb.protocol.model.log.branch_spans import Span
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, TimeMs, Version
 from stemmadb.server.storage.port import LogFilter, LogReader, SpaceLog, Storage, StorageFailed
-from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, choosing, listing, pool, records
+from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, commit_filter, listing, pool, records
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_a_reader_is_of_no_use_once_its_cut_has_ended(log: SqliteLog) -> None:
         begun = reader.changed(LogMaker().spans(MAIN, 1))
         next(begun)
     for ask in (reader.branches, reader.floor, lambda: next(left), lambda: next(begun)):
-        with pytest.raises(AssertionError, match="the cut has ended"):
+        with pytest.raises(AssertionError, match="the read view has ended"):
             ask()
 
 
@@ -65,7 +66,7 @@ def test_a_connection_that_met_an_error_of_the_storage_is_not_used_again(log: Sq
         raise ZeroDivisionError
     assert len(log._pool._idle) == 1
     with pytest.raises(StorageFailed), log.reader() as reader:
-        reader._cut.rows("SELECT nothing")
+        reader._view.rows("SELECT nothing")
     assert log._pool._idle == []
 
 
@@ -129,8 +130,8 @@ def test_the_writing_side_of_a_read_only_log_is_not_there(log: SqliteLog, tmp_pa
     beside = reading.open(SPACE, create=True)
     writes: list[Callable[[], None]] = [
         lambda: beside.append(Version(0), []),
-        lambda: beside.keep([]),
-        beside.drop_snapshots,
+        lambda: beside.store_snapshots([]),
+        lambda: drop_snapshots(beside),
         lambda: beside.drop_blobs([]),
         beside.scrub,
     ]
@@ -171,7 +172,7 @@ def test_answers_are_the_same_whichever_way_they_are_found(
             return [everything(reader, asked), *[reader.log(wanted, 5) for wanted in filters]]
 
     first = answers()
-    monkeypatch.setattr(choosing, "CANDIDATES_MAX", 0)
+    monkeypatch.setattr(commit_filter, "CANDIDATES_MAX", 0)
     monkeypatch.setattr(listing, "FEW_VERSIONS", 0)
     monkeypatch.setattr(records, "CHUNK", 3)
     assert answers() == first

@@ -1,4 +1,4 @@
-"""Rows of plain commits: those that the compiled lane makes are those that Python makes, cell by cell."""
+"""Rows of fast-path commits: those that the compiled fast path makes are those that Python makes, cell by cell."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pytest
 
 from logs import LogMaker
 from space import SPACE, delete_, patch_, set_
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.compiled import Lane, native
-from stemmadb.protocol.model.ids import MAIN
-from stemmadb.server.storage.port import Destroyed, Entry
+from stemmadb.protocol.model.commit.native import FastPath, native
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN
+from stemmadb.server.storage.port import AcceptedWrite, Destroyed
 from stemmadb.server.storage.sqlite import SqliteStorage
-from stemmadb.server.storage.sqlite.appending import Appender
+from stemmadb.server.storage.sqlite.append import Appender
 
 COMPILED = native()
-pytestmark = pytest.mark.skipif(COMPILED is None, reason="the compiled lane was not built here")
+pytestmark = pytest.mark.skipif(COMPILED is None, reason="the compiled fast path was not built here")
 IDS = ("urn:a:1", "urn:a:2", "urn:b:1")
 
 
 @pytest.fixture
-def lane() -> Lane:
+def fast_path() -> FastPath:
     assert COMPILED is not None
     return COMPILED
 
@@ -38,7 +38,7 @@ def known(tmp_path: Path) -> Iterator[tuple[Appender, LogMaker]]:
     storage.close()
 
 
-def batch(maker: LogMaker, chance: random.Random, count: int) -> list[Entry]:
+def batch(maker: LogMaker, chance: random.Random, count: int) -> list[AcceptedWrite]:
     made = []
     for _ in range(count):
         operations = [
@@ -58,33 +58,35 @@ def batch(maker: LogMaker, chance: random.Random, count: int) -> list[Entry]:
 
 
 @pytest.mark.rule("FACT-2", "COMMIT-6")
-def test_rows_are_those_that_python_makes(lane: Lane, known: tuple[Appender, LogMaker]) -> None:
+def test_rows_are_those_that_python_makes(fast_path: FastPath, known: tuple[Appender, LogMaker]) -> None:
     appender, maker = known
     for seed in range(60):
         entries = batch(maker, random.Random(seed), count=1 + seed % 5)
-        in_python = appender._plain_rows(entries)
+        in_python = appender._python_rows(entries)
         assert in_python is not None
-        assert appender._compiled_rows(entries, lane) == in_python
+        assert appender._compiled_rows(entries, fast_path) == in_python
         appender._take_heads(in_python[1])
 
 
-def test_what_is_not_plain_or_not_known_is_left_to_python(lane: Lane, known: tuple[Appender, LogMaker]) -> None:
+def test_what_is_not_fast_path_or_unknown_is_left_to_python(
+    fast_path: FastPath, known: tuple[Appender, LogMaker]
+) -> None:
     appender, maker = known
     entry = maker.commit(set_("urn:a:1", 1, blind=True))
-    assert appender._compiled_rows([Entry(entry.commit, entry.facts, Destroyed())], lane) is None
-    assert appender._compiled_rows([Entry(entry.commit, ())], lane) is None
+    assert appender._compiled_rows([AcceptedWrite(entry.commit, entry.facts, Destroyed())], fast_path) is None
+    assert appender._compiled_rows([AcceptedWrite(entry.commit, ())], fast_path) is None
     stranger = maker.commit(set_("urn:c:9", 1, blind=True))
-    assert appender._compiled_rows([stranger], lane) is None
+    assert appender._compiled_rows([stranger], fast_path) is None
     torn = maker.commit(set_("urn:a:1", 2, blind=True))  # its parent was never appended
-    assert appender._compiled_rows([torn], lane) is None
+    assert appender._compiled_rows([torn], fast_path) is None
     elsewhere = maker.commit(set_("urn:a:1", 3, blind=True), session="other")
-    assert appender._compiled_rows([elsewhere], lane) is None
+    assert appender._compiled_rows([elsewhere], fast_path) is None
     appender.forget()
-    assert appender._compiled_rows([entry], lane) is None
+    assert appender._compiled_rows([entry], fast_path) is None
 
 
-def test_rows_of_anything_else_are_our_mistake(lane: Lane) -> None:
+def test_rows_of_anything_else_are_internal_errors(fast_path: FastPath) -> None:
     with pytest.raises(TypeError, match="rows"):
-        lane.rows([("commit",)], {}, {}, {}, {}, {})  # type: ignore[list-item]
+        fast_path.rows([("commit",)], {}, {}, {}, {}, {})  # type: ignore[list-item]
     with pytest.raises(TypeError, match="rows"):
-        lane.rows([], {}, {MAIN: 1}, {}, {}, ())  # type: ignore[arg-type]
+        fast_path.rows([], {}, {MAIN: 1}, {}, {}, ())  # type: ignore[arg-type]

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from logs import LogMaker, place_of
+from snapshots import drop_snapshots
 from space import SPACE, patch_, set_
-from stemmadb.protocol.model import chain
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EntityId, Hash, TimeMs, Version
-from stemmadb.server.storage.port import Destroyed, Entry, StorageFailed, StoredBlob
+from stemmadb.protocol.model.log import chain
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EntityId, Hash, TimeMs, Version
+from stemmadb.server.storage.port import AcceptedWrite, Destroyed, StorageFailed, StoredBlob
 from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage
 
 X, Y = "urn:x", "urn:y"
@@ -67,7 +68,7 @@ def fill(log: SqliteLog, secrets: dict[str, str]) -> LogMaker:
     for fact in maker.facts[-3:]:
         snapshot = maker.snapshot(fact)
         assert snapshot is not None
-        log.keep([snapshot])
+        log.store_snapshots([snapshot])
     data = secrets["blob"].encode()
     log.put_blob(StoredBlob(BLOB, len(data), "text/plain", TimeMs(1), False), data)
     return maker
@@ -146,7 +147,7 @@ def test_a_reader_that_does_not_end_makes_the_scrub_fail_and_the_debt_stay(
         log.append(Version(1), [maker.erase(X, [1])])
         with pytest.raises(StorageFailed, match="readers hold on"):
             log.scrub()
-        assert reader.facts_of(EntityId(X))[0].body == encode(text), "the cut stays as it is"
+        assert reader.facts_of(EntityId(X))[0].body == encode(text), "the read view stays as it is"
         assert owes(log)
     log.close()
     log = backend.open(SPACE)
@@ -182,7 +183,7 @@ def test_destroying_what_is_gone_or_was_never_there_changes_nothing(backend: Sql
     places = [*map(place_of, maker.facts), place_of(maker.facts[0])]
     entry = maker.revoke(b"d" * 32)
     again = Destroyed(facts=places, notes=[Version(1), Version(2), Version(99)], blobs=[BLOB])
-    log.append(Version(2), [Entry(entry.commit, (), again)])
+    log.append(Version(2), [AcceptedWrite(entry.commit, (), again)])
     with log.reader() as reader:
         assert [fact for _, facts in reader.history() for fact in facts] == maker.facts
         assert [commit for commit, _ in reader.history()] == maker.commits
@@ -194,7 +195,7 @@ def test_what_was_dropped_is_scrubbed_as_well(backend: SqliteStorage, tmp_path: 
     secrets = {name: secret(name, 3_000) for name in ("body", "patch", "note", "kept", "blob")}
     fill(log, secrets)
     log.drop_blobs([BLOB])
-    log.drop_snapshots()
+    drop_snapshots(log)
     log.scrub()
     assert traces(tmp_path, secrets["blob"]) == 0
     with log.reader() as reader:

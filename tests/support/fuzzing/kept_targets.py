@@ -15,26 +15,27 @@ from typing import Final
 import msgspec
 from blake3 import blake3
 
-from journals import LOST_KEEP_MAX, PRINCIPAL, numbered
+from delegations import DORA, EMIL, FINN, OLGA, ROLES, Key
+from journals import PRINCIPAL, numbered
 from journals import SPACE as JOURNAL_SPACE
-from lending import DORA, EMIL, FINN, OLGA, ROLES, Key
 from space import SPACE
-from stemmadb.client.journal.contents import Contents
-from stemmadb.client.journal.database import Database
+from stemmadb.client.journal.contents import JournalContents
+from stemmadb.client.journal.database import JournalDatabase
 from stemmadb.client.journal.rows import SUM_BYTES
 from stemmadb.protocol.errors import BadStream, InvalidDelegation, StemmaError
-from stemmadb.protocol.model import access, delegation, reference
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.delegation import Delegation
-from stemmadb.protocol.model.ids import TimeMs
-from stemmadb.server.keeping.bringing_in import import_spaces
-from stemmadb.server.keeping.importing import receive, space_of
-from stemmadb.server.keeping.stream import LineReader
-from stemmadb.server.keeping.verifying import verify
+from stemmadb.protocol.model.access import access_roles, delegation
+from stemmadb.protocol.model.access.delegation import Delegation
+from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import TimeMs
+from stemmadb.server.maintenance.import_batches import import_spaces
+from stemmadb.server.maintenance.import_space import receive, space_of
+from stemmadb.server.maintenance.stream import LineReader
+from stemmadb.server.maintenance.verify import verify
 from stemmadb.server.storage.memory import MemoryStorage
 
 LINE_BYTES_MAX: Final = 1 << 20
-TABLES: Final = ("head", "pending", "confirmed", "tray", "bases")
+TABLES: Final = ("head", "pending", "confirmed", "rejected", "bases")
 EDITS, RECORD, CUT, LOG = range(4)
 """What the first byte of an input does to a good journal."""
 _SIGNERS: Final[dict[str, Key]] = {key.did: key for key in (OLGA, DORA, EMIL, FINN)}
@@ -55,16 +56,16 @@ def delegations(data: bytes) -> None:
     for token in tokens:
         _check_token(token)
     try:
-        lent = delegation.verify(tokens, space=SPACE, audience=DORA.did)
+        delegated = delegation.verify(tokens, space=SPACE, audience=DORA.did)
     except InvalidDelegation as error:
         error.message.encode()
         return
     known = {delegation.name_of(token): _said(token) for token in tokens}
-    for one in lent:
+    for one in delegated:
         chain = [known[name] for name in one.names]
         assert chain[0].audience == DORA.did
         assert all(_is_within(link, above) for link, above in pairwise(chain))
-    delegation.lent_rights(lent, roles=ROLES, is_revoked=lambda _: False, now=TimeMs(2_000))
+    delegation.delegated_rights(delegated, roles=ROLES, is_revoked=lambda _: False, now=TimeMs(2_000))
 
 
 def _token(payload: bytes) -> bytes:
@@ -91,7 +92,7 @@ def _check_token(token: bytes) -> None:
 def _is_within(link: Delegation, above: Delegation) -> bool:
     ids = all(any(prefix.startswith(wide) for wide in above.prefixes) for prefix in link.prefixes)
     times = above.not_before <= link.not_before and link.expires <= above.expires
-    return link.issuer == above.audience and access.includes(above.role, link.role) and ids and times
+    return link.issuer == above.audience and access_roles.includes(above.role, link.role) and ids and times
 
 
 # ---------------------------------------------------------------- the import stream
@@ -159,11 +160,9 @@ def journals(data: bytes) -> None:
 
 
 def _load(file: Path) -> None:
-    database = Database(
-        file, space=JOURNAL_SPACE, principal=PRINCIPAL, lost_keep_max=LOST_KEEP_MAX, factory=sqlite3.Connection
-    )
+    database = JournalDatabase(file, space=JOURNAL_SPACE, principal=PRINCIPAL, factory=sqlite3.Connection)
     try:
-        Contents(database.load(), lost_keep_max=LOST_KEEP_MAX)
+        JournalContents(database.load())
     finally:
         database.close()
 
@@ -196,9 +195,7 @@ def _good_journal() -> bytes:
     directory = Path(tempfile.mkdtemp(prefix="fuzz-"))
     try:
         file = directory / "a.journal"
-        database = Database(
-            file, space=JOURNAL_SPACE, principal=PRINCIPAL, lost_keep_max=LOST_KEEP_MAX, factory=sqlite3.Connection
-        )
+        database = JournalDatabase(file, space=JOURNAL_SPACE, principal=PRINCIPAL, factory=sqlite3.Connection)
         database.append([numbered(number) for number in range(1, 8)])
         database.close()
         return file.read_bytes()

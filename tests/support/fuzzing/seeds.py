@@ -6,17 +6,17 @@ import io
 import json
 from typing import Any
 
+from delegations import DORA, EMIL, OLGA, delegate, saying
 from fuzzing.vectors import TESTS, client_messages, server_messages, vector
 from fuzzing.wire_targets import GREETED, HELD, MARK, TEXT
 from kept_spaces import SMALL, blob_of, make
-from lending import DORA, EMIL, OLGA, lend, saying
 from space import SPACE, delete_, patch_, read_, set_
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import EMPTY_SPACE, Version
-from stemmadb.protocol.model.request import Content, Read
-from stemmadb.protocol.wire.codec import MsgpackCodec, encode_content
+from stemmadb.protocol.model.commit.request import Content, Read
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Version
+from stemmadb.protocol.wire.codec.msgpack_codec import MsgpackCodec, encode_content
 from stemmadb.protocol.wire.messages.commit import CommitMessage
-from stemmadb.server.keeping.exporting import export
+from stemmadb.server.maintenance.export import export
 from stemmadb.server.storage.memory import MemoryStorage
 from wire_peers import Peers
 
@@ -93,7 +93,7 @@ def names() -> list[bytes]:
 
 def delegations() -> list[bytes]:
     """A token alone, a chain of two, and one for somebody else."""
-    first = lend(OLGA, EMIL)
+    first = delegate(OLGA, EMIL)
     second = saying(EMIL, DORA, parent=first, role="read")
     return [
         encode([encode(saying(OLGA, DORA))]),

@@ -14,11 +14,12 @@ from stemmadb.client.dialing.urls import server_url
 from stemmadb.client.keys.names import space_name
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import InvalidValue, LimitExceeded, PatchFailed, StemmaError
-from stemmadb.protocol.model import body, ids, patch, pointer, reference, scan, schema, values
-from stemmadb.protocol.model.limits import DEFAULTS
-from stemmadb.protocol.model.query import Query, prepare
-from stemmadb.protocol.model.traversal import traverse
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model import patch, schema
+from stemmadb.protocol.model.query.query import Query, prepare
+from stemmadb.protocol.model.query.traversal import traverse
+from stemmadb.protocol.model.values import body, ids, json_values, pointer, reference, scan
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.protocol.wire.version import read_space_path, space_path
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -38,8 +39,8 @@ def bodies(data: bytes) -> None:
     minimal = body.encode(value)
     assert body.encode(exact) == minimal, "both readers see the same"
     assert size == len(minimal)
-    assert values.check(value) is value
-    assert values.equal(body.read_stored(minimal), value)
+    assert json_values.check(value) is value
+    assert json_values.equal(body.read_stored(minimal), value)
 
 
 def _check_refused(data: bytes) -> None:
@@ -68,8 +69,8 @@ def patches(data: bytes) -> None:
         _check_sized(value, operations, outcome)
         _check_package(value, operations, outcome)
         back = patch.apply(outcome, patch.invert(value, operations))
-        assert values.equal(back, value), "the inverse leads back (COMMIT-9)"
-        assert values.equal(patch.apply(value, patch.diff(value, outcome)), outcome)
+        assert json_values.equal(back, value), "the inverse leads back (COMMIT-9)"
+        assert json_values.equal(patch.apply(value, patch.diff(value, outcome)), outcome)
         patch.footprint(operations)
 
 
@@ -86,7 +87,7 @@ def _check_plain(value: Value, operations: list[dict[str, Value]], outcome: Valu
     if isinstance(outcome, PatchFailed) or isinstance(expected, plain_patch.CannotApply):
         assert isinstance(outcome, PatchFailed), f"it was taken, and {expected}"
         assert isinstance(expected, plain_patch.CannotApply), outcome
-        assert outcome.facts["index"] == expected.index
+        assert outcome.facts["patch_index"] == expected.index
     else:
         assert plain_patch.equal(expected, outcome)
 
@@ -116,7 +117,7 @@ def _check_package(value: Value, operations: list[dict[str, Value]], outcome: Va
         theirs = jsonpatch.apply_patch(copy.deepcopy(value), copy.deepcopy(operations))
     except _ODD_ELSEWHERE:
         return
-    assert values.equal(theirs, outcome)
+    assert json_values.equal(theirs, outcome)
 
 
 def schemas(data: bytes) -> None:
@@ -190,8 +191,8 @@ def _pair(data: bytes) -> tuple[Any, Any] | None:
     try:
         read = msgspec.json.decode(data)
         left, right = read if isinstance(read, list) and len(read) == 2 else (None, None)
-        values.check(left)
-        values.check(right)
+        json_values.check(left)
+        json_values.check(right)
     except (*_NOT_JSON, StemmaError):
         return None
     return None if right is None else (left, right)

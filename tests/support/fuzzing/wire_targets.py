@@ -12,28 +12,29 @@ from typing import Final
 from fuzzing.vectors import client_messages
 from stemmadb.client.nursery.nursery import Nursery
 from stemmadb.protocol.errors import StemmaError, Unavailable
-from stemmadb.protocol.model.commit import LocalIdentity
-from stemmadb.protocol.model.ids import Hash, Local, Version
-from stemmadb.protocol.model.proposal import prepare_or_refuse
-from stemmadb.protocol.wire.client_side import Answered, ClientConnection, Standing
-from stemmadb.protocol.wire.codec import Data, MsgpackCodec, encode_content, read_content
-from stemmadb.protocol.wire.connection import Closed
+from stemmadb.protocol.model.commit.proposal import prepare_or_refuse
+from stemmadb.protocol.model.log.commit_record import LocalIdentity
+from stemmadb.protocol.model.values.ids import Hash, Local, Version
+from stemmadb.protocol.wire.codec.msgpack_codec import Data, MsgpackCodec, encode_content, read_content
+from stemmadb.protocol.wire.codec.subprotocols import codec_for
+from stemmadb.protocol.wire.connection.base import Closed
+from stemmadb.protocol.wire.connection.client_side import Answered, ClientConnection, SessionPosition
+from stemmadb.protocol.wire.connection.server_events import RefusedMessage
+from stemmadb.protocol.wire.connection.server_side import ServerConnection
 from stemmadb.protocol.wire.messages.base import Request
 from stemmadb.protocol.wire.messages.commit import CommitMessage
 from stemmadb.protocol.wire.messages.sync import Sync
-from stemmadb.protocol.wire.server_events import Refused
-from stemmadb.protocol.wire.server_side import ServerConnection
-from stemmadb.protocol.wire.subprotocols import codec_for
 from stemmadb.protocol.wire.version import JSON, MSGPACK, Subprotocol
-from stemmadb.server.serving.handshake import Reply, Upgrade, answer_head
-from stemmadb.server.serving.http import HEAD_END, HttpAnswer
-from stemmadb.server.serving.origins import Origins
+from stemmadb.server.serving import front_page
+from stemmadb.server.serving.listeners.handshake import HandshakeReply, Upgrade, answer_head
+from stemmadb.server.serving.listeners.http import HEAD_END, HttpAnswer, HttpRequest
+from stemmadb.server.serving.listeners.origins import AllowedOrigins
 from wire_peers import ALICE, SESSION, Peers, did_of
 
 TEXT, GREETED, HELD, MARK = 0x01, 0x02, 0x04, b"\xc1\xc1"
 """Bits of the first byte, and what divides messages: no msgpack and no UTF-8 has these bytes."""
 MESSAGES_MAX: Final = 8
-_ORIGINS: Final = Origins(["https://app.example"])
+_ORIGINS: Final = AllowedOrigins(["https://app.example"])
 
 
 def server_side(data: bytes) -> None:
@@ -86,7 +87,7 @@ def handshakes(data: bytes) -> None:
     if isinstance(answer, Upgrade):
         assert answer.response.startswith(b"HTTP/1.1 101 "), answer.response
     else:
-        assert isinstance(answer, Reply)
+        assert isinstance(answer, HandshakeReply)
         head, _, _ = answer.data.partition(HEAD_END)
         assert answer.data.startswith(b"HTTP/1.1 "), answer.data
         assert all(b"\n" not in line and b": " in line for line in head.split(b"\r\n")[1:]), head
@@ -105,15 +106,15 @@ def _subprotocol(kind: int) -> Subprotocol:
     return JSON if kind & TEXT else MSGPACK
 
 
-def _standing(kind: int) -> Standing | None:
-    return Standing(to=Version(2), hash=Hash(bytes(32))) if kind & HELD else None
+def _standing(kind: int) -> SessionPosition | None:
+    return SessionPosition(to=Version(2), hash=Hash(bytes(32))) if kind & HELD else None
 
 
 def _serve(server: ServerConnection, message: Data) -> None:
     """Everything that is said to the client can be read by one."""
     read = codec_for(server.subprotocol).read_server
     for event in server.receive(message):
-        if isinstance(event, Refused):
+        if isinstance(event, RefusedMessage):
             read(event.reply)
         elif isinstance(event, Closed):
             assert event.farewell is not None
@@ -146,5 +147,6 @@ def _integrate(nursery: Nursery, frame: Sync) -> None:
         assert nursery.to == before
 
 
-def _pages(_method: str, path: str) -> HttpAnswer | None:
-    return HttpAnswer(status=200, content_type="text/plain", body=b"well") if path == "/health" else None
+def _pages(request: HttpRequest) -> HttpAnswer | None:
+    """The front page too, which reads headers."""
+    return front_page.answer(request, ("/health",), is_tls=False) if request.path == "/" else None

@@ -1,4 +1,10 @@
-"""The `stemmadb` command: one group that any part of StemmaDB adds its commands to."""
+"""The `stemmadb` command: one group that any part of StemmaDB adds its commands to.
+
+`group` finds the commands, `commands` has those that talk to a server, `connection` opens a space for one, `exits`
+maps errors to exit codes, and `layouts` arranges results for people.
+
+Imports the SDK's facade, reading, keys and the protocol.
+"""
 
 from stemmadb.client.cli.group import main
 

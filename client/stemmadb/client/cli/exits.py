@@ -22,7 +22,7 @@ WRONG_USE: Final = 2
 UNREACHABLE: Final = 3
 """It cannot be reached or opened."""
 REFUSED: Final = 4
-OUR_MISTAKE: Final = 70
+INTERNAL_ERROR: Final = 70
 INTERRUPTED: Final = 130
 
 

@@ -1,8 +1,8 @@
 """The group of all commands: finds them, runs one, and turns whatever happens into a sentence and an exit code.
 
-A command gets a `Shell` as the object of its context and returns a mapping, its answer for `--json`, which every
-command has. An answer with an `error` in it says no, or that a part was not done (`Shell.ended`); an error that is
-raised says why nothing was done.
+A command gets a `CliContext` as click's context object and returns a mapping, its answer for `--json`, which every
+command has. An answer with an `error` says no, or that a part was not done (`CliContext.ended`); a raised error
+says why nothing was done.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 import click
 
 from stemmadb.client.cli import exits
-from stemmadb.client.cli.completing import teach_click
-from stemmadb.client.cli.finding import Found, points_by_command
-from stemmadb.client.cli.shell import Shell
+from stemmadb.client.cli.command_loader import LoadedCommand, points_by_command
+from stemmadb.client.cli.completer import teach_click
+from stemmadb.client.cli.context import CliContext
 from stemmadb.protocol.errors import StemmaError
 
-MISSING = 'Some commands need the server: pip install "stemmadb[server]".'
+MISSING = 'Some commands need the server: run pip install -e ".[server]" in the clone.'
 
 
 class Commands(click.Group):
@@ -45,7 +45,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """None if there is none, or not all is installed that it needs: help and completion leave it out then."""
         if cmd_name not in self._found:
-            found = Found(self._points.get(cmd_name, []))
+            found = LoadedCommand(self._points.get(cmd_name, []))
             self._found[cmd_name] = found.command
             self.is_partial |= found.is_partial
         return self._found[cmd_name]
@@ -71,7 +71,7 @@ class Commands(click.Group):
         """Runs one command and exits."""
         teach_click()
         words = list(sys.argv[1:] if args is None else args)
-        shell = Shell(is_json="--json" in words)  # known before the words are understood, or not
+        shell = CliContext(is_json="--json" in words)  # known before the words are understood, or not
 
         def run() -> object:
             return super(Commands, self).main(
@@ -84,7 +84,7 @@ class Commands(click.Group):
         sys.exit(code)
 
 
-def _exit_code(run: Callable[[], object], shell: Shell) -> int:
+def _exit_code(run: Callable[[], object], shell: CliContext) -> int:
     try:
         return _answered(run(), shell)
     except click.Abort as abort:
@@ -99,14 +99,14 @@ def _exit_code(run: Callable[[], object], shell: Shell) -> int:
     except SystemExit as ended:
         return exits.UNREACHABLE if ended.code else exits.DONE  # a reader that has gone; or shell completion is done
     except OSError as error:
-        shell.fail("unavailable", _told(error))
+        shell.fail("unavailable", _system_error(error))
         return exits.UNREACHABLE
     except Exception as error:
-        shell.fail("internal", f"StemmaDB made a mistake ({type(error).__name__}: {error}). Please report it.")
-        return exits.OUR_MISTAKE
+        shell.fail("internal", f"Internal error ({type(error).__name__}: {error}). Please report it.")
+        return exits.INTERNAL_ERROR
 
 
-def _answered(result: object, shell: Shell) -> int:
+def _answered(result: object, shell: CliContext) -> int:
     """Help and the like end with a number, commands with their answer."""
     if not isinstance(result, Mapping):
         return result if isinstance(result, int) else exits.DONE
@@ -118,15 +118,18 @@ def _answered(result: object, shell: Shell) -> int:
 
 def _sentence(wrong: click.ClickException) -> str:
     where = wrong.ctx.command_path if isinstance(wrong, click.UsageError) and wrong.ctx else "stemmadb"
-    return f"{wrong.format_message()} Try '{where} --help'."
+    said = " ".join(wrong.format_message().split())  # click lists choices over several lines
+    return f"{said if said.endswith(('.', '?', '!')) else f'{said}.'} Try '{where} --help'."
 
 
-def _told(error: OSError) -> str:
+def _system_error(error: OSError) -> str:
     what = f" {error.filename}" if error.filename else ""
     return f"Cannot open or use{what}: {error.strerror or error}. Check the path, its permissions and the disk."
 
 
-@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "stemmadb", cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="stemmadb", prog_name="stemmadb")
 @click.pass_context
 def main(ctx: click.Context) -> None:

@@ -6,7 +6,8 @@ from typing import Final
 
 import click
 
-from stemmadb.client.cli.shell import Shell
+from stemmadb.client.cli.context import CliContext
+from stemmadb.client.cli.escapes import clean
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.keys.key_files import KEY_BYTES_MAX, from_pem, to_pem
 from stemmadb.client.keys.names import Names
@@ -35,7 +36,7 @@ def keys(ctx: click.Context) -> dict[str, object] | None:
 @keys.command("list")
 @json_option
 @click.pass_obj
-def list_(shell: Shell) -> dict[str, object]:
+def list_(shell: CliContext) -> dict[str, object]:
     """List your identities.
 
     Example: stemmadb keys list
@@ -54,7 +55,7 @@ def list_(shell: Shell) -> dict[str, object]:
 @click.argument("name", default=DEFAULT)
 @json_option
 @click.pass_obj
-def show(shell: Shell, name: str) -> dict[str, object]:
+def show(shell: CliContext, name: str) -> dict[str, object]:
     """Show the DID of an identity: give it to others, so that they can let you in.
 
     Without NAME it is the default one, which is made if there is none.
@@ -71,7 +72,7 @@ def show(shell: Shell, name: str) -> dict[str, object]:
 @click.argument("name")
 @json_option
 @click.pass_obj
-def new(shell: Shell, name: str) -> dict[str, object]:
+def new(shell: CliContext, name: str) -> dict[str, object]:
     """Make a new identity.
 
     Example: stemmadb keys new robot
@@ -86,7 +87,7 @@ def new(shell: Shell, name: str) -> dict[str, object]:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @click.pass_obj
-def export(shell: Shell, name: str, yes: bool) -> dict[str, object]:
+def export(shell: CliContext, name: str, yes: bool) -> dict[str, object]:
     """Print the secret of an identity, in PEM.
 
     Example: stemmadb keys export robot --yes > robot.key
@@ -95,7 +96,7 @@ def export(shell: Shell, name: str, yes: bool) -> dict[str, object]:
     if not yes:
         _confirm(shell, name)
     secret = to_pem(identity).decode()
-    shell.say(secret.rstrip())
+    shell.say_lines(secret.rstrip())
     return _answer(name, identity) | {"secret": secret}
 
 
@@ -104,7 +105,7 @@ def export(shell: Shell, name: str, yes: bool) -> dict[str, object]:
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-")
 @json_option
 @click.pass_obj
-def import_(shell: Shell, name: str, file: str) -> dict[str, object]:
+def import_(shell: CliContext, name: str, file: str) -> dict[str, object]:
     """Keep an identity that was exported elsewhere, under a name. Without FILE it is read from standard input.
 
     Example: stemmadb keys import robot robot.key
@@ -119,7 +120,7 @@ def import_(shell: Shell, name: str, file: str) -> dict[str, object]:
 @keys.command()
 @json_option
 @click.pass_obj
-def spaces(shell: Shell) -> dict[str, object]:
+def spaces(shell: CliContext) -> dict[str, object]:
     """List the names of spaces, by server, and whether the key of the space is here.
 
     Example: stemmadb keys spaces
@@ -149,11 +150,11 @@ def _found(ring: KeyRing, name: str) -> Identity:
     return identity
 
 
-def _confirm(shell: Shell, name: str) -> None:
+def _confirm(shell: CliContext, name: str) -> None:
     """A program cannot be asked, so that it has to say so by itself."""
     if shell.is_json:
-        raise click.UsageError("This prints a secret: say --yes.")
-    if not click.confirm(WARNING.format(name=name), err=True):
+        raise click.UsageError("This prints a secret: confirm with --yes.")
+    if not click.confirm(clean(WARNING.format(name=name)), err=True):
         raise click.Abort("The secret was not printed.")
 
 

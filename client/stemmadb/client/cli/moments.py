@@ -8,9 +8,9 @@ from datetime import date, datetime, time, timedelta, tzinfo
 from typing import Final, TypeAlias
 
 from stemmadb.protocol.errors import InvalidName, InvalidQuery
-from stemmadb.protocol.model import ids
-from stemmadb.protocol.model.ids import BranchName, Version
-from stemmadb.protocol.model.values import INT_MAX
+from stemmadb.protocol.model.values import ids
+from stemmadb.protocol.model.values.ids import BranchName, Version
+from stemmadb.protocol.model.values.json_values import INT_MAX
 
 TAG: Final = "tag:"
 BRANCH: Final = "branch:"
@@ -36,7 +36,7 @@ _CLOCK: Final = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d{1,6})?)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class AtHead:
     """The newest state."""
 
 
@@ -57,11 +57,11 @@ class AtTime:
     time: datetime
 
 
-When: TypeAlias = Head | AtVersion | AtTag | AtTime
+When: TypeAlias = AtHead | AtVersion | AtTag | AtTime
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BranchMoment:
     """A branch, None for the one that is asked, and a moment of it."""
 
     branch: BranchName | None
@@ -78,7 +78,7 @@ def parse(text: str, *, now: datetime, zone: tzinfo | None = None) -> When:
     """
     words = text.strip()
     if words.lower() in _HEAD:
-        return Head()
+        return AtHead()
     if words.isascii() and words.isdigit():
         return AtVersion(_version(words))
     if words.lower().startswith(TAG):
@@ -86,7 +86,7 @@ def parse(text: str, *, now: datetime, zone: tzinfo | None = None) -> When:
     return AtTime(parse_time(words, now=now, zone=zone))
 
 
-def parse_place(text: str, *, now: datetime, zone: tzinfo | None = None) -> Place:
+def parse_place(text: str, *, now: datetime, zone: tzinfo | None = None) -> BranchMoment:
     """A moment, a branch, or both: `42`, `yesterday`, `draft`, `branch:yesterday`, `draft@42`.
 
     What can be read as a moment is one; `branch:` in front says that it is a branch.
@@ -94,14 +94,14 @@ def parse_place(text: str, *, now: datetime, zone: tzinfo | None = None) -> Plac
     words = text.strip()
     if words.lower().startswith(BRANCH):
         name, _, at = words[len(BRANCH) :].partition(AT)
-        return Place(ids.branch_name(name), parse(at or "head", now=now, zone=zone))
+        return BranchMoment(ids.branch_name(name), parse(at or "head", now=now, zone=zone))
     if AT in words:
         name, _, at = words.partition(AT)
-        return Place(ids.branch_name(name), parse(at, now=now, zone=zone))
+        return BranchMoment(ids.branch_name(name), parse(at, now=now, zone=zone))
     try:
-        return Place(None, parse(words, now=now, zone=zone))
+        return BranchMoment(None, parse(words, now=now, zone=zone))
     except InvalidQuery as neither:
-        return Place(_branch(words, neither), Head())
+        return BranchMoment(_branch(words, neither), AtHead())
 
 
 def parse_time(text: str, *, now: datetime, zone: tzinfo | None = None) -> datetime:

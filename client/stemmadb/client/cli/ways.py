@@ -60,7 +60,7 @@ def _help(through: click.Command, files: click.Command) -> str:
 
 def _optional(param: click.Parameter) -> click.Parameter:
     """The same without the default that it has where it is the only way."""
-    told = copy(param)
-    if isinstance(told, click.Option):
-        told.show_default = False
-    return told
+    copied = copy(param)
+    if isinstance(copied, click.Option):
+        copied.show_default = False
+    return copied

@@ -4,40 +4,40 @@ from __future__ import annotations
 
 from typing import Final
 
-from stemmadb.client.cli.sheets import Cell, Column, Lines, Sheet, line
-from stemmadb.client.cli.wording import clean
-from stemmadb.client.console import browsing, places, standing, watching, words, writing
-from stemmadb.client.console.replies import Arguments, Command, Reply
-from stemmadb.client.console.state import READ_ONLY, State
+from stemmadb.client.cli.escapes import clean
+from stemmadb.client.cli.shapes import Column, TextCell, TextLines, TextTable, line
+from stemmadb.client.console import places, reads, status, watch, words, writes
+from stemmadb.client.console.replies import Arguments, ConsoleCommand, ConsoleReply
+from stemmadb.client.console.state import READ_ONLY, ConsoleState
 from stemmadb.protocol.errors import Forbidden, Malformed
 
 NEAR: Final = 0.6
 """How alike a word is to a command that may have been meant."""
 
 
-async def help_(state: State, given: Arguments) -> Reply:
+async def help_(state: ConsoleState, given: Arguments) -> ConsoleReply:
     if given.words:
         return _described(_found(given.text(0)))
     shown = [command for command in COMMANDS.values() if state.may_write or not command.writes]
-    rows = [(Cell(command.name, "bold"), command.says) for command in shown]
-    more = line(Cell("'help COMMAND' shows how one is used. Tab completes commands, ids and branches.", "dim"))
+    rows = [(TextCell(command.name, "bold"), command.says) for command in shown]
+    more = line(TextCell("'help COMMAND' shows how one is used. Tab completes commands, ids and branches.", "dim"))
     data = {"commands": [command.name for command in shown]}
-    sheet = Sheet((Column("COMMAND", whole=True), Column("WHAT IT DOES")), rows)
-    return Reply(shapes=(sheet, Lines((more,))), data=data)
+    sheet = TextTable((Column("COMMAND", whole=True), Column("WHAT IT DOES")), rows)
+    return ConsoleReply(shapes=(sheet, TextLines((more,))), data=data)
 
 
-def _described(command: Command) -> Reply:
+def _described(command: ConsoleCommand) -> ConsoleReply:
     pieces = [("usage", command.usage), ("example", command.example)]
-    lines = [line(command.says), *(line(Cell(f"{name:<9}", "bold"), text) for name, text in pieces)]
-    needs = [line(Cell("Only in a console that was started with --write.", "dim"))] if command.writes else []
-    return Reply(shapes=(Lines([*lines, *needs]),), data={"command": command.name, "usage": command.usage})
+    lines = [line(command.says), *(line(TextCell(f"{name:<9}", "bold"), text) for name, text in pieces)]
+    needs = [line(TextCell("Only in a console that was started with --write.", "dim"))] if command.writes else []
+    return ConsoleReply(shapes=(TextLines([*lines, *needs]),), data={"command": command.name, "usage": command.usage})
 
 
-async def exit_(state: State, given: Arguments) -> Reply:  # noqa: ARG001
-    return Reply(is_over=True)
+async def exit_(state: ConsoleState, given: Arguments) -> ConsoleReply:  # noqa: ARG001
+    return ConsoleReply(is_over=True)
 
 
-HELP: Final = Command(
+HELP: Final = ConsoleCommand(
     name="help",
     usage="help [COMMAND]",
     says="Lists the commands, or shows how one is used.",
@@ -46,26 +46,28 @@ HELP: Final = Command(
     takes=("command",),
     most=1,
 )
-EXIT: Final = Command(name="exit", usage="exit", says="Ends the console; so does Ctrl-D.", example="exit", run=exit_)
+EXIT: Final = ConsoleCommand(
+    name="exit", usage="exit", says="Ends the console; so does Ctrl-D.", example="exit", run=exit_
+)
 ALIASES: Final = {"quit": "exit", "list": "ls", "?": "help"}
-COMMANDS: Final[dict[str, Command]] = {
+COMMANDS: Final[dict[str, ConsoleCommand]] = {
     command.name: command
     for command in (
         *places.COMMANDS,
-        *browsing.COMMANDS,
-        *watching.COMMANDS,
-        *writing.COMMANDS,
-        *standing.COMMANDS,
+        *reads.COMMANDS,
+        *watch.COMMANDS,
+        *writes.COMMANDS,
+        *status.COMMANDS,
         HELP,
         EXIT,
     )
 }
 
 
-async def carry_out(state: State, text: str) -> Reply:
+async def carry_out(state: ConsoleState, text: str) -> ConsoleReply:
     """The reply to a line; nothing for an empty one or for a comment. Raises `StemmaError`."""
     if not text.strip() or text.lstrip().startswith("#"):
-        return Reply()
+        return ConsoleReply()
     name, *rest = words.split(text)
     command = _found(name.text)
     if command.writes and not state.may_write:
@@ -73,7 +75,7 @@ async def carry_out(state: State, text: str) -> Reply:
     return await command.run(state, command.arguments(rest))
 
 
-def _found(name: str) -> Command:
+def _found(name: str) -> ConsoleCommand:
     command = COMMANDS.get(ALIASES.get(name, name))
     if command is not None:
         return command
@@ -81,5 +83,5 @@ def _found(name: str) -> Command:
     from difflib import get_close_matches  # noqa: PLC0415
 
     near = get_close_matches(name, COMMANDS, n=1, cutoff=NEAR)
-    hint = f"Did you mean '{near[0]}'?" if near else "Say 'help' for those there are."
+    hint = f"Did you mean '{near[0]}'?" if near else "Type 'help' for a list."
     raise Malformed(f"There is no command {clean(name[:80])!r}. {hint}", path="line", why="unknown command")

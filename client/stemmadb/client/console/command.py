@@ -6,21 +6,23 @@ from pathlib import Path
 
 import click
 
-from stemmadb.client.cli.connecting import Target, branch_options, finished
-from stemmadb.client.cli.shell import Shell
+from stemmadb.client.cli.connection import Target, branch_options, finished
+from stemmadb.client.cli.context import CliContext
 
 
 @click.command()
-@click.option("--at", metavar="MOMENT", help="Begin at a version (42), a tag (tag:v1) or a time ('10 minutes ago').")
-@click.option("--write", is_flag=True, help="Let it write; otherwise it only reads.")
+@click.option("--at", metavar="MOMENT", help="Start at a version (42), a tag (tag:v1) or a time ('10 minutes ago').")
+@click.option("--write", is_flag=True, help="Allow writes; the console is read-only otherwise.")
 @click.option(
     "--journal",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A directory that keeps writes which are not decided or were refused; needs --write.",
+    help="A directory for the journal of undecided and rejected writes; needs --write.",
 )
 @branch_options
 @click.pass_obj
-def console(shell: Shell, target: Target, at: str | None, write: bool, journal: Path | None) -> dict[str, object]:
+def console(
+    shell: CliContext, target: Target, at: str | None, write: bool, journal: Path | None
+) -> dict[str, object]:
     """Query and browse any branch at any version, at a prompt; or answer the lines of a pipe.
 
     'help' there lists its commands. From a pipe it goes on after an error, and exits as the first one says. With
@@ -29,8 +31,8 @@ def console(shell: Shell, target: Target, at: str | None, write: bool, journal: 
     Example: stemmadb console --space todo
     """
     if journal is not None and not write:
-        raise click.UsageError("A journal sends what it keeps: say --write with --journal.")
+        raise click.UsageError("--journal needs --write, because a journal sends the writes it holds.")
     # Imported here: the prompt takes longer to load than all other commands together.
-    from stemmadb.client.console.running import run  # noqa: PLC0415
+    from stemmadb.client.console.runner import run  # noqa: PLC0415
 
     return finished(lambda: run(shell, target, may_write=write, journal=journal, at=at), writes=write)

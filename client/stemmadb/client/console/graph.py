@@ -1,6 +1,6 @@
 """The picture of branches: where they fork, merge, stand and end, the newest on top. Pure: rows of cells.
 
-Every branch has a column of its own while it lives, and a row for each thing that happened to it. Plain commits in
+Every branch has a column of its own while it lives, and a row for each thing that happened to it. Ordinary commits in
 between are counted, not drawn.
 """
 
@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from stemmadb.client.reading.branches import Branch
 from stemmadb.client.reading.entries import LogEntry
-from stemmadb.protocol.model.ids import MAIN, BranchName, Version
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Version
 
 Kind = Literal["head", "merge", "fork", "end", "here", "gap"]
 NODES: Final[dict[Kind, str]] = {"head": "●", "merge": "●", "end": "✕", "here": "◆"}
@@ -41,17 +41,17 @@ class Here(NamedTuple):
     version: Version
 
 
-class Cell(NamedTuple):
+class GraphCell(NamedTuple):
     """A letter, and the branch whose line it belongs to."""
 
     letter: str
     branch: BranchName | None
 
 
-class Row(NamedTuple):
+class GraphRow(NamedTuple):
     """A line of the picture and what it is about."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[GraphCell, ...]
     mark: Mark
 
 
@@ -62,7 +62,7 @@ class _Span(NamedTuple):
     bottom: int
 
 
-def draw(branches: Sequence[Branch], log: Iterable[LogEntry], *, here: Here | None) -> list[Row]:
+def draw(branches: Sequence[Branch], log: Iterable[LogEntry], *, here: Here | None) -> list[GraphRow]:
     """The rows, newest first. `log` are the newest commits of all branches; `here` is where one stands, if not at a
     head."""
     entries = {entry.version: entry for entry in log}
@@ -70,7 +70,7 @@ def draw(branches: Sequence[Branch], log: Iterable[LogEntry], *, here: Here | No
     marks = _with_gaps(sorted(_marks(branches, entries, names, here), key=_order), entries, names)
     spans = _spans(marks, branches)
     columns = _columns(spans)
-    return [Row(_cells(at, mark, spans, columns), mark) for at, mark in enumerate(marks)]
+    return [GraphRow(_cells(at, mark, spans, columns), mark) for at, mark in enumerate(marks)]
 
 
 # ---------------------------------------------------------------- what is drawn
@@ -176,17 +176,19 @@ def _overlap(one: _Span, other: _Span) -> bool:
 # ---------------------------------------------------------------- the letters
 
 
-def _cells(at: int, mark: Mark, spans: dict[BranchName, _Span], columns: dict[BranchName, int]) -> tuple[Cell, ...]:
+def _cells(
+    at: int, mark: Mark, spans: dict[BranchName, _Span], columns: dict[BranchName, int]
+) -> tuple[GraphCell, ...]:
     """One cell for each column and one between any two."""
     width = 2 * max(columns.values(), default=0) + 1
-    cells = [Cell(" ", None)] * width
+    cells = [GraphCell(" ", None)] * width
     for name, span in spans.items():
         if span.top <= at <= span.bottom:
-            cells[2 * columns[name]] = Cell("│", name)
+            cells[2 * columns[name]] = GraphCell("│", name)
     if mark.kind in NODES:
-        cells[2 * columns[mark.branch]] = Cell(NODES[mark.kind], mark.branch)
+        cells[2 * columns[mark.branch]] = GraphCell(NODES[mark.kind], mark.branch)
     if mark.kind == "gap":
-        cells[2 * columns[mark.branch]] = Cell("┊", mark.branch)
+        cells[2 * columns[mark.branch]] = GraphCell("┊", mark.branch)
     if mark.kind == "merge" and mark.other is not None:
         _connect(cells, columns[mark.branch], columns[mark.other], mark.other)
         cells[2 * columns[mark.other]] = _corner(at, mark.other, mark.branch, spans, columns)
@@ -196,35 +198,35 @@ def _cells(at: int, mark: Mark, spans: dict[BranchName, _Span], columns: dict[Br
 
 
 def _draw_fork(
-    cells: list[Cell], at: int, mark: Mark, spans: dict[BranchName, _Span], columns: dict[BranchName, int]
+    cells: list[GraphCell], at: int, mark: Mark, spans: dict[BranchName, _Span], columns: dict[BranchName, int]
 ) -> None:
     child = columns[mark.branch]
     is_empty = spans[mark.branch].top == at
     if mark.other is None:
-        cells[2 * child] = Cell("╵", mark.branch)
+        cells[2 * child] = GraphCell("╵", mark.branch)
         return
     parent = columns[mark.other]
     _connect(cells, parent, child, mark.branch)
     leftwards = "╯" if parent < child else "╰"
-    cells[2 * child] = Cell("○" if is_empty else leftwards, mark.branch)
+    cells[2 * child] = GraphCell("○" if is_empty else leftwards, mark.branch)
     if spans[mark.other].top < at:
-        cells[2 * parent] = Cell("├" if parent < child else "┤", mark.other)
+        cells[2 * parent] = GraphCell("├" if parent < child else "┤", mark.other)
     else:
-        cells[2 * parent] = Cell("╭" if parent < child else "╮", mark.other)
+        cells[2 * parent] = GraphCell("╭" if parent < child else "╮", mark.other)
 
 
 def _corner(
     at: int, source: BranchName, target: BranchName, spans: dict[BranchName, _Span], columns: dict[BranchName, int]
-) -> Cell:
+) -> GraphCell:
     """Where a merge leaves its source, which comes from below and goes on above, or not."""
     goes_on = spans[source].top < at
     if columns[source] > columns[target]:
-        return Cell("┤" if goes_on else "╮", source)
-    return Cell("├" if goes_on else "╭", source)
+        return GraphCell("┤" if goes_on else "╮", source)
+    return GraphCell("├" if goes_on else "╭", source)
 
 
-def _connect(cells: list[Cell], one: int, other: int, branch: BranchName) -> None:
+def _connect(cells: list[GraphCell], one: int, other: int, branch: BranchName) -> None:
     """A line between two columns, over those that it crosses."""
     for at in range(2 * min(one, other) + 1, 2 * max(one, other)):
         letter, crossed = cells[at]
-        cells[at] = Cell("─", branch) if crossed is None else Cell("┼" if letter == "│" else "─", crossed)
+        cells[at] = GraphCell("─", branch) if crossed is None else GraphCell("┼" if letter == "│" else "─", crossed)

@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from stemmadb.client.cli import rendering
+from stemmadb.client.cli import layouts
 from stemmadb.client.cli.commands import answers
-from stemmadb.client.cli.wording import clean, counted, note_text
+from stemmadb.client.cli.escapes import clean
+from stemmadb.client.cli.safe_text import counted, note_text
 from stemmadb.client.console import graph
-from stemmadb.client.console.browsing import note_line
 from stemmadb.client.console.graph import Here
 from stemmadb.client.console.picture import picture
-from stemmadb.client.console.replies import Arguments, Command, Reply, said
-from stemmadb.client.console.state import State
+from stemmadb.client.console.reads import note_line
+from stemmadb.client.console.replies import Arguments, ConsoleCommand, ConsoleReply, said
+from stemmadb.client.console.state import ConsoleState
 from stemmadb.client.reading.branches import Branch
-from stemmadb.protocol.model.ids import MAIN
+from stemmadb.protocol.model.values.ids import MAIN
 
 COMMITS_DRAWN: Final = 1_000
 """How many of the newest commits the picture of branches looks at."""
@@ -24,15 +25,17 @@ BRANCHES_DRAWN: Final = 12
 """How many branches it draws: main, the current one, and the last that were written."""
 
 
-async def at(state: State, given: Arguments) -> Reply:
+async def at(state: ConsoleState, given: Arguments) -> ConsoleReply:
     if not given.words:
         return said(f"You are at {state.place}.", branch=state.branch, version=state.version)
     moved = await state.at(given.rest())
-    told = f"You are at {moved.place}{await _when(moved)}."
-    return Reply(shapes=(note_line(told),), state=moved, data={"branch": moved.branch, "version": moved.version})
+    text = f"You are at {moved.place}{await _when(moved)}."
+    return ConsoleReply(
+        shapes=(note_line(text),), state=moved, data={"branch": moved.branch, "version": moved.version}
+    )
 
 
-async def _when(state: State) -> str:
+async def _when(state: ConsoleState) -> str:
     """The last commit up to a version."""
     if state.version is None:
         return ""
@@ -44,7 +47,7 @@ async def _when(state: State) -> str:
     return f", last written {when} by {who}" + (f": {note}" if note else "")
 
 
-async def branch(state: State, given: Arguments) -> Reply:
+async def branch(state: ConsoleState, given: Arguments) -> ConsoleReply:
     match [word.text for word in given.words]:
         case []:
             return said(f"You are at {state.place}.", branch=state.branch, version=state.version)
@@ -57,46 +60,46 @@ async def branch(state: State, given: Arguments) -> Reply:
             done = await state.space.delete_branch(name)
             return said(f"Deleted branch {clean(name)} with version {done.version}.", version=done.version)
         case _:
-            raise BRANCH.misused("two words begin with 'create' or 'delete'")
+            raise BRANCH.misused("takes a name, or 'create' or 'delete' and a name")
 
 
-async def _create(state: State, name: str, given: Arguments) -> Reply:
+async def _create(state: ConsoleState, name: str, given: Arguments) -> ConsoleReply:
     """The new branch begins where one stands, or at another version."""
     state.check_writing()
     fork = None if not given.has("fork") else given.number("fork", 0)
     made = await state.space.branch(name, create=True, fork=fork)
     moved = replace(state, space=made)
-    told = f"You are at {moved.place}, which begins as {clean(state.branch)}@{'head' if fork is None else fork}."
-    return Reply(shapes=(note_line(told),), state=moved, data={"branch": moved.branch, "version": None})
+    text = f"You are at {moved.place}, which begins as {clean(state.branch)}@{'head' if fork is None else fork}."
+    return ConsoleReply(shapes=(note_line(text),), state=moved, data={"branch": moved.branch, "version": None})
 
 
-async def _go(state: State, name: str) -> Reply:
+async def _go(state: ConsoleState, name: str) -> ConsoleReply:
     """To another branch, at the same moment."""
     moved = await state.on(name)
     known = {branch.name: branch for branch in await state.space.branches(deleted=True)}
     ended = known[moved.branch].deleted if moved.branch in known else None
     gone = "" if ended is None else f" It was deleted at version {ended}: it can be read, not written."
-    return Reply(
+    return ConsoleReply(
         shapes=(note_line(f"You are at {moved.place}.{gone}"),),
         state=moved,
         data={"branch": moved.branch, "version": moved.version, "deleted": ended},
     )
 
 
-async def branches(state: State, given: Arguments) -> Reply:
+async def branches(state: ConsoleState, given: Arguments) -> ConsoleReply:
     found = await state.space.branches(deleted=True)
     data = {"branches": list(map(answers.of_branch, found))}
     if given.has("list"):
-        return Reply(shapes=(rendering.branches(found),), data=data)
+        return ConsoleReply(shapes=(layouts.branches(found),), data=data)
     log = await state.space.log(branch=None).all(limit=COMMITS_DRAWN + 1)
     drawn = _drawn(found, state)
     here = None if state.version is None else Here(state.branch, state.version)
     rows = graph.draw(drawn, log[:COMMITS_DRAWN], here=here)
     rest = [note_line(text) for text in _left_out(len(found) - len(drawn), is_cut=len(log) > COMMITS_DRAWN)]
-    return Reply(shapes=(picture(rows, drawn, state.viewer), *rest), data=data)
+    return ConsoleReply(shapes=(picture(rows, drawn, state.viewer), *rest), data=data)
 
 
-def _drawn(found: Sequence[Branch], state: State) -> list[Branch]:
+def _drawn(found: Sequence[Branch], state: ConsoleState) -> list[Branch]:
     newest = sorted(found, key=lambda one: (one.name not in (MAIN, state.branch), -max(one.version, one.fork)))
     return newest[:BRANCHES_DRAWN]
 
@@ -106,31 +109,31 @@ def _left_out(branches_: int, *, is_cut: bool) -> list[str]:
     return [*(several if branches_ else []), *(["... older commits are not drawn"] if is_cut else [])]
 
 
-async def tags(state: State, given: Arguments) -> Reply:  # noqa: ARG001
+async def tags(state: ConsoleState, given: Arguments) -> ConsoleReply:  # noqa: ARG001
     found = await state.space.tags.list()
-    shapes = (rendering.tags(found),) if found else (note_line("There are no tags."),)
-    return Reply(shapes=shapes, data={"tags": list(map(answers.of_tag, found))})
+    shapes = (layouts.tags(found),) if found else (note_line("There are no tags."),)
+    return ConsoleReply(shapes=shapes, data={"tags": list(map(answers.of_tag, found))})
 
 
-AT: Final = Command(
+AT: Final = ConsoleCommand(
     name="at",
     usage="at [MOMENT]",
-    says="Goes to a version, a tag, a time or the head; all that follows shows that moment.",
+    says="Goes to a version, a tag, a time or the head; later commands show that moment.",
     example='at "10 minutes ago"',
     run=at,
     takes=("moment",),
 )
-BRANCH: Final = Command(
+BRANCH: Final = ConsoleCommand(
     name="branch",
     usage="branch [NAME] | branch create NAME [--fork VERSION] | branch delete NAME",
-    says="Goes to a branch; with --write also makes or deletes one.",
+    says="Goes to a branch; with --write also creates or deletes one.",
     example="branch draft",
     run=branch,
     takes=("branch", "branch"),
     most=2,
     options={"fork": "other"},
 )
-BRANCHES: Final = Command(
+BRANCHES: Final = ConsoleCommand(
     name="branches",
     usage="branches [--list]",
     says="Draws the branches with their forks and merges, newest on top.",
@@ -139,5 +142,5 @@ BRANCHES: Final = Command(
     most=0,
     options={"list": None},
 )
-TAGS: Final = Command(name="tags", usage="tags", says="Lists the tags.", example="tags", run=tags, most=0)
+TAGS: Final = ConsoleCommand(name="tags", usage="tags", says="Lists the tags.", example="tags", run=tags, most=0)
 COMMANDS: Final = (AT, BRANCH, BRANCHES, TAGS)

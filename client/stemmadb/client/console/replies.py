@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from stemmadb.client.cli.sheets import Lines, Shape, line
-from stemmadb.client.console.state import State
+from stemmadb.client.cli.shapes import Shape, TextLines, line
+from stemmadb.client.console.state import ConsoleState
 from stemmadb.client.console.words import Word
 from stemmadb.protocol.errors import Malformed, StemmaError
 
@@ -17,14 +17,14 @@ NUMBER_MAX: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class ConsoleReply:
     """What was found, and where the console stands from now on."""
 
     shapes: Sequence[Shape] = ()
     data: Mapping[str, object] = field(default_factory=dict)
     """The same for a program."""
-    state: State | None = None
-    stream: AsyncGenerator[Reply, None] | None = None
+    state: ConsoleState | None = None
+    stream: AsyncGenerator[ConsoleReply, None] | None = None
     """What goes on until it is stopped."""
     error: StemmaError | None = None
     """Why it was not done, where there is more to show than that."""
@@ -61,11 +61,11 @@ class Arguments:
         return default if text is None else whole_number(text, name)
 
 
-Run: TypeAlias = Callable[[State, Arguments], Awaitable[Reply]]
+Run: TypeAlias = Callable[[ConsoleState, Arguments], Awaitable[ConsoleReply]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class ConsoleCommand:
     """A command. `usage` is what `help` shows; `takes` and `options` say what its words are."""
 
     name: str
@@ -95,31 +95,42 @@ class Command:
             name, value = self._option(word, left)
             options[name] = value
         if len(plain) < self.least or (self.most is not None and len(plain) > self.most):
-            raise self.misused("it has too few words" if len(plain) < self.least else "it has too many words")
+            raise self._miscounted()
         return Arguments(plain, options)
 
+    def _miscounted(self) -> Malformed:
+        """`get` takes 1 or 2 arguments."""
+        if self.most is None:
+            takes = f"at least {self.least}"
+        elif self.least == self.most:
+            takes = str(self.most) if self.most else "no"
+        else:
+            takes = f"{self.least} to {self.most}" if self.least else f"at most {self.most}"
+        count = self.least if self.most is None else self.most
+        return self.misused(f"takes {takes} argument{'' if count == 1 else 's'}")
+
     def misused(self, why: str) -> Malformed:
-        message = f"'{self.name}' cannot be done so: {why}. Write: {self.usage}"
+        message = f"`{self.name}` {why}. Usage: {self.usage}"
         return Malformed(message, path="line", why=why)
 
     def _option(self, word: Word, left: list[Word]) -> tuple[str, Word | None]:
         name, equals, given = word.text.removeprefix("--").partition("=")
         if name not in self.options:
-            raise self.misused(f"there is no option --{name[:80]}")
+            raise self.misused(f"has no option --{name[:80]}")
         if self.options[name] is None:
             if equals:
-                raise self.misused(f"--{name} is given alone")
+                raise self.misused(f"takes no value after --{name}")
             return name, None
         if equals:
             return name, Word(given, given, word.start)
         if not left:
-            raise self.misused(f"--{name} needs a word after it")
+            raise self.misused(f"needs a value after --{name}")
         return name, left.pop(0)
 
 
-def said(text: str, **data: object) -> Reply:
+def said(text: str, **data: object) -> ConsoleReply:
     """A sentence."""
-    return Reply(shapes=(Lines((line(text),)),), data={"message": text, **data})
+    return ConsoleReply(shapes=(TextLines((line(text),)),), data={"message": text, **data})
 
 
 def whole_number(text: str, what: str) -> int:

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager, aclosing, contextmanager, nullcon
 from types import FrameType
 from typing import Final, TypeAlias
 
-from stemmadb.client.cli.shell import Shell
+from stemmadb.client.cli.context import CliContext
 from stemmadb.client.console.catalogue import carry_out
-from stemmadb.client.console.completing import Remembered
-from stemmadb.client.console.replies import Reply
-from stemmadb.client.console.state import State
+from stemmadb.client.console.completer import SeenIds
+from stemmadb.client.console.replies import ConsoleReply
+from stemmadb.client.console.state import ConsoleState
 from stemmadb.protocol.errors import StemmaError
 
 STOPPED: Final = "Stopped."
@@ -28,9 +28,9 @@ Stopping: TypeAlias = Callable[[Callable[[], object]], AbstractContextManager[No
 class ConsoleSession:
     """The state and what was said so far. `stopping` listens to keys while something goes on."""
 
-    def __init__(self, state: State, shell: Shell, *, stopping: Stopping | None = None) -> None:
+    def __init__(self, state: ConsoleState, shell: CliContext, *, stopping: Stopping | None = None) -> None:
         self.state = state
-        self.remembered = Remembered()
+        self.remembered = SeenIds()
         self.count = 0
         self.failed = 0
         self.first_error: StemmaError | None = None
@@ -43,7 +43,7 @@ class ConsoleSession:
         """Carries out a line; False if the console ends. Ctrl-C ends what the line began, and nothing else."""
         self.count += bool(text.strip())
         task = asyncio.ensure_future(self._done(text))
-        telling = asyncio.ensure_future(self._tell_connection())
+        reporting = asyncio.ensure_future(self._report_connection())
         try:
             with interrupting(task.cancel):
                 return await task
@@ -51,11 +51,11 @@ class ConsoleSession:
             if not task.cancelled() or _is_cancelled():
                 raise
         finally:
-            telling.cancel()
+            reporting.cancel()
         self._shell.warn(STOPPED)
         return True
 
-    async def _tell_connection(self) -> None:
+    async def _report_connection(self) -> None:
         """A lost connection comes back by itself; whoever waits wants to know that nothing comes meanwhile."""
         was_open = True
         while True:
@@ -72,7 +72,7 @@ class ConsoleSession:
             self._fail(error)
             return True
 
-    async def _answered(self, reply: Reply) -> bool:
+    async def _answered(self, reply: ConsoleReply) -> bool:
         self._show(reply)
         if reply.state is not None:
             self.state = reply.state
@@ -82,7 +82,7 @@ class ConsoleSession:
             self._fail(reply.error)
         return not reply.is_over
 
-    async def _follow(self, stream: AsyncGenerator[Reply, None]) -> None:
+    async def _follow(self, stream: AsyncGenerator[ConsoleReply, None]) -> None:
         """Shows what comes until it ends or is stopped by a key."""
         task = asyncio.current_task()
         assert task is not None, "it runs in the task of its line"
@@ -91,7 +91,7 @@ class ConsoleSession:
                 async for part in parts:
                     self._show(part)
 
-    def _show(self, reply: Reply) -> None:
+    def _show(self, reply: ConsoleReply) -> None:
         self._shell.show(*reply.shapes)
         if reply.data:
             self._shell.answer(reply.data)

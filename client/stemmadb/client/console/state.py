@@ -7,20 +7,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from stemmadb.client.cli import moments
-from stemmadb.client.cli.connecting import at
-from stemmadb.client.cli.moments import Head, Place
-from stemmadb.client.cli.wording import Viewer, clean, short_did
+from stemmadb.client.cli.connection import at
+from stemmadb.client.cli.escapes import clean
+from stemmadb.client.cli.moments import AtHead, BranchMoment
+from stemmadb.client.cli.safe_text import Viewer, short_did
 from stemmadb.client.reading.moment import Moment
 from stemmadb.client.space import Space
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import Forbidden, InvalidQuery, UnknownBranch
-from stemmadb.protocol.model.ids import BranchName, Did, Version
+from stemmadb.protocol.model.values.ids import BranchName, Did, Version
 
 READ_ONLY = "This console only reads. Start it with 'stemmadb console --write' to change things."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class ConsoleState:
     """A place to read from. `moment` is settled, or None at the head."""
 
     space: Space
@@ -63,18 +64,18 @@ class State:
 
     # ------------------------------------------------------------ moving
 
-    async def on(self, branch: str) -> State:
+    async def on(self, branch: str) -> ConsoleState:
         """The same moment on another branch; `UnknownBranch` if there is none."""
         space = await self.space.branch(branch)
         if self.version is None:
             return replace(self, space=space)
         return await replace(self, space=space)._at(space.at(version=self.version))
 
-    async def at(self, text: str) -> State:
+    async def at(self, text: str) -> ConsoleState:
         """The moment that a person means, on this branch or on the one that is named."""
         place = self._place(text)
         space = self.space if place.branch is None else await self._named(place.branch, text)
-        if isinstance(place.when, Head):
+        if isinstance(place.when, AtHead):
             return replace(self, space=space, moment=None)
         return await replace(self, space=space)._at(at(space, place.when))
 
@@ -88,13 +89,13 @@ class State:
         """The time that a person means."""
         return moments.parse_time(text, now=self.now(), zone=self.viewer.zone)
 
-    async def _at(self, moment: Moment) -> State:
+    async def _at(self, moment: Moment) -> ConsoleState:
         await moment.settled()
         if moment.branch == self.branch:
             return replace(self, moment=moment)
         return replace(self, moment=moment, space=await self.space.branch(moment.branch))
 
-    def _place(self, text: str) -> Place:
+    def _place(self, text: str) -> BranchMoment:
         return moments.parse_place(text, now=self.now(), zone=self.viewer.zone)
 
     async def _named(self, branch: BranchName, text: str) -> Space:

@@ -9,7 +9,7 @@ import click
 
 from stemmadb.client.cli.commands.words import read_json
 from stemmadb.protocol.errors import Malformed
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values.json_values import Value
 
 CLOSING: Final = {"{": "}", "[": "]"}
 QUOTES: Final = "\"'"

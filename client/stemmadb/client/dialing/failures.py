@@ -116,8 +116,8 @@ def _reason(response: Response) -> str:
     """The sentence a server gave, if it is one: short, plain text."""
     kind = response.headers.get_all("Content-Type")
     text = response.body.decode(errors="replace").strip().rstrip(".")
-    is_plain = not kind or kind[0].startswith("text/plain")
-    return text if is_plain and len(text) <= REASON_CHARACTERS_MAX and text.isprintable() else ""
+    is_plain_text = not kind or kind[0].startswith("text/plain")
+    return text if is_plain_text and len(text) <= REASON_CHARACTERS_MAX and text.isprintable() else ""
 
 
 def _short(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Final, NewType
 from urllib.parse import SplitResult, urlsplit
 
 from stemmadb.protocol.errors import Malformed
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.wire.version import space_path
 
 ServerUrl = NewType("ServerUrl", str)

@@ -11,13 +11,13 @@ from websockets.exceptions import ConnectionClosed
 from websockets.protocol import State
 from websockets.typing import Subprotocol as Offered
 
-from stemmadb.client.dialing.channel import ChannelClosed
 from stemmadb.client.dialing.failures import Failures, not_spoken, unreachable
 from stemmadb.client.dialing.tls import context_for
 from stemmadb.client.dialing.urls import ServerUrl, server_url, space_url
-from stemmadb.protocol.model.ids import Did
-from stemmadb.protocol.model.limits import MEBIBYTE
-from stemmadb.protocol.wire.codec import Data
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.model.values.limits import MEBIBYTE
+from stemmadb.protocol.wire.channel import ChannelClosed
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
 from stemmadb.protocol.wire.version import JSON, MSGPACK, Subprotocol
 
 OPEN_SECONDS: Final = 10.0

@@ -5,18 +5,18 @@ from __future__ import annotations
 import enum
 from typing import Final, Protocol
 
-from stemmadb.client.nursery.held import Absent, Layer, Shown
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.values import Value
+from stemmadb.client.nursery.entities import Absent, Shown, ShownLayer
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 
-class Missing(enum.Enum):
+class MissingFromView(enum.Enum):
     """In the place of an answer: ask the server, tell the draft with `learn` or `learn_listing`, and try again."""
 
     MISSING = "missing"
 
 
-MISSING: Final = Missing.MISSING
+MISSING: Final = MissingFromView.MISSING
 
 
 class ViewLike(Protocol):
@@ -38,7 +38,7 @@ class ViewLike(Protocol):
         """Everything under the prefix, pending commits included; None if not all of it is held."""
         ...
 
-    def layers_under(self, prefix: str) -> dict[EntityId, tuple[Layer, ...]]:
+    def layers_under(self, prefix: str) -> dict[EntityId, tuple[ShownLayer, ...]]:
         """The entities under the prefix that pending commits write."""
         ...
 

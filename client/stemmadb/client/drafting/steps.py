@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
 
-from stemmadb.client.drafting.declaring import PATHS_MAX, Reads
-from stemmadb.client.drafting.taking import Taken, TakenPatch
-from stemmadb.client.nursery.held import ABSENT, UNKNOWN, Nothing, Shown
-from stemmadb.client.nursery.plans import Write
+from stemmadb.client.drafting.declared_reads import PATHS_MAX, Reads
+from stemmadb.client.drafting.inputs import CheckedPatch, CheckedValue
+from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, Nothing, Shown
+from stemmadb.client.nursery.plans import CommitWrite
 from stemmadb.protocol.errors import AlreadyExists, LimitExceeded, NotFound, PatchFailed, StemmaError
-from stemmadb.protocol.model import body, patch, pointer
-from stemmadb.protocol.model.ids import BranchName, EntityId
-from stemmadb.protocol.model.limits import Limits
+from stemmadb.protocol.model import patch
 from stemmadb.protocol.model.patch import Footprint
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values import body, pointer
+from stemmadb.protocol.model.values.ids import BranchName, EntityId
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.model.values.limits import Limits
 
 _WHOLE: Final = (pointer.ROOT,)
 
 
-class State(NamedTuple):
+class DraftState(NamedTuple):
     """An entity at one moment of a draft; UNKNOWN where it is not in view and what is done to it waits."""
 
     value: Value | Nothing
@@ -28,7 +29,7 @@ class State(NamedTuple):
     """A `set` or `delete` of this draft lies beneath: what follows relies on nothing else (COMMIT-3)."""
 
 
-class Desk(NamedTuple):
+class DraftContext(NamedTuple):
     """What all steps of a draft share."""
 
     branch: BranchName
@@ -38,20 +39,20 @@ class Desk(NamedTuple):
     """What patches may cost together: a server counts for the whole commit."""
 
 
-class Ground(NamedTuple):
+class StepBase(NamedTuple):
     """What a step stands on: the entity as the view shows it."""
 
     id: EntityId
     shown: Shown
-    desk: Desk
+    desk: DraftContext
 
-    def claim(self, state: State, path: str) -> None:
+    def claim(self, state: DraftState, path: str) -> None:
         """Declares that a path was relied on, unless the draft itself wrote the entity before."""
         if not state.is_own:
             self.desk.reads.declare(self.id, path, self.shown)
 
 
-class Step(Protocol):
+class DraftStep(Protocol):
     """A write that the app asked for."""
 
     @property
@@ -65,16 +66,16 @@ class Step(Protocol):
         ...
 
     @property
-    def write(self) -> Write | None:
+    def write(self) -> CommitWrite | None:
         """What it writes whatever is there; None if that depends on it."""
         ...
 
     @property
-    def ahead(self) -> State | None:
+    def ahead(self) -> DraftState | None:
         """The state after it whatever is there; None if that depends on it."""
         ...
 
-    def onto(self, state: State, ground: Ground) -> tuple[State, Write | None]:
+    def onto(self, state: DraftState, ground: StepBase) -> tuple[DraftState, CommitWrite | None]:
         """The state after it and what it writes; declares what it relies on, and raises if it cannot be done.
 
         It declares before it looks: an app that catches the error and goes on has learned something.
@@ -86,7 +87,7 @@ class Put(NamedTuple):
     """The whole value. With `is_new` it claims that nothing was there."""
 
     id: EntityId
-    taken: Taken
+    taken: CheckedValue
     blind: bool = False
     is_new: bool = False
 
@@ -95,14 +96,14 @@ class Put(NamedTuple):
         return self.is_new
 
     @property
-    def write(self) -> Write:
-        return Write("set", self.id, self.taken.body, self.taken.value, None, self.blind)
+    def write(self) -> CommitWrite:
+        return CommitWrite("set", self.id, self.taken.body, self.taken.value, None, self.blind)
 
     @property
-    def ahead(self) -> State:
-        return State(self.taken.value, len(self.taken.body), is_own=True)
+    def ahead(self) -> DraftState:
+        return DraftState(self.taken.value, len(self.taken.body), is_own=True)
 
-    def onto(self, state: State, ground: Ground) -> tuple[State, Write]:
+    def onto(self, state: DraftState, ground: StepBase) -> tuple[DraftState, CommitWrite]:
         if not self.blind:
             ground.claim(state, pointer.ROOT)
         if self.is_new and state.value is not ABSENT:
@@ -118,14 +119,14 @@ class Delete(NamedTuple):
     needs_base: bool = False
 
     @property
-    def write(self) -> Write:
-        return Write("delete", self.id, None, None, None, self.blind)
+    def write(self) -> CommitWrite:
+        return CommitWrite("delete", self.id, None, None, None, self.blind)
 
     @property
-    def ahead(self) -> State:
-        return State(ABSENT, 0, is_own=True)
+    def ahead(self) -> DraftState:
+        return DraftState(ABSENT, 0, is_own=True)
 
-    def onto(self, state: State, ground: Ground) -> tuple[State, Write]:
+    def onto(self, state: DraftState, ground: StepBase) -> tuple[DraftState, CommitWrite]:
         if not self.blind:
             ground.claim(state, pointer.ROOT)
         if state.value is ABSENT:
@@ -137,17 +138,17 @@ class Patch(NamedTuple):
     """The operations of a patch on what is there."""
 
     id: EntityId
-    taken: TakenPatch
+    taken: CheckedPatch
     blind: bool = False
     needs_base: bool = True
-    ahead: State | None = None
+    ahead: DraftState | None = None
 
     @property
-    def write(self) -> Write:
+    def write(self) -> CommitWrite:
         body_, operations, footprint = self.taken
-        return Write("patch", self.id, body_, list(operations), footprint.writes, self.blind)
+        return CommitWrite("patch", self.id, body_, list(operations), footprint.writes, self.blind)
 
-    def onto(self, state: State, ground: Ground) -> tuple[State, Write]:
+    def onto(self, state: DraftState, ground: StepBase) -> tuple[DraftState, CommitWrite]:
         footprint = self.taken.footprint
         if not self.blind:
             _claim_all(claims(footprint), state, ground)
@@ -159,7 +160,7 @@ class Patch(NamedTuple):
             raise
         return after, self.write
 
-    def _applied(self, state: State, desk: Desk) -> State:
+    def _applied(self, state: DraftState, desk: DraftContext) -> DraftState:
         """The state after it, within the bounds that a server keeps; nothing is spent on a patch that fails."""
         value, size = state.value, state.size
         if isinstance(value, Nothing):
@@ -176,27 +177,27 @@ class Patch(NamedTuple):
         except StemmaError:
             work.done = spent
             raise
-        return State(value, size, state.is_own)
+        return DraftState(value, size, state.is_own)
 
 
 class Update(NamedTuple):
     """Another value in the place of the one that is there, written as the small patch that leads to it."""
 
     id: EntityId
-    taken: Taken
+    taken: CheckedValue
     blind: bool = False
     needs_base: bool = True
-    write: Write | None = None
-    ahead: State | None = None
+    write: CommitWrite | None = None
+    ahead: DraftState | None = None
 
-    def onto(self, state: State, ground: Ground) -> tuple[State, Write | None]:
+    def onto(self, state: DraftState, ground: StepBase) -> tuple[DraftState, CommitWrite | None]:
         if isinstance(state.value, Nothing):
             ground.claim(state, pointer.ROOT)
             raise NotFound(id=self.id, branch=ground.desk.branch)
         operations = patch.diff(state.value, self.taken.value)
         if not operations:
             return state, None
-        made = TakenPatch(body.encode(operations), operations, patch.footprint(operations))
+        made = CheckedPatch(body.encode(operations), operations, patch.footprint(operations))
         whole = Put(self.id, self.taken)
         if self._is_better_whole(made, state, ground.desk.limits):
             return whole.onto(state, ground)
@@ -205,7 +206,7 @@ class Update(NamedTuple):
         except LimitExceeded:  # the patch is too much work; the value itself is within its bounds
             return whole.onto(state, ground)
 
-    def _is_better_whole(self, made: TakenPatch, state: State, limits: Limits) -> bool:
+    def _is_better_whole(self, made: CheckedPatch, state: DraftState, limits: Limits) -> bool:
         """Where the value is shorter and the patch would claim no less; a small value is patched all the same.
 
         Its writers would collide on the whole of it, and what that saves is a few bytes.
@@ -223,6 +224,6 @@ def claims(footprint: Footprint) -> tuple[str, ...]:
     return _WHOLE if len(paths) > PATHS_MAX else tuple(paths)
 
 
-def _claim_all(paths: tuple[str, ...], state: State, ground: Ground) -> None:
+def _claim_all(paths: tuple[str, ...], state: DraftState, ground: StepBase) -> None:
     for path in paths:
         ground.claim(state, path)

@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 from stemmadb.client.journal.port import (
-    Base,
+    CommitBase,
     ConfirmedCommit,
+    JournaledCommit,
     JournalState,
     JournalStep,
-    KeptCommit,
 )
 
 BASE_BYTES_MAX: Final = 256 * 1024
@@ -20,40 +20,39 @@ BASE_BYTES_MAX: Final = 256 * 1024
 EMPTY: Final = JournalState()
 
 
-def is_worth_keeping(base: Base) -> bool:
+def is_worth_keeping(base: CommitBase) -> bool:
     """Whether a base is small enough to be kept with the commit that was built on it."""
     return base.body is None or len(base.body) <= BASE_BYTES_MAX
 
 
-def slim(commit: KeptCommit) -> KeptCommit:
+def slim(commit: JournaledCommit) -> JournaledCommit:
     """The commit without the bases that are too large."""
     return msgspec.structs.replace(commit, bases=tuple(filter(is_worth_keeping, commit.bases)))
 
 
-class Contents:
+class JournalContents:
     """Takes steps one by one. Each costs what it brings, however much is pending."""
 
-    def __init__(self, state: JournalState = EMPTY, *, lost_keep_max: int) -> None:
-        self._lost_keep_max = lost_keep_max
+    def __init__(self, state: JournalState = EMPTY) -> None:
         self._session = state.session
         self._last_local = state.last_local
         self._standing = state.standing
         self._pending = {commit.name: commit for commit in state.pending}
         self._confirmed = {commit.name: commit for commit in state.confirmed}
-        self._tray = {commit.name: commit for commit in state.tray}
+        self._rejected = {commit.name: commit for commit in state.rejected}
 
     def take(self, step: JournalStep) -> None:
         self._enter(step.session)
-        for kept in step.keep:
+        for kept in step.add:
             self._keep(kept)
         for confirmed in step.confirm:
             self._confirm(confirmed)
-        for trayed in step.tray:
-            self._pending.pop(trayed.name, None)
-            self._tray.pop(trayed.name, None)
-            self._tray[trayed.name] = trayed
+        for rejected in step.reject:
+            self._pending.pop(rejected.name, None)
+            self._rejected.pop(rejected.name, None)
+            self._rejected[rejected.name] = rejected
         for name in step.drop:
-            self._tray.pop(name, None)
+            self._rejected.pop(name, None)
         for name in step.forget:
             self._confirmed.pop(name, None)
         self._standing = step.standing or self._standing
@@ -66,14 +65,14 @@ class Contents:
             standing=self._standing,
             pending=tuple(self._pending.values()),
             confirmed=tuple(self._confirmed.values()),
-            tray=tuple(self._tray.values()),
+            rejected=tuple(self._rejected.values()),
         )
 
     def _enter(self, session: bytes | None) -> None:
         if session is not None and session != self._session:
             self._session, self._last_local = session, 0
 
-    def _keep(self, commit: KeptCommit) -> None:
+    def _keep(self, commit: JournaledCommit) -> None:
         assert commit.name not in self._pending, f"{commit.name} is kept already"
         self._pending[commit.name] = slim(commit)
         if commit.name.session == self._session:
@@ -83,5 +82,3 @@ class Contents:
         self._pending.pop(commit.name, None)
         self._confirmed.pop(commit.name, None)
         self._confirmed[commit.name] = commit
-        while len(self._confirmed) > self._lost_keep_max:
-            del self._confirmed[next(iter(self._confirmed))]

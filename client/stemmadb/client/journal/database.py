@@ -18,8 +18,8 @@ import msgspec
 from stemmadb.client.journal import schema
 from stemmadb.client.journal.port import JournalState, JournalStep
 from stemmadb.client.journal.problems import reason, refused, unusable
-from stemmadb.client.journal.rows import Damaged, Head, Rows, packed
-from stemmadb.protocol.model.ids import Did
+from stemmadb.client.journal.rows import DamagedJournal, JournalHead, Rows, packed
+from stemmadb.protocol.model.values.ids import Did
 
 WAL_BYTES_MAX: Final = 4 * 1024 * 1024
 """Past this the write-ahead log is moved into the database."""
@@ -28,26 +28,24 @@ BUSY_SECONDS: Final = 1.0
 """How long to wait for a program that looks into the file; a journal itself has one user (`holding`)."""
 
 
-class Database:
+class JournalDatabase:
     """One connection to the file, used by one thread at a time. Everything that goes wrong is `JournalFailed`."""
 
-    def __init__(
-        self, file: Path, *, space: Did, principal: Did, lost_keep_max: int, factory: type[sqlite3.Connection]
-    ) -> None:
+    def __init__(self, file: Path, *, space: Did, principal: Did, factory: type[sqlite3.Connection]) -> None:
         self.file: Final = file
         self.syncs = 0
         """How many transactions were made durable."""
         self._wal, _ = schema.beside(file)
         self._wal_bytes = 0
         if not file.exists():
-            schema.make(file, *packed(Head(space, principal)))
+            schema.make(file, *packed(JournalHead(space, principal)))
         schema.check(file)
         _write_again(self._wal)
         self._connection = sqlite3.connect(
             file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, factory=factory
         )
         try:
-            self._rows = self._opened(lost_keep_max)
+            self._rows = self._opened()
             self._check_owner(space, principal)
         except BaseException:
             self.close()
@@ -85,13 +83,13 @@ class Database:
         with suppress(sqlite3.Error):
             self._connection.close()
 
-    def _opened(self, lost_keep_max: int) -> Rows:
+    def _opened(self) -> Rows:
         with self._reading():
             for pragma in ("locking_mode = EXCLUSIVE", "synchronous = FULL", "wal_autocheckpoint = 0"):
                 self._connection.execute(f"PRAGMA {pragma}")
             for pragma in ("fullfsync", "checkpoint_fullfsync"):  # on macOS a plain sync does not reach the disk
                 self._connection.execute(f"PRAGMA {pragma} = 1")
-            rows = Rows(self._connection, lost_keep_max=lost_keep_max)
+            rows = Rows(self._connection)
             self._empty_log()
         return rows
 
@@ -122,7 +120,7 @@ class Database:
             yield
         except (sqlite3.OperationalError, OSError) as error:
             raise refused(self.file, reason(error)) from error
-        except (sqlite3.DatabaseError, Damaged, msgspec.MsgspecError, TypeError, ValueError) as error:
+        except (sqlite3.DatabaseError, DamagedJournal, msgspec.MsgspecError, TypeError, ValueError) as error:
             raise unusable(self.file, f"it is damaged ({reason(error)})") from error
 
 

@@ -1,4 +1,4 @@
-"""The journal on disk: pending work, confirmed commits and the tray survive the app (NURSERY-5)."""
+"""The journal on disk: pending work, confirmed commits and rejected commits survive the app (NURSERY-5)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from stemmadb.client.journal.database import Database
-from stemmadb.client.journal.holding import Holding, hold
+from stemmadb.client.journal.database import JournalDatabase
+from stemmadb.client.journal.lock import JournalLock, hold
 from stemmadb.client.journal.port import Done, JournalState, JournalStep
 from stemmadb.client.journal.problems import reason, refused
-from stemmadb.client.journal.writer import Writer
-from stemmadb.protocol.model.ids import Did
-from stemmadb.protocol.model.limits import DEFAULTS
+from stemmadb.client.journal.writer import JournalWriter
+from stemmadb.protocol.model.values.ids import Did
 
 DID_KEY: Final = "did:key:"
 
@@ -34,7 +33,7 @@ class DiskJournal:
 
         journal = DiskJournal("~/.my-app/journal", space=space, principal=identity.did)
         state = journal.load()
-        journal.write(JournalStep(keep=(commit,)), told)     # told(None) once it is on disk
+        journal.write(JournalStep(add=(commit,)), done)     # done(None) once it is on disk
         await journal.close()
     """
 
@@ -46,22 +45,19 @@ class DiskJournal:
         *,
         space: Did,
         principal: Did,
-        lost_keep_max: int = DEFAULTS.lost_keep_max,
         factory: type[sqlite3.Connection] = sqlite3.Connection,
     ) -> None:
         directory = Path(path).expanduser()
         self.file: Final = journal_file(directory, space=space, principal=principal)
         self._holding = self._hold(directory)
         try:
-            self._database = Database(
-                self.file, space=space, principal=principal, lost_keep_max=lost_keep_max, factory=factory
-            )
+            self._database = JournalDatabase(self.file, space=space, principal=principal, factory=factory)
         except BaseException as error:
             self._holding.close()
             if isinstance(error, OSError | sqlite3.Error):
                 raise refused(self.file, reason(error)) from error
             raise
-        self._writer = Writer(self._database, self._has_ended)
+        self._writer = JournalWriter(self._database, self._has_ended)
         self._closing: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
 
     @property
@@ -84,7 +80,7 @@ class DiskJournal:
             self._writer.end()
         await asyncio.shield(self._closing[1])
 
-    def _hold(self, directory: Path) -> Holding:
+    def _hold(self, directory: Path) -> JournalLock:
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             return hold(self.file.with_name(f"{self.file.name}.lock"))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from stemmadb.client.journal.contents import Contents
+from stemmadb.client.journal.contents import JournalContents
 from stemmadb.client.journal.port import Done, JournalState, JournalStep
-from stemmadb.protocol.model.limits import DEFAULTS
 
 
 class MemoryJournal:
@@ -24,25 +23,24 @@ class MemoryJournal:
         """There is nothing to wait for."""
 
 
-class KeptInMemory:
+class SimulatedJournal:
     """A disk for tests: what was written is still there for the next one who loads it.
 
     Steps are durable at once, unless `hold` makes the disk slow or `fail` breaks it.
 
     Example::
 
-        journal = KeptInMemory()
+        journal = SimulatedJournal()
         journal.hold()
-        journal.write(step, told.append)   # nothing is told yet
+        journal.write(step, done.append)   # not called yet
         journal.crash()                    # the app dies: the step was never durable
         assert not journal.load().pending
     """
 
     keeps = True
 
-    def __init__(self, *, lost_keep_max: int = DEFAULTS.lost_keep_max) -> None:
-        self._lost_keep_max = lost_keep_max
-        self._contents = Contents(lost_keep_max=lost_keep_max)
+    def __init__(self) -> None:
+        self._contents = JournalContents()
         self._waiting: deque[tuple[JournalStep, Done]] = deque()
         self._is_held = False
         self._error: Exception | None = None
@@ -85,10 +83,10 @@ class KeptInMemory:
         self._is_held = False
         self._error = None
 
-    def copy(self) -> KeptInMemory:
+    def copy(self) -> SimulatedJournal:
         """Another journal with what is durable in this one, as if its files had been copied."""
-        other = KeptInMemory(lost_keep_max=self._lost_keep_max)
-        other._contents = Contents(self.state(), lost_keep_max=self._lost_keep_max)
+        other = SimulatedJournal()
+        other._contents = JournalContents(self.state())
         return other
 
     async def close(self) -> None:

@@ -7,13 +7,13 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from stemmadb.client.nursery.held import CommitName
-from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, TimeMs, Version
-from stemmadb.protocol.model.stale import StaleRead
+from stemmadb.client.nursery.entities import CommitName
+from stemmadb.protocol.model.commit.stale_reads import StaleRead
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, TimeMs, Version
 from stemmadb.protocol.wire.messages.commit import Current
 
 
-class Base(msgspec.Struct, frozen=True):
+class CommitBase(msgspec.Struct, frozen=True):
     """What a pending commit was built on, so that it can be shown after a restart without the server."""
 
     branch: BranchName
@@ -25,13 +25,13 @@ class Base(msgspec.Struct, frozen=True):
     """The encoded value; None if there was none."""
 
 
-class KeptCommit(msgspec.Struct, frozen=True):
+class JournaledCommit(msgspec.Struct, frozen=True):
     """An undecided commit, exactly as it is sent (COMMIT-5)."""
 
     name: CommitName
     nonce: bytes
     content: bytes
-    bases: tuple[Base, ...] = ()
+    bases: tuple[CommitBase, ...] = ()
 
 
 class ConfirmedCommit(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class ConfirmedCommit(msgspec.Struct, frozen=True):
     content: bytes
 
 
-class TrayedCommit(msgspec.Struct, frozen=True):
+class RejectedCommit(msgspec.Struct, frozen=True):
     """A commit that was not accepted, and why: inspect it, submit it again, or drop it."""
 
     name: CommitName
@@ -57,18 +57,18 @@ class TrayedCommit(msgspec.Struct, frozen=True):
     decided: Version = Version(0)
     """The version at which it was decided: what `current` is as of."""
     because: CommitName | None = None
-    """The commit with which it fell, if it was not refused itself."""
+    """The rejected commit it depended on, if it was not rejected itself."""
 
 
 class JournalStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One atomic step. What is confirmed or trayed is no longer pending; `drop` takes commits out of the tray."""
+    """One atomic step. What is confirmed or rejected is no longer pending; `drop` deletes rejected commits."""
 
-    keep: tuple[KeptCommit, ...] = ()
+    add: tuple[JournaledCommit, ...] = ()
     confirm: tuple[ConfirmedCommit, ...] = ()
-    tray: tuple[TrayedCommit, ...] = ()
+    reject: tuple[RejectedCommit, ...] = ()
     drop: tuple[CommitName, ...] = ()
     forget: tuple[CommitName, ...] = ()
-    """Confirmed commits that need no longer be kept: a restored server lost them, and they were reported."""
+    """Confirmed commits to keep no longer: beyond `lost_keep_max`, or lost by a restored server and reported."""
     standing: tuple[Version, Hash] | None = None
     """`to` and its hash. Kept with each commit too: whether the server still has what that read can be told only by a
     standing that is no older (RESUME-4)."""
@@ -84,11 +84,11 @@ class JournalState(msgspec.Struct, frozen=True, kw_only=True):
     last_local: int = 0
     """The highest local ever kept in `session`; locals are never used twice."""
     standing: tuple[Version, Hash] | None = None
-    pending: tuple[KeptCommit, ...] = ()
+    pending: tuple[JournaledCommit, ...] = ()
     """In the order in which they were kept."""
     confirmed: tuple[ConfirmedCommit, ...] = ()
     """Oldest first."""
-    tray: tuple[TrayedCommit, ...] = ()
+    rejected: tuple[RejectedCommit, ...] = ()
     """In the order in which they came."""
 
 

@@ -11,30 +11,30 @@ from blake3 import blake3
 
 from stemmadb.client.journal.contents import slim
 from stemmadb.client.journal.port import (
-    Base,
+    CommitBase,
     ConfirmedCommit,
+    JournaledCommit,
     JournalState,
     JournalStep,
-    KeptCommit,
-    TrayedCommit,
+    RejectedCommit,
 )
-from stemmadb.client.nursery.held import CommitName
-from stemmadb.protocol.model.ids import Did, Hash, Version
+from stemmadb.client.nursery.entities import CommitName
+from stemmadb.protocol.model.values.ids import Did, Hash, Version
 
 SUM_BYTES: Final = 16
 ANYWHERE: Final = Version(0)
 """The `as_of` of a base in its own row: commits that share it have read it at different versions."""
 
 T = TypeVar("T")
-C = TypeVar("C", "KeptRow", ConfirmedCommit, TrayedCommit)
+C = TypeVar("C", "PendingRow", ConfirmedCommit, RejectedCommit)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Damaged(Exception):
+class DamagedJournal(Exception):
     """What is in the file is not what was written."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class JournalHead(msgspec.Struct, frozen=True):
     """The one row that says whose journal it is, and where it stands."""
 
     space: Did
@@ -44,7 +44,7 @@ class Head(msgspec.Struct, frozen=True):
     standing: tuple[Version, Hash] | None = None
 
 
-class KeptRow(msgspec.Struct, frozen=True):
+class PendingRow(msgspec.Struct, frozen=True):
     """A pending commit; its bases are in rows of their own, which it names, with the version each was read at."""
 
     name: CommitName
@@ -61,31 +61,29 @@ def packed(record: object) -> tuple[bytes, bytes]:
 
 def _unpacked(body: bytes, sum_: bytes, kind: type[T]) -> T:
     if blake3(body).digest(SUM_BYTES) != sum_:
-        raise Damaged("a record is not what was written")
+        raise DamagedJournal("a record is not what was written")
     return msgspec.msgpack.decode(body, type=kind)
 
 
 class Rows:
     """The tables behind one connection. Each step costs what it brings, however much is pending."""
 
-    def __init__(self, connection: sqlite3.Connection, *, lost_keep_max: int) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._run = connection.execute
-        self._lost_keep_max = lost_keep_max
         record, sum_ = self._run("SELECT record, sum FROM head").fetchone() or (b"", b"")
-        self.head = _unpacked(record, sum_, Head)
-        ((self._confirmed_count,),) = self._run("SELECT count(*) FROM confirmed")
+        self.head = _unpacked(record, sum_, JournalHead)
 
     def take(self, step: JournalStep) -> None:
         """Applies a step inside the transaction that is open."""
-        for kept in step.keep:
+        for kept in step.add:
             self._keep(kept)
         for confirmed in step.confirm:
             self._decided(confirmed.name)
             self._confirm(confirmed)
-        for trayed in step.tray:
-            self._decided(trayed.name)
-            self._drop(trayed.name)
-            self._put("tray", trayed.name, trayed)
+        for rejected in step.reject:
+            self._decided(rejected.name)
+            self._drop(rejected.name)
+            self._put("rejected", rejected.name, rejected)
         for name in step.drop:
             self._drop(name)
         for name in step.forget:
@@ -93,7 +91,7 @@ class Rows:
         self._move(_moved(self.head, step))
 
     def state(self) -> JournalState:
-        """What the tables hold; `Damaged` if they cannot hold that."""
+        """What the tables hold; `DamagedJournal` if they cannot hold that."""
         self._check()
         return JournalState(
             session=self.head.session,
@@ -101,10 +99,10 @@ class Rows:
             standing=self.head.standing,
             pending=tuple(self._pending()),
             confirmed=tuple(self._commits("confirmed", ConfirmedCommit)),
-            tray=tuple(self._commits("tray", TrayedCommit)),
+            rejected=tuple(self._commits("rejected", RejectedCommit)),
         )
 
-    def _move(self, head: Head) -> None:
+    def _move(self, head: JournalHead) -> None:
         if head != self.head:
             self._run("UPDATE head SET record = ?, sum = ?", packed(head))
             self.head = head
@@ -115,14 +113,14 @@ class Rows:
         assert number is not None
         return number
 
-    def _keep(self, commit: KeptCommit) -> None:
+    def _keep(self, commit: JournaledCommit) -> None:
         bases = slim(commit).bases
         named = tuple((_base_name(base), base.as_of) for base in bases)
-        number = self._put("pending", commit.name, KeptRow(commit.name, commit.nonce, commit.content, named))
+        number = self._put("pending", commit.name, PendingRow(commit.name, commit.nonce, commit.content, named))
         for base in bases:
             self._run("INSERT OR IGNORE INTO built_on VALUES (?, ?)", (number, self._base(base)))
 
-    def _base(self, base: Base) -> int:
+    def _base(self, base: CommitBase) -> int:
         """The row of a base: one for all the commits that were built on it."""
         name = _base_name(base)
         for (number,) in self._run("SELECT number FROM bases WHERE name = ?", (name,)):
@@ -146,52 +144,45 @@ class Rows:
     def _confirm(self, commit: ConfirmedCommit) -> None:
         self._forget(commit.name)
         self._put("confirmed", commit.name, commit)
-        self._confirmed_count += 1
-        excess = self._confirmed_count - self._lost_keep_max
-        if excess > 0:
-            oldest = "SELECT number FROM confirmed ORDER BY number LIMIT ?"
-            self._run(f"DELETE FROM confirmed WHERE number IN ({oldest})", (excess,))  # noqa: S608
-            self._confirmed_count -= excess
 
     def _forget(self, name: CommitName) -> None:
-        gone = self._run("DELETE FROM confirmed WHERE session = ? AND local = ?", name)
-        self._confirmed_count -= gone.rowcount
+        self._run("DELETE FROM confirmed WHERE session = ? AND local = ?", name)
 
     def _drop(self, name: CommitName) -> None:
-        self._run("DELETE FROM tray WHERE session = ? AND local = ?", name)
+        self._run("DELETE FROM rejected WHERE session = ? AND local = ?", name)
 
     def _check(self) -> None:
         for (found,) in self._run("PRAGMA integrity_check(1)"):
             if found != "ok":
-                raise Damaged(found)
+                raise DamagedJournal(found)
 
-    def _pending(self) -> Iterator[KeptCommit]:
+    def _pending(self) -> Iterator[JournaledCommit]:
         """A base that is not there is left out: it is read from the server instead, as one that was too large."""
         rows = self._run("SELECT record, sum FROM bases")
-        bases = {_base_name(base): base for base in (_unpacked(record, sum_, Base) for record, sum_ in rows)}
-        for row in self._commits("pending", KeptRow):
+        bases = {_base_name(base): base for base in (_unpacked(record, sum_, CommitBase) for record, sum_ in rows)}
+        for row in self._commits("pending", PendingRow):
             found = ((bases[name], as_of) for name, as_of in row.bases if name in bases)
             built_on = tuple(msgspec.structs.replace(base, as_of=as_of) for base, as_of in found)
-            yield KeptCommit(row.name, row.nonce, row.content, built_on)
+            yield JournaledCommit(row.name, row.nonce, row.content, built_on)
 
     def _commits(self, table: str, kind: type[C]) -> Iterator[C]:
         rows = self._run(f"SELECT session, local, record, sum FROM {table} ORDER BY number")  # noqa: S608
         for session, local, record, sum_ in rows:
             commit = _unpacked(record, sum_, kind)
             if commit.name != (session, local):
-                raise Damaged("a record is in another's place")
+                raise DamagedJournal("a record is in another's place")
             yield commit
 
 
-def _base_name(base: Base) -> bytes:
+def _base_name(base: CommitBase) -> bytes:
     return blake3(_encode((base.branch, base.id, base.version, base.hash))).digest()
 
 
-def _moved(head: Head, step: JournalStep) -> Head:
+def _moved(head: JournalHead, step: JournalStep) -> JournalHead:
     """The head after a step: a new session starts at 0, and locals of older ones do not count (COMMIT-5)."""
     session = head.session if step.session is None else step.session
     last = head.last_local if session == head.session else 0
-    for kept in step.keep:
+    for kept in step.add:
         if kept.name.session == session:
             last = max(last, kept.name.local)
     standing = head.standing if step.standing is None else step.standing

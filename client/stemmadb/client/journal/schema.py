@@ -28,7 +28,7 @@ PRAGMA user_version = {SCHEMA};
 CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), {_RECORD});
 CREATE TABLE pending {_COMMITS};
 CREATE TABLE confirmed {_COMMITS};
-CREATE TABLE tray {_COMMITS};
+CREATE TABLE rejected {_COMMITS};
 CREATE TABLE bases (number INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE, {_RECORD});
 CREATE TABLE built_on (pending INTEGER, base INTEGER, PRIMARY KEY (pending, base)) WITHOUT ROWID;
 CREATE INDEX built_on_base ON built_on (base);

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final, NamedTuple
 
-from stemmadb.client.journal.database import Database
+from stemmadb.client.journal.database import JournalDatabase
 from stemmadb.client.journal.port import Done, JournalStep
 from stemmadb.client.journal.problems import refused
 from stemmadb.protocol.errors import JournalFailed
@@ -19,7 +19,7 @@ BYTES_OF_A_SYNC_MAX: Final = 8 * 1024 * 1024
 """One sync takes steps until they pass this; a step is never split."""
 
 
-class Entry(NamedTuple):
+class QueuedStep(NamedTuple):
     """A step on its way, and whom to tell, on which loop."""
 
     step: JournalStep
@@ -27,20 +27,20 @@ class Entry(NamedTuple):
     loop: asyncio.AbstractEventLoop
 
 
-class Writer:
+class JournalWriter:
     """Writes steps in order and tells in order. After a failure every later step fails (NURSERY-7)."""
 
-    def __init__(self, database: Database, ended: Callable[[], None]) -> None:
+    def __init__(self, database: JournalDatabase, ended: Callable[[], None]) -> None:
         self._database = database
         self._ended = ended
-        self._queue: SimpleQueue[Entry | None] = SimpleQueue()
+        self._queue: SimpleQueue[QueuedStep | None] = SimpleQueue()
         self._failed: str | None = None
         # A daemon: an app that ends without closing is not kept alive, and its files are safe as after a kill.
         self._thread = Thread(target=self._work, name=f"journal {database.file.name}", daemon=True)
         self._thread.start()
 
     def put(self, step: JournalStep, done: Done) -> None:
-        self._queue.put(Entry(step, done, asyncio.get_running_loop()))
+        self._queue.put(QueuedStep(step, done, asyncio.get_running_loop()))
 
     def end(self) -> None:
         """After the steps that were put, the file is let go and `ended` is called, by the thread."""
@@ -55,9 +55,9 @@ class Writer:
         self._database.close()
         self._ended()
 
-    def _next(self) -> tuple[list[Entry], bool]:
+    def _next(self) -> tuple[list[QueuedStep], bool]:
         """Waits for a step and takes what has come with it; False once there will be no more."""
-        entries: list[Entry] = []
+        entries: list[QueuedStep] = []
         weight = 0
         found = self._queue.get()
         while found is not None:
@@ -71,13 +71,13 @@ class Writer:
                 return entries, True
         return entries, False
 
-    def _write(self, entries: list[Entry]) -> None:
+    def _write(self, entries: list[QueuedStep]) -> None:
         if self._failed is None:
             self._try(lambda: self._database.append([entry.step for entry in entries]))
-            _tell(entries, self._failure)
+            _notify(entries, self._failure)
             self._try(self._database.tidy)
         else:
-            _tell(entries, self._failure)
+            _notify(entries, self._failure)
 
     def _try(self, work: Callable[[], None]) -> None:
         if self._failed is not None:
@@ -93,20 +93,20 @@ class Writer:
 
 
 def _weight(step: JournalStep) -> int:
-    bodies = sum(len(base.body or b"") for commit in step.keep for base in commit.bases)
-    contents = (commit.content for part in (step.keep, step.confirm, step.tray) for commit in part)
+    bodies = sum(len(base.body or b"") for commit in step.add for base in commit.bases)
+    contents = (commit.content for part in (step.add, step.confirm, step.reject) for commit in part)
     return bodies + sum(map(len, contents))
 
 
-def _tell(entries: list[Entry], failure: Callable[[], JournalFailed | None]) -> None:
+def _notify(entries: list[QueuedStep], failure: Callable[[], JournalFailed | None]) -> None:
     """Wakes each loop once for all that it is to be told; one that is closed has nobody who wants to know."""
     loops = {entry.loop: [(one.done, failure()) for one in entries if one.loop is entry.loop] for entry in entries}
-    for loop, told in loops.items():
+    for loop, calls in loops.items():
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(_call, loop, told)
+            loop.call_soon_threadsafe(_call, loop, calls)
 
 
-def _call(loop: asyncio.AbstractEventLoop, told: list[tuple[Done, JournalFailed | None]]) -> None:
+def _call(loop: asyncio.AbstractEventLoop, calls: list[tuple[Done, JournalFailed | None]]) -> None:
     """Each in a call of its own, so that one that raises does not keep the others from being told."""
-    for done, error in told:
+    for done, error in calls:
         loop.call_soon(done, error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from stemmadb.protocol import identity
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 
 
 class Identity:

@@ -13,7 +13,7 @@ from stemmadb.client.keys import private_files
 from stemmadb.client.keys.places import config_directory
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import InvalidDid, InvalidName, Malformed, NewerStorage
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 
 FILE: Final = "names.json"
 FORM: Final = 1

@@ -12,7 +12,7 @@ from stemmadb.client.keys.identity import Identity
 from stemmadb.client.keys.places import config_directory
 from stemmadb.protocol import identity as identities
 from stemmadb.protocol.errors import AlreadyExists, InvalidName, Malformed
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 
 DEFAULT: Final = "default"
 SEED_BYTES: Final = 32
@@ -53,11 +53,6 @@ class KeyRing:
     def make(self, name: str) -> Identity:
         """A new identity; `AlreadyExists` if the name is taken."""
         return self._new(name, self._make_identity())
-
-    def export_seed(self, name: str) -> bytes | None:
-        """The 32 secret bytes of an identity: whoever has them is that identity. None if there is no such name."""
-        found = self.find(name)
-        return None if found is None else found.seed()
 
     def import_seed(self, name: str, seed: bytes) -> Identity:
         """Keeps an identity that was made elsewhere; `AlreadyExists` if the name is taken by another."""

@@ -1,13 +1,13 @@
-"""Confirmed: what the server has told, for each branch and entity, true at `to` for what is watched (NURSERY-1)."""
+"""Confirmed values by branch and entity, as the server sent them; watched ones are true at `to` (NURSERY-1)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from stemmadb.client.nursery.held import ABSENT, UNKNOWN, Held, Key, Nothing
-from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, EntityId, Hash, Version
-from stemmadb.protocol.model.values import Value
+from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CachedEntity, Key, Nothing
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, EntityId, Hash, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 NO_MEMBERS: frozenset[EntityId] = frozenset()
 
@@ -29,7 +29,7 @@ class Membership:
         self.is_filled = False
 
 
-class Coverage(NamedTuple):
+class WatchCoverage(NamedTuple):
     """What the filled watches of a branch name: of these it is known whether they are there."""
 
     names: frozenset[str]
@@ -46,37 +46,37 @@ class Confirmed:
         self.to = EMPTY_SPACE
         self.hash: Hash | None = None
         self.watches: dict[int, Membership] = {}
-        self._coverage: dict[BranchName, Coverage] = {}
+        self._coverage: dict[BranchName, WatchCoverage] = {}
         """Made when it is asked for, and again after a watch was filled or emptied."""
-        self._held: dict[Key, Held] = {}
+        self._cached: dict[Key, CachedEntity] = {}
         self._holders: dict[Key, int] = {}
         self._doubtful: dict[Key, Version] = {}
-        """Watched, but what is held is not right: asked for again. With the version of the last fact told of it."""
+        """Watched entities whose cached value is wrong, to be fetched again; with the version of their last fact."""
 
     # ------------------------------------------------------------ looking
 
-    def get(self, key: Key) -> Held | None:
-        return self._held.get(key)
+    def get(self, key: Key) -> CachedEntity | None:
+        return self._cached.get(key)
 
     def value(self, key: Key) -> Value | Nothing:
         """The confirmed value; ABSENT where a filled watch would hold it, UNKNOWN where nobody can tell."""
-        held = self._held.get(key)
-        if held is not None:
-            return held.value
+        cached = self._cached.get(key)
+        if cached is not None:
+            return cached.value
         return ABSENT if key not in self._doubtful and self.covered(key) else UNKNOWN
 
     def covered(self, key: Key) -> bool:
-        """Whether a filled watch names it, so that it is there only if it is held."""
+        """Whether a filled watch names it, so that it is there only if it is cached."""
         return self.coverage(key[0]).has(key[1])
 
-    def coverage(self, branch: BranchName) -> Coverage:
+    def coverage(self, branch: BranchName) -> WatchCoverage:
         """What the filled watches of a branch name."""
         known = self._coverage.get(branch)
         if known is None:
             filled = [one for one in self.watches.values() if one.is_filled and one.branch == branch]
             names = frozenset[str]().union(*(one.names for one in filled))
             prefixes = tuple(prefix for one in filled for prefix in one.prefixes)
-            known = self._coverage[branch] = Coverage(names, prefixes)
+            known = self._coverage[branch] = WatchCoverage(names, prefixes)
         return known
 
     def is_watched(self, key: Key) -> bool:
@@ -97,24 +97,24 @@ class Confirmed:
 
     # ------------------------------------------------------------ changing
 
-    def hold(self, key: Key, held: Held) -> None:
+    def put(self, key: Key, cached: CachedEntity) -> None:
         """This is the value now."""
-        self._held[key] = held
+        self._cached[key] = cached
         self._doubtful.pop(key, None)
 
     def doubt(self, key: Key, version: Version) -> None:
-        """What is held is not right, or something is missing: nobody is shown a guess (SYNC-4)."""
-        self._held.pop(key, None)
+        """What is cached is not right, or something is missing: nobody is shown a guess (SYNC-4)."""
+        self._cached.pop(key, None)
         if key in self._holders:
             self._doubtful[key] = version
 
-    def told_of(self, key: Key) -> Version:
-        """The last version at which a fact of a doubtful entity was told."""
+    def last_version_of(self, key: Key) -> Version:
+        """The last version at which the server sent a fact of a doubtful entity."""
         return self._doubtful.get(key, EMPTY_SPACE)
 
     def forget(self, key: Key) -> None:
         """Nobody needs it any more."""
-        self._held.pop(key, None)
+        self._cached.pop(key, None)
         self._doubtful.pop(key, None)
 
     def enter(self, watch: int, id_: EntityId) -> bool:
@@ -163,10 +163,10 @@ class Confirmed:
 
     def start_over(self) -> set[Key]:
         """Forgets everything that was told, but not which watches there are (RESUME-1, RESUME-4)."""
-        gone = self._held.keys() | self._doubtful.keys()
-        self._held, self._holders, self._doubtful = {}, {}, {}
+        forgotten = self._cached.keys() | self._doubtful.keys()
+        self._cached, self._holders, self._doubtful = {}, {}, {}
         for membership in self.watches.values():
             membership.ids, membership.is_filled = set(), False
         self._coverage.clear()
         self.to, self.hash = EMPTY_SPACE, None
-        return set(gone)
+        return set(forgotten)

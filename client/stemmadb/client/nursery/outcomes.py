@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.nursery.entities import CommitName
 from stemmadb.client.nursery.pending import Pending
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.ids import EMPTY_SPACE, Hash, TimeMs, Version
-from stemmadb.protocol.model.stale import StaleRead
+from stemmadb.protocol.model.commit.stale_reads import StaleRead
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Hash, TimeMs, Version
 from stemmadb.protocol.wire.messages.commit import Current
 
 
@@ -23,7 +23,7 @@ class Confirmation(NamedTuple):
     hash: Hash
 
 
-class Refusal(NamedTuple):
+class CommitRefusal(NamedTuple):
     """Not in the log, and never will be under this name."""
 
     pending: Pending
@@ -35,14 +35,14 @@ class Refusal(NamedTuple):
     decided: Version = EMPTY_SPACE
     """The version at which it was decided: what `current` is as of."""
     because: CommitName | None = None
-    """The commit with which it fell, if it was not refused itself (NURSERY-3)."""
+    """The refused commit it depended on, if it was not refused itself (NURSERY-3)."""
 
 
 class Integrated(NamedTuple):
-    """What a frame came to, for those who keep and tell it."""
+    """The outcome of a frame, for the session to journal and report."""
 
     confirmed: tuple[Confirmation, ...] = ()
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[CommitRefusal, ...] = ()
     ended: tuple[tuple[int, StemmaError], ...] = ()
     """Watches that are over, and why."""
     strangers: bool = False

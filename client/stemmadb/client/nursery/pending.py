@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stemmadb.client.nursery.held import CommitName, Key
-from stemmadb.client.nursery.plans import Plan, Write
-from stemmadb.protocol.model import body
-from stemmadb.protocol.model.ids import BranchName, EntityId, Hash, Local
+from stemmadb.client.nursery.entities import CommitName, Key
+from stemmadb.client.nursery.plans import CommitPlan, CommitWrite
+from stemmadb.protocol.model.commit.request import Content, Operation, PendingName, Read, digest_request
 from stemmadb.protocol.model.patch import footprint
-from stemmadb.protocol.model.request import Content, Operation, PendingName, Read, digest_request
-from stemmadb.protocol.wire.codec import encode_content, read_content
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Local
+from stemmadb.protocol.wire.codec.msgpack_codec import encode_content, read_content
 
 
 class Pending:
@@ -22,7 +22,7 @@ class Pending:
         "content",
         "depends",
         "depends_elsewhere",
-        "has_landed",
+        "is_integrated",
         "is_shown",
         "name",
         "nonce",
@@ -36,7 +36,7 @@ class Pending:
         nonce: bytes,
         content: bytes,
         branch: BranchName,
-        writes: tuple[Write, ...],
+        writes: tuple[CommitWrite, ...],
         depends: frozenset[CommitName],
     ) -> None:
         self.name = name
@@ -50,8 +50,8 @@ class Pending:
         """Those of them that were made in another session."""
         self.is_shown = True
         """Whether the view has it: False while one of its operations, or one it builds on, does not apply."""
-        self.has_landed = False
-        """Whether its facts came as anybody's, before its verdict, or may have: it is shown no longer."""
+        self.is_integrated = False
+        """True once its facts are, or may be, among the confirmed values before its verdict: it is hidden then."""
         self.by_id: dict[EntityId, list[int]] = {}
         """Which operations write each entity, by index."""
         for index, write in enumerate(writes):
@@ -70,7 +70,7 @@ class Pending:
         return f"Pending({self.name.local}, {', '.join(f'{one.op} {one.id}' for one in self.writes)})"
 
 
-def named(plan: Plan, name: CommitName, *, nonce: bytes) -> Pending:
+def named(plan: CommitPlan, name: CommitName, *, nonce: bytes) -> Pending:
     """The commit that a plan becomes once it has a name: encoded here, once."""
     depends = frozenset([below for read in plan.reads for below in read.through])
     content = Content(
@@ -83,7 +83,7 @@ def named(plan: Plan, name: CommitName, *, nonce: bytes) -> Pending:
                     prefix=read.prefix,
                     path=read.path,
                     branch=read.branch,
-                    locals=tuple([_told(below, name.session) for below in read.through]),
+                    locals=tuple([_wire_name(below, name.session) for below in read.through]),
                 )
                 for read in plan.reads
             ]
@@ -101,12 +101,12 @@ def named(plan: Plan, name: CommitName, *, nonce: bytes) -> Pending:
     )
 
 
-def _told(below: CommitName, session: bytes) -> PendingName:
+def _wire_name(below: CommitName, session: bytes) -> PendingName:
     return below.local if below.session == session else (below.session, below.local)
 
 
 def restored(name: CommitName, *, nonce: bytes, content: bytes) -> Pending:
-    """The commit as it was kept: read again from the bytes that will be sent."""
+    """The commit as the journal has it: read from the bytes that will be sent."""
     read = read_content(content)
     return Pending(
         name,
@@ -122,15 +122,15 @@ def _meant(below: PendingName, session: bytes) -> CommitName:
     return CommitName(session, Local(below)) if isinstance(below, int) else CommitName(below[0], Local(below[1]))
 
 
-def writes_of(content: Content) -> tuple[Write, ...]:
+def writes_of(content: Content) -> tuple[CommitWrite, ...]:
     """The operations of a content, each with the value that it means."""
     return tuple(_write(operation) for operation in content.operations)
 
 
-def _write(operation: Operation) -> Write:
+def _write(operation: Operation) -> CommitWrite:
     value = None if operation.body is None else body.read_stored(operation.body)
     paths = None
     if operation.op == "patch":
         assert isinstance(value, list), "the list of operations was read before"
         paths = footprint(value).writes  # type: ignore[arg-type]  # a list of objects
-    return Write(operation.op, operation.id, operation.body, value, paths, operation.blind)
+    return CommitWrite(operation.op, operation.id, operation.body, value, paths, operation.blind)

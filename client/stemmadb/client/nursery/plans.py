@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from stemmadb.client.nursery.held import CommitName, Held
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.values import Value
+from stemmadb.client.nursery.entities import CachedEntity, CommitName
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 WriteKind: TypeAlias = Literal["set", "patch", "delete"]
 
 
-class Write(NamedTuple):
+class CommitWrite(NamedTuple):
     """One operation, encoded once: `body` goes to the journal and the server, `value` is what it means here.
 
     `value` is the whole value of a `set` and the list of operations of a `patch`. It belongs to the nursery: nobody
@@ -39,13 +39,13 @@ class PlannedRead(NamedTuple):
     """The branch read, if it is not the one written."""
 
 
-class Plan(NamedTuple):
+class CommitPlan(NamedTuple):
     """What a transaction comes to. Without writes there is nothing to commit."""
 
     branch: BranchName
-    writes: tuple[Write, ...]
+    writes: tuple[CommitWrite, ...]
     reads: tuple[PlannedRead, ...] = ()
     note: bytes | None = None
     """The encoded note."""
-    bases: tuple[tuple[EntityId, Held], ...] = ()
+    bases: tuple[tuple[EntityId, CachedEntity], ...] = ()
     """What was read from the server for it: the nursery holds it beneath the pending layers of these entities."""

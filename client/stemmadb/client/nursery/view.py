@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from stemmadb.client.nursery.applying import DoesNotApply, after
-from stemmadb.client.nursery.confirmed import Coverage
-from stemmadb.client.nursery.held import ABSENT, UNKNOWN, Absent, Key, Layer, Nothing, Shown
-from stemmadb.client.nursery.stack import Sheet
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.values import Value
+from stemmadb.client.nursery.confirmed import WatchCoverage
+from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, Absent, Key, Nothing, Shown, ShownLayer
+from stemmadb.client.nursery.layers import EntityLayer
+from stemmadb.client.nursery.operations import DoesNotApply, after
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 
-class Source(Protocol):
-    """What a view looks at, as far as nothing was kept from before a change."""
+class ViewSource(Protocol):
+    """Where a view reads entities that have not changed since it was captured."""
 
     def present(self, key: Key, to: Version) -> Shown | None:
         """The entity as it is now, if it is held, doubtful or written; what is watched has this version beneath."""
         ...
 
-    def pile(self, key: Key) -> tuple[Sheet, ...]:
+    def shown_layers(self, key: Key) -> tuple[EntityLayer, ...]:
         """The layers that are shown now."""
         ...
 
@@ -29,20 +29,20 @@ class Source(Protocol):
         ...
 
 
-class View:
-    """Immutable. It costs nothing to make: what changes later is kept for it just before."""
+class NurseryView:
+    """Immutable and free to create: an entity is retained for the view just before it changes."""
 
-    def __init__(self, source: Source, *, branch: BranchName, to: Version, coverage: Coverage) -> None:
+    def __init__(self, source: ViewSource, *, branch: BranchName, to: Version, coverage: WatchCoverage) -> None:
         self.branch = branch
         self.to = to
         self._source = source
         self._coverage = coverage
-        self._kept: dict[EntityId, tuple[Shown | None, tuple[Sheet, ...]]] = {}
+        self._retained: dict[EntityId, tuple[Shown | None, tuple[EntityLayer, ...]]] = {}
 
     def shown(self, id_: EntityId) -> Shown | None:
         """The entity as it was; None if it is not in the view: neither held, nor written, nor known to be absent."""
-        if id_ in self._kept:
-            return self._kept[id_][0]
+        if id_ in self._retained:
+            return self._retained[id_][0]
         now = self._source.present((self.branch, id_), self.to)
         if now is None:
             return Shown(ABSENT, self.to) if self._coverage.has(id_) else None
@@ -61,32 +61,32 @@ class View:
                 found[id_] = shown
         return found
 
-    def layers_under(self, prefix: str) -> dict[EntityId, tuple[Layer, ...]]:
+    def layers_under(self, prefix: str) -> dict[EntityId, tuple[ShownLayer, ...]]:
         """The entities under the prefix that pending commits wrote when the view was captured."""
-        piles = {id_: self.shown(id_) for id_ in self._ids(prefix)}
-        return {id_: shown.layers for id_, shown in piles.items() if shown is not None and shown.layers}
+        found = {id_: self.shown(id_) for id_ in self._ids(prefix)}
+        return {id_: shown.layers for id_, shown in found.items() if shown is not None and shown.layers}
 
     def replayed(self, id_: EntityId, base: Value | Absent) -> Shown:
         """What the view would show if the confirmed value at its version were this one."""
         value: Value | Nothing = base
-        layers: list[Layer] = []
-        for sheet in self._pile(id_):
+        layers: list[ShownLayer] = []
+        for layer in self._layers_of(id_):
             try:
-                value = after(value, sheet.writes)
+                value = after(value, layer.writes)
             except DoesNotApply:
                 continue
-            layers.append(Layer(sheet.pending.name, sheet.paths, value))
+            layers.append(ShownLayer(layer.pending.name, layer.paths, value))
         return Shown(value, self.to, tuple(layers))
 
-    def _pile(self, id_: EntityId) -> tuple[Sheet, ...]:
-        return self._kept[id_][1] if id_ in self._kept else self._source.pile((self.branch, id_))
+    def _layers_of(self, id_: EntityId) -> tuple[EntityLayer, ...]:
+        return self._retained[id_][1] if id_ in self._retained else self._source.shown_layers((self.branch, id_))
 
     def _ids(self, prefix: str) -> list[EntityId]:
         ids = set(self._source.ids_under(self.branch, prefix))
-        ids.update(id_ for id_ in self._kept if id_.startswith(prefix))
+        ids.update(id_ for id_ in self._retained if id_.startswith(prefix))
         return sorted(ids)
 
-    def keep(self, id_: EntityId) -> None:
-        """It is about to change: as it is now is as it was."""
-        if id_ not in self._kept:
-            self._kept[id_] = (self.shown(id_), self._pile(id_))
+    def retain(self, id_: EntityId) -> None:
+        """Called before the entity changes: retains what the view shows of it."""
+        if id_ not in self._retained:
+            self._retained[id_] = (self.shown(id_), self._layers_of(id_))

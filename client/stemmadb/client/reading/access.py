@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
-from stemmadb.client.asking import Asker
 from stemmadb.client.reading.times import optional_version
+from stemmadb.client.requester import Requester
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import Conflict, Forbidden, InvalidValue
-from stemmadb.protocol.model.access import Rights, Role
-from stemmadb.protocol.model.ids import Did, Version
+from stemmadb.protocol.model.access.access_roles import Rights, Role
+from stemmadb.protocol.model.values.ids import Did, Version
 from stemmadb.protocol.wire.messages.access import AclAnswer, AclRequest
 
 ACL_TRIES_MAX: Final = 5
@@ -39,13 +39,13 @@ class Acl:
     await space.acl.set("did:key:z6Mk...", "write")
     """
 
-    def __init__(self, asker: Asker, commit: CommitRoles) -> None:
-        self._asker = asker
+    def __init__(self, requester: Requester, commit: CommitRoles) -> None:
+        self._requester = requester
         self._commit = commit
 
     async def get(self, *, version: int | None = None) -> AccessList:
         """The list now, or as of a version."""
-        answer = await self._asker.ask(AclRequest, AclAnswer, version=optional_version(version))
+        answer = await self._requester.ask(AclRequest, AclAnswer, version=optional_version(version))
         return AccessList(version=answer.version, roles=dict(answer.roles), mine=answer.mine)
 
     async def set(self, did: str, role: Grant) -> None:
@@ -61,7 +61,7 @@ class Acl:
         await self._change(change)
 
     async def remove(self, did: str) -> None:
-        """Takes all rights from an identity; what it was lent by a delegation is not touched. Needs `own`."""
+        """Takes all rights from an identity; rights delegated to it by a token are not touched. Needs `own`."""
 
         def change(roles: Roles) -> Roles:
             return {one: role for one, role in roles.items() if one != did}

@@ -15,7 +15,7 @@ from typing import IO, BinaryIO, Final, Protocol, TypeAlias, TypeVar, cast
 from blake3 import blake3
 
 from stemmadb.protocol.errors import InvalidValue
-from stemmadb.protocol.model.ids import Hash
+from stemmadb.protocol.model.values.ids import Hash
 
 READ_BYTES: Final = 1024 * 1024
 """How much of a file is read at a time to hash it."""
@@ -29,7 +29,7 @@ BlobData: TypeAlias = bytes | bytearray | memoryview | os.PathLike[str] | Binary
 T = TypeVar("T")
 
 
-class Run(Protocol):
+class BlockingRunner(Protocol):
     """Runs what blocks on a file, so that the loop goes on."""
 
     async def __call__(self, work: Callable[[], T], /) -> T: ...
@@ -45,10 +45,10 @@ async def at_once(work: Callable[[], T], /) -> T:
     return work()
 
 
-class Source:
+class BlobSource:
     """Bytes that can be read from any place, with their name and number."""
 
-    def __init__(self, file: IO[bytes], start: int, run: Run) -> None:
+    def __init__(self, file: IO[bytes], start: int, run: BlockingRunner) -> None:
         self._file = file
         self._start = start
         self._run = run
@@ -76,7 +76,7 @@ class Source:
 
 
 @asynccontextmanager
-async def opened(data: BlobData, run: Run) -> AsyncIterator[Source]:
+async def opened(data: BlobData, run: BlockingRunner) -> AsyncIterator[BlobSource]:
     """The source of these bytes, measured; what was opened for it is closed, what was given is not."""
     if isinstance(data, bytes | bytearray | memoryview):
         yield await _measured(io.BytesIO(bytes(data)), 0, at_once)
@@ -97,7 +97,7 @@ async def opened(data: BlobData, run: Run) -> AsyncIterator[Source]:
 
 
 @asynccontextmanager
-async def _opened_file(file: BinaryIO, run: Run) -> AsyncIterator[Source]:
+async def _opened_file(file: BinaryIO, run: BlockingRunner) -> AsyncIterator[BlobSource]:
     if not callable(getattr(file, "read", None)):
         raise _no_blob(f"a blob is bytes, a Path, a binary file or an iterable of bytes, not {type(file).__name__}")
     if file.seekable():
@@ -109,8 +109,8 @@ async def _opened_file(file: BinaryIO, run: Run) -> AsyncIterator[Source]:
         yield await _measured(cast("IO[bytes]", spool), 0, run)
 
 
-async def _measured(file: IO[bytes], start: int, run: Run) -> Source:
-    source = Source(file, start, run)
+async def _measured(file: IO[bytes], start: int, run: BlockingRunner) -> BlobSource:
+    source = BlobSource(file, start, run)
     source.hash, source.size = await source.measure()
     return source
 

@@ -11,11 +11,11 @@ from typing import IO, Final, TypeAlias, overload
 
 from blake3 import blake3
 
-from stemmadb.client.asking import Asker
-from stemmadb.client.reading.blob_sources import BlobData, Run, Source, guessed_type, in_thread, opened
+from stemmadb.client.reading.blob_sources import BlobData, BlobSource, BlockingRunner, guessed_type, in_thread, opened
+from stemmadb.client.requester import Requester
 from stemmadb.protocol.errors import BlobMismatch, LimitExceeded, Malformed, UnknownBlob
-from stemmadb.protocol.model import reference
-from stemmadb.protocol.model.ids import Hash
+from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.ids import Hash
 from stemmadb.protocol.wire.messages.blobs import (
     BlobBegin,
     BlobChunk,
@@ -55,8 +55,8 @@ class Blobs:
     await space.blobs.get(ref, to=Path("copy.jpg"))
     """
 
-    def __init__(self, asker: Asker, *, run: Run = in_thread) -> None:
-        self._asker = asker
+    def __init__(self, requester: Requester, *, run: BlockingRunner = in_thread) -> None:
+        self._requester = requester
         self._run = run
 
     async def put(
@@ -68,10 +68,10 @@ class Blobs:
         content type is guessed from the name of a file if it is not given.
         """
         async with opened(data, self._run) as source:
-            maximum = self._asker.limits.blob_bytes_max
+            maximum = self._requester.limits.blob_bytes_max
             if source.size > maximum:
                 raise LimitExceeded(bound="blob_bytes_max", maximum=maximum, actual=source.size)
-            upload = _Upload(self._asker, source, content_type or guessed_type(data), progress or _untold)
+            upload = _Upload(self._requester, source, content_type or guessed_type(data), progress or _untold)
             return await upload.send()
 
     @overload
@@ -104,18 +104,18 @@ class Blobs:
 
     async def stat(self, ref: BlobRef | str) -> BlobRef:
         """Size and content type; `UnknownBlob` if it is not there."""
-        part = await self._asker.ask(BlobRead, BlobPart, blob=_hash_of(ref), length=0)
+        part = await self._requester.ask(BlobRead, BlobPart, blob=_hash_of(ref), length=0)
         return BlobRef(reference.write(part.blob), part.size, part.content_type)
 
     async def _part(self, blob: Hash, at: int) -> BlobPart:
-        part = await self._asker.ask(BlobRead, BlobPart, blob=blob, offset=at)
+        part = await self._requester.ask(BlobRead, BlobPart, blob=blob, offset=at)
         left = part.size - at
         if part.offset != at or len(part.data) > left or (left and not part.data):
             raise BlobMismatch(blob=reference.write(blob), why="the parts that came do not make a whole")
         return part
 
     async def _get_to(self, ref: BlobRef | str, to: Path, progress: Progress | None) -> Path:
-        unfinished = to.with_name(f".{to.name}.{self._asker.random(PART_NAME_BYTES).hex()}.part")
+        unfinished = to.with_name(f".{to.name}.{self._requester.random(PART_NAME_BYTES).hex()}.part")
         file: IO[bytes] = await self._run(lambda: unfinished.open("xb"))
         try:
             with file:
@@ -131,13 +131,13 @@ class Blobs:
 class _Upload:
     """One upload: `blob.begin` says where to go on, and after anything unexpected it is asked again."""
 
-    def __init__(self, asker: Asker, source: Source, content_type: str, progress: Progress) -> None:
-        self._asker = asker
+    def __init__(self, requester: Requester, source: BlobSource, content_type: str, progress: Progress) -> None:
+        self._requester = requester
         self._source = source
         self._content_type = content_type
         self._progress = progress
         self._reached = -1
-        limits = asker.limits
+        limits = requester.limits
         self._chunk = min(limits.blob_chunk_bytes_max, limits.message_bytes_max // 2)  # in JSON bytes grow by a third
 
     async def send(self) -> BlobRef:
@@ -153,7 +153,7 @@ class _Upload:
 
     async def _once(self) -> BlobRef:
         source = self._source
-        at = await self._asker.ask(
+        at = await self._requester.ask(
             BlobBegin, BlobOffset, blob=source.hash, size=source.size, content_type=self._content_type
         )
         self._went_on(at)
@@ -161,9 +161,9 @@ class _Upload:
             data = await source.read(at.offset, min(self._chunk, source.size - at.offset))
             if not data:
                 raise BlobMismatch(blob=reference.write(source.hash), why="the file became shorter")
-            at = await self._asker.ask(BlobChunk, BlobOffset, blob=source.hash, offset=at.offset, data=data)
+            at = await self._requester.ask(BlobChunk, BlobOffset, blob=source.hash, offset=at.offset, data=data)
             self._went_on(at)
-        stored = await self._asker.ask(BlobEnd, BlobStored, blob=source.hash)
+        stored = await self._requester.ask(BlobEnd, BlobStored, blob=source.hash)
         return BlobRef(reference.write(stored.blob), stored.size, stored.content_type)
 
     def _went_on(self, at: BlobOffset) -> None:

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast
 
-from stemmadb.client.asking import Asker
 from stemmadb.client.reading.entries import Patch
 from stemmadb.client.reading.moment import Moment
 from stemmadb.client.reading.plain import decoded
 from stemmadb.client.reading.times import milliseconds, optional_version
-from stemmadb.protocol.model import ids
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.query import EVERY
-from stemmadb.protocol.model.values import Value
+from stemmadb.client.requester import Requester
+from stemmadb.protocol.model.query.query import EVERY
+from stemmadb.protocol.model.values import ids
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire.messages import reading
+from stemmadb.protocol.wire.messages.reading import ErasedSides
 
 Side: TypeAlias = int | datetime | str | Moment | None
 """A version or a time of the branch that is asked, the head of another branch by its name, what `at(...)` gave, or
@@ -26,13 +27,15 @@ None: the head."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityChange:
     """An entity that differs. `patch` leads from the one value to the other; `value` is that of the only side that
-    has one. `before` and `after` are the versions of its last changes, None where it is not there."""
+    has one. `before` and `after` are the versions of its last changes, None where it is not there. `erased` names the
+    sides whose value was erased."""
 
     id: EntityId
     before: Version | None = None
     after: Version | None = None
     patch: Patch | None = None
     value: Value = None
+    erased: ErasedSides | None = None
 
     @property
     def kind(self) -> Literal["added", "removed", "changed"]:
@@ -66,18 +69,18 @@ class Difference:
 
 
 async def diff(
-    asker: Asker, left: Side, right: Side = None, *, branch: BranchName, prefix: str = EVERY
+    requester: Requester, left: Side, right: Side = None, *, branch: BranchName, prefix: str = EVERY
 ) -> Difference:
     """What leads from the left state to the right one, of the entities under a prefix such as `urn:todo:*`."""
     fields: dict[str, Any] = {
         "left": await _moment(left, branch),
         "right": await _moment(right, branch),
-        "prefix": ids.id_prefix(prefix.removesuffix(EVERY), asker.limits.id_bytes_max),
+        "prefix": ids.id_prefix(prefix.removesuffix(EVERY), requester.limits.id_bytes_max),
     }
-    answer = await asker.ask(reading.DiffRequest, reading.DiffAnswer, **fields)
+    answer = await requester.ask(reading.DiffRequest, reading.DiffAnswer, **fields)
     changes = list(answer.changes)
     while answer.next is not None:
-        answer = await asker.ask(reading.DiffRequest, reading.DiffAnswer, **fields, after=answer.next)
+        answer = await requester.ask(reading.DiffRequest, reading.DiffAnswer, **fields, after=answer.next)
         changes.extend(answer.changes)
     return Difference(left=answer.left, right=answer.right, changes=tuple(map(_change, changes)))
 
@@ -95,4 +98,11 @@ async def _moment(side: Side, branch: BranchName) -> reading.Moment:
 
 def _change(change: reading.EntityChange) -> EntityChange:
     patch = None if change.patch is None else cast("Patch", decoded(change.patch))
-    return EntityChange(id=change.id, before=change.left, after=change.right, patch=patch, value=decoded(change.body))
+    return EntityChange(
+        id=change.id,
+        before=change.left,
+        after=change.right,
+        patch=patch,
+        value=decoded(change.body),
+        erased=change.erased,
+    )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import cast
 
 from stemmadb.client.reading.plain import decoded
-from stemmadb.client.reading.times import Timed
-from stemmadb.protocol.model import reference
-from stemmadb.protocol.model.commit import CommitKind
-from stemmadb.protocol.model.facts import FactKind
-from stemmadb.protocol.model.ids import HASH_BYTES, BranchName, Did, EntityId, Local, TimeMs, Version
-from stemmadb.protocol.model.values import Value
+from stemmadb.client.reading.times import Timed, as_datetime
+from stemmadb.protocol.model.log.commit_record import CommitKind
+from stemmadb.protocol.model.log.facts import FactKind
+from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.ids import HASH_BYTES, BranchName, Did, EntityId, Local, TimeMs, Version
+from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire.messages import base, reading
 from stemmadb.protocol.wire.messages.sync import FactItem
 
@@ -64,7 +65,7 @@ class HistoryEntry(Timed):
 class LogEntry(Timed):
     """One commit: who, when, where and why; `changes` only if the log was asked for them.
 
-    `details` tell what a write other than a plain commit did, such as the source of a merge.
+    `details` tell what a write other than an ordinary commit did, such as the source of a merge.
     """
 
     version: Version
@@ -83,14 +84,23 @@ class LogEntry(Timed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlameLine(Timed):
-    """The commit that last wrote the leaf at `path`."""
+class BlameLine:
+    """The commit that last wrote the leaf at `path`.
+
+    `compacted` says that a compaction took the facts that tell; then version, author and time are None.
+    """
 
     path: str
-    version: Version
-    author: Did
-    time_ms: TimeMs
+    version: Version | None = None
+    author: Did | None = None
+    time_ms: TimeMs | None = None
     note: Value = None
+    compacted: bool = False
+
+    @property
+    def time(self) -> datetime | None:
+        """When, as a datetime in UTC."""
+        return None if self.time_ms is None else as_datetime(self.time_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +152,12 @@ def log_entry(entry: reading.LogEntry) -> LogEntry:
 
 def blame_line(line: reading.BlameLine) -> BlameLine:
     return BlameLine(
-        path=line.path, version=line.version, author=line.author, time_ms=line.time, note=decoded(line.note)
+        path=line.path,
+        version=line.version,
+        author=line.author,
+        time_ms=line.time,
+        note=decoded(line.note),
+        compacted=line.compacted,
     )
 
 

@@ -10,9 +10,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Set
 from typing import Final, TypeVar
 
-from stemmadb.client.asking import Asker, Overlay
-from stemmadb.client.nursery.held import ABSENT, Nothing
-from stemmadb.client.reading.fetching import Cut, Pending, Shown, fetch_ids, fetch_more, fetch_query
+from stemmadb.client.nursery.entities import ABSENT, Nothing
+from stemmadb.client.reading.fetch import (
+    FetchedSnapshot,
+    PendingEntity,
+    ReadEntity,
+    fetch_ids,
+    fetch_more,
+    fetch_query,
+)
 from stemmadb.client.reading.plain import decoded, part_of
 from stemmadb.client.reading.queries import (
     QueryResult,
@@ -22,13 +28,15 @@ from stemmadb.client.reading.queries import (
     roots_of,
     unbounded,
 )
+from stemmadb.client.requester import PendingOverlay, Requester
 from stemmadb.protocol.errors import Unavailable
-from stemmadb.protocol.model import body, ids, pointer, query
-from stemmadb.protocol.model.ids import BranchName, Did, EntityId
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Answer, Ask, Prepared, Query, Root, Supply, Unresolved
-from stemmadb.protocol.model.traversal import traverse
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.query import query
+from stemmadb.protocol.model.query.query import Ask, Prepared, Query, Root, Supply, TraversalResult, Unresolved
+from stemmadb.protocol.model.query.traversal import traverse
+from stemmadb.protocol.model.values import body, ids, pointer
+from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.model.values.limits import Limits
 
 HEAD_READS_MAX: Final = 8
 """How often a head is read again because own commits were accepted while it was read."""
@@ -43,23 +51,23 @@ class Heads:
     found = await heads.query("urn:todo:*", schema={"properties": {"done": {"const": False}}})
     """
 
-    def __init__(self, asker: Asker, overlay: Overlay, *, branch: BranchName, space: Did) -> None:
-        self._asker = asker
+    def __init__(self, requester: Requester, overlay: PendingOverlay, *, branch: BranchName, space: Did) -> None:
+        self._requester = requester
         self._overlay = overlay
         self._branch = branch
         self._space = space
 
     async def get(self, id_: str, path: str = pointer.ROOT) -> Value:
         """The value, or the part of it at `path`; None if there is none."""
-        entity_id = ids.entity_id(id_, self._asker.limits.id_bytes_max)
+        entity_id = ids.entity_id(id_, self._requester.limits.id_bytes_max)
         pointer.parse(path)
 
-        async def attempt() -> Cut | None:
-            cut = await fetch_ids(self._asker, self._branch, (entity_id,))
-            return None if self._misses((entity_id,), cut) else cut
+        async def attempt() -> FetchedSnapshot | None:
+            snapshot = await fetch_ids(self._requester, self._branch, (entity_id,))
+            return None if self._misses((entity_id,), snapshot) else snapshot
 
-        cut = await _read(attempt)
-        shown = _View(self._overlay, self._branch, cut).entity(entity_id)
+        snapshot = await _read(attempt)
+        shown = _View(self._overlay, self._branch, snapshot).entity(entity_id)
         return None if shown is None else part_of(shown.value, path)
 
     async def list(self, prefix: str = query.EVERY) -> dict[str, Value]:
@@ -72,7 +80,7 @@ class Heads:
 
     async def _run(self, roots: tuple[Root, ...]) -> QueryResult:
         asked = Query(roots, self._branch)
-        prepared = query.prepare(asked, limits=self._asker.limits, space=self._space)
+        prepared = query.prepare(asked, limits=self._requester.limits, space=self._space)
 
         async def attempt() -> QueryResult | None:
             return await self._attempt(asked, prepared)
@@ -82,42 +90,42 @@ class Heads:
     async def _attempt(self, asked: Query, prepared: Prepared) -> QueryResult | None:
         """The answer; None if it would lack an own commit."""
         written = set(self._overlay.layered(self._branch))
-        cut = await fetch_query(self._asker, asked)
+        snapshot = await fetch_query(self._requester, asked)
         written |= self._overlay.layered(self._branch)
         if not written:
-            return self._result(cut, cut.entities, cut.unresolved, prepared)
-        found = _pass(prepared, self._view(cut), self._bounds(prepared))
+            return self._result(snapshot, snapshot.entities, snapshot.unresolved, prepared)
+        found = _pass(prepared, self._view(snapshot), self._bounds(prepared))
         while isinstance(found, list):
-            await fetch_more(self._asker, self._branch, found, cut)
+            await fetch_more(self._requester, self._branch, found, snapshot)
             written |= self._overlay.layered(self._branch)
-            found = _pass(prepared, self._view(cut), self._bounds(prepared))
-        if self._misses({*written, *cut.entities, *cut.absent}, cut):
+            found = _pass(prepared, self._view(snapshot), self._bounds(prepared))
+        if self._misses({*written, *snapshot.entities, *snapshot.absent}, snapshot):
             return None
-        return self._result(cut, found.entities, found.unresolved, prepared)
+        return self._result(snapshot, found.entities, found.unresolved, prepared)
 
-    def _view(self, cut: Cut) -> _View:
-        return _View(self._overlay, self._branch, cut)
+    def _view(self, snapshot: FetchedSnapshot) -> _View:
+        return _View(self._overlay, self._branch, snapshot)
 
-    def _misses(self, touched: Iterable[EntityId], cut: Cut) -> bool:
-        return any(self._overlay.accepted_after(self._branch, id_, cut.version) for id_ in touched)
+    def _misses(self, touched: Iterable[EntityId], snapshot: FetchedSnapshot) -> bool:
+        return any(self._overlay.accepted_after(self._branch, id_, snapshot.version) for id_ in touched)
 
     def _bounds(self, prepared: Prepared) -> Limits:
         has_schema = any(start.conjuncts is not None for start in prepared.starts)
-        return self._asker.limits if has_schema else unbounded(self._asker.limits)
+        return self._requester.limits if has_schema else unbounded(self._requester.limits)
 
     def _result(
         self,
-        cut: Cut,
-        entities: Mapping[EntityId, Shown],
+        snapshot: FetchedSnapshot,
+        entities: Mapping[EntityId, ReadEntity],
         unresolved: Iterable[Unresolved],
         prepared: Prepared,
     ) -> QueryResult:
         return QueryResult(
-            version=cut.version,
+            version=snapshot.version,
             entities=entities,
             unresolved=unresolved,
             prepared=prepared,
-            limits=self._asker.limits,
+            limits=self._requester.limits,
         )
 
 
@@ -130,12 +138,12 @@ async def _read(attempt: Callable[[], Awaitable[T | None]]) -> T:
 
 
 class _View:
-    """The entities of a cut as they are shown: pending writes on top, in copies that nobody else holds."""
+    """The entities of a snapshot as they are shown: pending writes on top, in copies that nobody else holds."""
 
-    def __init__(self, overlay: Overlay, branch: BranchName, cut: Cut) -> None:
+    def __init__(self, overlay: PendingOverlay, branch: BranchName, snapshot: FetchedSnapshot) -> None:
         self._overlay = overlay
         self._branch = branch
-        self._cut = cut
+        self._snapshot = snapshot
         self._layered: Set[EntityId] = overlay.layered(branch)
 
     def lacks(self, ask: Ask) -> list[EntityId]:
@@ -145,15 +153,15 @@ class _View:
         whether it matches, and no pending write changes that.
         """
         wanted = (*ask.ids, *self._pending_under(ask.prefixes))
-        return [id_ for id_ in dict.fromkeys(wanted) if not self._cut.knows(id_)]
+        return [id_ for id_ in dict.fromkeys(wanted) if not self._snapshot.knows(id_)]
 
-    def supply(self, ask: Ask) -> dict[EntityId, Shown]:
-        wanted = (*ask.ids, *self._cut.under(ask.prefixes), *self._pending_under(ask.prefixes))
+    def supply(self, ask: Ask) -> dict[EntityId, ReadEntity]:
+        wanted = (*ask.ids, *self._snapshot.under(ask.prefixes), *self._pending_under(ask.prefixes))
         shown = ((id_, self.entity(id_)) for id_ in dict.fromkeys(wanted))
         return {id_: entity for id_, entity in shown if entity is not None}
 
-    def entity(self, id_: EntityId) -> Shown | None:
-        held = self._cut.entities.get(id_)
+    def entity(self, id_: EntityId) -> ReadEntity | None:
+        held = self._snapshot.entities.get(id_)
         if id_ not in self._layered:
             return held
         value = self._overlay.over(self._branch, id_, ABSENT if held is None else held.value)
@@ -163,15 +171,15 @@ class _View:
             assert value is ABSENT, "on top of what is known nothing is unknown"
             return None
         encoded = body.encode(value)
-        return Pending(encoded, decoded(encoded))
+        return PendingEntity(encoded, decoded(encoded))
 
     def _pending_under(self, prefixes: tuple[str, ...]) -> Iterable[EntityId]:
         return (id_ for id_ in sorted(self._layered) if id_.startswith(prefixes)) if prefixes else ()
 
 
-def _pass(prepared: Prepared, view: _View, limits: Limits) -> Answer[Shown] | list[EntityId]:
+def _pass(prepared: Prepared, view: _View, limits: Limits) -> TraversalResult[ReadEntity] | list[EntityId]:
     """The whole query over what is shown, without waiting; or the ids that it lacks."""
-    walk: Generator[Ask, Supply[Shown], Answer[Shown]] = traverse(prepared, limits=limits)
+    walk: Generator[Ask, Supply[ReadEntity], TraversalResult[ReadEntity]] = traverse(prepared, limits=limits)
     ask = next(walk)
     while True:
         if lacking := view.lacks(ask):
@@ -179,5 +187,5 @@ def _pass(prepared: Prepared, view: _View, limits: Limits) -> Answer[Shown] | li
         try:
             ask = walk.send(view.supply(ask))
         except StopIteration as end:
-            answer: Answer[Shown] = end.value
+            answer: TraversalResult[ReadEntity] = end.value
             return answer

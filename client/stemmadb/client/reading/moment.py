@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
-from stemmadb.client.asking import Asker
 from stemmadb.client.reading import past
 from stemmadb.client.reading.branches import find_tag
 from stemmadb.client.reading.entries import BlameLine, HistoryEntry
-from stemmadb.client.reading.fetching import Cut, fetch_query
+from stemmadb.client.reading.fetch import FetchedSnapshot, fetch_query
 from stemmadb.client.reading.pages import Listing
-from stemmadb.client.reading.past import Point
+from stemmadb.client.reading.past import HistoryPoint
 from stemmadb.client.reading.plain import part_of
 from stemmadb.client.reading.queries import QueryResult, Schema, Selector, listing_root, roots_of
 from stemmadb.client.reading.times import When, milliseconds, optional_version
+from stemmadb.client.requester import Requester
 from stemmadb.protocol.errors import Erased, InvalidQuery, NotFound
-from stemmadb.protocol.model import ids, pointer, query
-from stemmadb.protocol.model.ids import BranchName, Did, TimeMs, Version
-from stemmadb.protocol.model.query import Query, Root
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.query import query
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values import ids, pointer
+from stemmadb.protocol.model.values.ids import BranchName, Did, TimeMs, Version
+from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire.messages import reading
 from stemmadb.protocol.wire.messages.reading import Order
 
@@ -36,7 +37,7 @@ class Moment:
 
     def __init__(
         self,
-        asker: Asker,
+        requester: Requester,
         *,
         branch: BranchName,
         space: Did,
@@ -46,7 +47,7 @@ class Moment:
     ) -> None:
         if sum(given is not None for given in (version, time, tag)) > 1:
             raise InvalidQuery(why="it names more than one of a version, a time and a tag")
-        self._asker = asker
+        self._requester = requester
         self._space = space
         self._time: TimeMs | None = None if time is None else milliseconds(time)
         self._tag = None if tag is None else ids.branch_name(tag)
@@ -58,42 +59,42 @@ class Moment:
 
     async def get(self, id_: str, path: str = pointer.ROOT) -> Value:
         """The value then, or the part of it at `path`; None if there was none. `Erased` if it was erased since."""
-        entity_id = ids.entity_id(id_, self._asker.limits.id_bytes_max)
+        entity_id = ids.entity_id(id_, self._requester.limits.id_bytes_max)
         pointer.parse(path)
-        cut = await self._fetch((Root(entity_id),))
-        held = cut.entities.get(entity_id)
+        snapshot = await self._fetch((Root(entity_id),))
+        held = snapshot.entities.get(entity_id)
         if held is None:
-            await self._check_not_erased(entity_id, cut.version)
+            await self._check_not_erased(entity_id, snapshot.version)
             return None
         return part_of(held.value, path)
 
     async def list(self, prefix: str = query.EVERY) -> dict[str, Value]:
         """Everything that was under a prefix such as `urn:todo:*`, by id; what was erased since is left out."""
-        cut = await self._fetch(listing_root(prefix))
-        return {id_: entity.value for id_, entity in cut.entities.items()}
+        snapshot = await self._fetch(listing_root(prefix))
+        return {id_: entity.value for id_, entity in snapshot.entities.items()}
 
     async def query(self, selector: Selector, *, schema: Schema | None = None, path: str = "") -> QueryResult:
         """What a query would have found then; see `QueryResult`."""
         roots = roots_of(selector, schema=schema, path=path)
-        limits = self._asker.limits
+        limits = self._requester.limits
         prepared = query.prepare(Query(roots, self.branch), limits=limits, space=self._space)
-        cut = await self._fetch(roots)
+        snapshot = await self._fetch(roots)
         return QueryResult(
-            version=cut.version,
-            entities=cut.entities,
-            unresolved=cut.unresolved,
+            version=snapshot.version,
+            entities=snapshot.entities,
+            unresolved=snapshot.unresolved,
             prepared=prepared,
             limits=limits,
         )
 
     def history(self, id_: str, *, order: Order = "newest") -> Listing[HistoryEntry]:
         """The changes of an entity up to here."""
-        return past.history(self._asker, id_, self._point, order=order)
+        return past.history(self._requester, id_, self._point, order=order)
 
     async def blame(self, id_: str, path: str = pointer.ROOT) -> tuple[BlameLine, ...]:
         """Who had written each leaf by then."""
         version = await self.settled()
-        return await past.blame(self._asker, id_, branch=self.branch, version=version, path=path)
+        return await past.blame(self._requester, id_, branch=self.branch, version=version, path=path)
 
     async def settled(self) -> Version:
         """The version, found out if it is not known yet."""
@@ -102,31 +103,31 @@ class Moment:
         assert self.version is not None, "an answer says its version"
         return self.version
 
-    async def _point(self) -> Point:
+    async def _point(self) -> HistoryPoint:
         version = await self.settled()
-        return Point(self.branch, version)
+        return HistoryPoint(self.branch, version)
 
-    async def _fetch(self, roots: tuple[Root, ...]) -> Cut:
+    async def _fetch(self, roots: tuple[Root, ...]) -> FetchedSnapshot:
         if self.version is None:
             async with self._settling:
                 if self.version is None:
                     return await self._first(roots)
-        return await fetch_query(self._asker, Query(roots, self.branch, self.version))
+        return await fetch_query(self._requester, Query(roots, self.branch, self.version))
 
-    async def _first(self, roots: tuple[Root, ...]) -> Cut:
+    async def _first(self, roots: tuple[Root, ...]) -> FetchedSnapshot:
         """The first answer, which settles the version."""
         asked = Query(roots, self.branch, None, self._time)
         if self._tag is not None:
-            tag = await find_tag(self._asker, self._tag)
+            tag = await find_tag(self._requester, self._tag)
             asked = Query(roots, tag.branch, tag.version)
-        cut = await fetch_query(self._asker, asked)
-        self.branch, self.version = BranchName(asked.branch), cut.version
-        return cut
+        snapshot = await fetch_query(self._requester, asked)
+        self.branch, self.version = BranchName(asked.branch), snapshot.version
+        return snapshot
 
     async def _check_not_erased(self, id_: ids.EntityId, version: Version) -> None:
         """A query does not tell what was erased from what never was (QUERY-5); the last fact of the entity does."""
         try:
-            answer = await self._asker.ask(
+            answer = await self._requester.ask(
                 reading.HistoryRequest,
                 reading.HistoryAnswer,
                 entity=id_,

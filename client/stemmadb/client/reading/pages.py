@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from stemmadb.protocol.errors import InvalidQuery
-from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.values.ids import Version
 
 T = TypeVar("T")
 
 
-class Page(NamedTuple, Generic[T]):
+class ListPage(NamedTuple, Generic[T]):
     """Some items, as of `version`; with `next` there are more."""
 
     version: Version
@@ -20,19 +20,19 @@ class Page(NamedTuple, Generic[T]):
     next: str | None = None
 
 
-Fetch: TypeAlias = Callable[[str | None, int | None], Awaitable[Page[T]]]
+Fetch: TypeAlias = Callable[[str | None, int | None], Awaitable[ListPage[T]]]
 """Asks for the page after a cursor, of at most so many items."""
 
 
-class Walk(Protocol[T]):
+class PageWalk(Protocol[T]):
     """One way through a list, page by page."""
 
-    async def turn(self) -> Page[T] | None:
+    async def turn(self) -> ListPage[T] | None:
         """The next page, None after the last."""
         ...
 
 
-class Turning(Generic[T]):
+class PageTurner(Generic[T]):
     """Page after page, each fetched when it is wanted; the cursor of the first pins the version of them all."""
 
     def __init__(self, fetch: Fetch[T], size: int | None) -> None:
@@ -41,7 +41,7 @@ class Turning(Generic[T]):
         self._after: str | None = None
         self._is_over = False
 
-    async def turn(self) -> Page[T] | None:
+    async def turn(self) -> ListPage[T] | None:
         if self._is_over:
             return None
         page = await self._fetch(self._after, self._size)
@@ -59,13 +59,13 @@ class Listing(Generic[T]):
     Every iteration begins anew and shows one version.
     """
 
-    def __init__(self, start: Callable[[int | None], Walk[T]]) -> None:
+    def __init__(self, start: Callable[[int | None], PageWalk[T]]) -> None:
         self._start = start
         self.version: Version | None = None
         """The version that is shown; None until the first page is here."""
 
-    def __aiter__(self) -> Reading[T]:
-        return Reading(self, self._start(None))
+    def __aiter__(self) -> ListIterator[T]:
+        return ListIterator(self, self._start(None))
 
     async def all(self, limit: int | None = None) -> list[T]:
         """The items, at most `limit` of them."""
@@ -74,7 +74,7 @@ class Listing(Generic[T]):
         items: list[T] = []
         if limit == 0:
             return items
-        async for item in Reading(self, self._start(limit)):
+        async for item in ListIterator(self, self._start(limit)):
             items.append(item)
             if len(items) == limit:
                 break
@@ -88,15 +88,15 @@ class Listing(Generic[T]):
         return f"Listing(version={self.version})"
 
 
-class Reading(Generic[T]):
+class ListIterator(Generic[T]):
     """An iteration. Not a generator: one that is left early has nothing to close."""
 
-    def __init__(self, listing: Listing[T], walk: Walk[T]) -> None:
+    def __init__(self, listing: Listing[T], walk: PageWalk[T]) -> None:
         self._listing = listing
         self._walk = walk
         self._items: deque[T] = deque()
 
-    def __aiter__(self) -> Reading[T]:
+    def __aiter__(self) -> ListIterator[T]:
         return self
 
     async def __anext__(self) -> T:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypedDict, Unpack
 
-from stemmadb.client.asking import Asker
 from stemmadb.client.reading.entries import (
     BlameLine,
     HistoryEntry,
@@ -15,12 +14,13 @@ from stemmadb.client.reading.entries import (
     history_entry,
     log_entry,
 )
-from stemmadb.client.reading.pages import Fetch, Listing, Page, Turning
+from stemmadb.client.reading.pages import Fetch, Listing, ListPage, PageTurner
 from stemmadb.client.reading.plain import check_options
 from stemmadb.client.reading.times import When, checked_version, milliseconds, optional_version
-from stemmadb.protocol.model import ids, pointer
-from stemmadb.protocol.model.ids import BranchName, Version
-from stemmadb.protocol.model.query import EVERY
+from stemmadb.client.requester import Requester
+from stemmadb.protocol.model.query.query import EVERY
+from stemmadb.protocol.model.values import ids, pointer
+from stemmadb.protocol.model.values.ids import BranchName, Version
 from stemmadb.protocol.wire.messages import reading
 from stemmadb.protocol.wire.messages.reading import Order
 from stemmadb.protocol.wire.records import joined_entries
@@ -40,12 +40,12 @@ class LogFilters(TypedDict, total=False):
     with_facts: bool
 
 
-def page_size(limit: int | None, asker: Asker) -> int | None:
+def page_size(limit: int | None, requester: Requester) -> int | None:
     """How many to ask for at a time so that no more come than are wanted."""
-    return None if limit is None else min(limit, asker.limits.page_max)
+    return None if limit is None else min(limit, requester.limits.page_max)
 
 
-class Point(NamedTuple):
+class HistoryPoint(NamedTuple):
     """A branch up to a version, or up to its head."""
 
     branch: BranchName
@@ -53,16 +53,20 @@ class Point(NamedTuple):
 
 
 def history(
-    asker: Asker, id_: str, where: Point | Callable[[], Awaitable[Point]], *, order: Order = "newest"
+    requester: Requester,
+    id_: str,
+    where: HistoryPoint | Callable[[], Awaitable[HistoryPoint]],
+    *,
+    order: Order = "newest",
 ) -> Listing[HistoryEntry]:
     """The changes of an entity as a branch sees them, up to a point. Iterating raises `NotFound` if it never was."""
-    entity = ids.entity_id(id_, asker.limits.id_bytes_max)
-    if isinstance(where, Point):
+    entity = ids.entity_id(id_, requester.limits.id_bytes_max)
+    if isinstance(where, HistoryPoint):
         optional_version(where.version)
 
-    async def fetch(after: str | None, size: int | None) -> Page[HistoryEntry]:
-        branch, version = where if isinstance(where, Point) else await where()
-        answer = await asker.ask(
+    async def fetch(after: str | None, size: int | None) -> ListPage[HistoryEntry]:
+        branch, version = where if isinstance(where, HistoryPoint) else await where()
+        answer = await requester.ask(
             reading.HistoryRequest,
             reading.HistoryAnswer,
             entity=entity,
@@ -70,47 +74,47 @@ def history(
             version=version,
             order=order,
             after=after,
-            limit=page_size(size, asker),
+            limit=page_size(size, requester),
         )
-        return Page(answer.version, tuple(map(history_entry, answer.entries)), answer.next)
+        return ListPage(answer.version, tuple(map(history_entry, answer.entries)), answer.next)
 
-    return Listing(partial(Turning, fetch))
+    return Listing(partial(PageTurner, fetch))
 
 
-def log(asker: Asker, **filters: Unpack[LogFilters]) -> Listing[LogEntry]:
+def log(requester: Requester, **filters: Unpack[LogFilters]) -> Listing[LogEntry]:
     """The commits of the space that pass every filter, newest first unless `order` says otherwise."""
     check_options("log", filters, LogFilters)
     fields = _log_fields(filters)
 
-    async def fetch(after: str | None, size: int | None) -> Page[reading.LogEntry]:
-        answer = await asker.ask(
-            reading.LogRequest, reading.LogAnswer, **fields, after=after, limit=page_size(size, asker)
+    async def fetch(after: str | None, size: int | None) -> ListPage[reading.LogEntry]:
+        answer = await requester.ask(
+            reading.LogRequest, reading.LogAnswer, **fields, after=after, limit=page_size(size, requester)
         )
-        return Page(answer.version, answer.entries, answer.next)
+        return ListPage(answer.version, answer.entries, answer.next)
 
     return Listing(partial(_JoinedLog, fetch))
 
 
 async def blame(
-    asker: Asker, id_: str, *, branch: BranchName, version: Version | None = None, path: str = pointer.ROOT
+    requester: Requester, id_: str, *, branch: BranchName, version: Version | None = None, path: str = pointer.ROOT
 ) -> tuple[BlameLine, ...]:
     """For each leaf of the value, or of the part at `path`: the commit that wrote it last."""
     pointer.parse(path)
 
-    async def fetch(after: str | None, size: int | None) -> Page[BlameLine]:
-        answer = await asker.ask(
+    async def fetch(after: str | None, size: int | None) -> ListPage[BlameLine]:
+        answer = await requester.ask(
             reading.BlameRequest,
             reading.BlameAnswer,
-            entity=ids.entity_id(id_, asker.limits.id_bytes_max),
+            entity=ids.entity_id(id_, requester.limits.id_bytes_max),
             branch=branch,
             version=optional_version(version),
             path=path,
             after=after,
             limit=size,
         )
-        return Page(answer.version, tuple(map(blame_line, answer.lines)), answer.next)
+        return ListPage(answer.version, tuple(map(blame_line, answer.lines)), answer.next)
 
-    return tuple(await Listing(partial(Turning, fetch)).all())
+    return tuple(await Listing(partial(PageTurner, fetch)).all())
 
 
 def _log_fields(filters: LogFilters) -> dict[str, Any]:
@@ -132,11 +136,11 @@ class _JoinedLog:
     """Pages of the log with every commit whole: the last of a page may go on in the next, and waits for it."""
 
     def __init__(self, fetch: Fetch[reading.LogEntry], size: int | None) -> None:
-        self._turning = Turning(fetch, size)
+        self._turning = PageTurner(fetch, size)
         self._waiting: tuple[reading.LogEntry, ...] = ()
         self._version = Version(0)
 
-    async def turn(self) -> Page[LogEntry] | None:
+    async def turn(self) -> ListPage[LogEntry] | None:
         page = await self._turning.turn()
         if page is None:
             return self._rest()
@@ -146,9 +150,9 @@ class _JoinedLog:
         self._version = page.version
         return self._page(pieces[: len(pieces) - len(self._waiting)])
 
-    def _rest(self) -> Page[LogEntry] | None:
+    def _rest(self) -> ListPage[LogEntry] | None:
         waiting, self._waiting = self._waiting, ()
         return self._page(waiting) if waiting else None
 
-    def _page(self, pieces: Sequence[reading.LogEntry]) -> Page[LogEntry]:
-        return Page(self._version, tuple(map(log_entry, joined_entries(pieces))))
+    def _page(self, pieces: Sequence[reading.LogEntry]) -> ListPage[LogEntry]:
+        return ListPage(self._version, tuple(map(log_entry, joined_entries(pieces))))

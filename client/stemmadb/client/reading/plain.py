@@ -6,10 +6,10 @@ import enum
 from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
-from stemmadb.protocol.model import body, values
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.traversal import MISSING, resolve
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.query.traversal import MISSING, resolve
+from stemmadb.protocol.model.values import body, json_values
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.model.values.limits import Limits
 
 
 class Deletion(enum.Enum):
@@ -25,7 +25,7 @@ Given: TypeAlias = Value | Literal[Deletion.DELETED]
 
 def encoded(value: object, limits: Limits) -> bytes:
     """The body of a value; `InvalidValue` if it is not JSON."""
-    return body.encode(values.check(value, limits.depth_max))
+    return body.encode(json_values.check(value, limits.depth_max))
 
 
 def encoded_given(given: object, limits: Limits) -> bytes | None:

@@ -8,22 +8,23 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard, cast
 
 from msgspec.structs import replace
 
-from stemmadb.client.reading.fetching import Shown
+from stemmadb.client.reading.fetch import ReadEntity
 from stemmadb.client.reading.plain import decoded
 from stemmadb.protocol.errors import InvalidQuery, InvalidSchema, InvalidValue
-from stemmadb.protocol.model import assemble, body, values
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import EVERY, Answer, Ask, Prepared, Root, Supply, Unresolved
-from stemmadb.protocol.model.traversal import traverse
-from stemmadb.protocol.model.values import INT_MAX, Value
+from stemmadb.protocol.model.query import nested_result
+from stemmadb.protocol.model.query.query import EVERY, Ask, Prepared, Root, Supply, TraversalResult, Unresolved
+from stemmadb.protocol.model.query.traversal import traverse
+from stemmadb.protocol.model.values import body, json_values
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.protocol.model.values.json_values import INT_MAX, Value
+from stemmadb.protocol.model.values.limits import Limits
 
 Schema: TypeAlias = bool | dict[str, Any]
 Selector: TypeAlias = str | Root | Iterable[str | Root]
 """An id, a prefix `urn:todo:*`, `*`, a `Root` with a path and a schema of its own, or several of these."""
 
 
-class Place(NamedTuple):
+class EntityPath(NamedTuple):
     """A path in an entity."""
 
     id: str
@@ -63,7 +64,7 @@ def _text(written: object) -> str:
 def _copied(schema: Schema | None) -> Schema | None:
     """The schema as it is now, whatever becomes of the one that was given; `InvalidSchema` if it is not JSON."""
     try:
-        values.check(schema)
+        json_values.check(schema)
     except InvalidValue as error:
         raise InvalidSchema(**error.facts) from None
     return cast("Schema | None", decoded(body.encode(schema)))
@@ -88,7 +89,7 @@ class QueryResult(Mapping[str, Value]):
         self,
         *,
         version: Version,
-        entities: Mapping[EntityId, Shown],
+        entities: Mapping[EntityId, ReadEntity],
         unresolved: Iterable[Unresolved],
         prepared: Prepared,
         limits: Limits,
@@ -96,30 +97,30 @@ class QueryResult(Mapping[str, Value]):
         self.version = version
         self.entities: dict[str, Value] = {id_: entities[id_].value for id_ in sorted(entities)}
         """The value of everything that was found, by id."""
-        self.unresolved: tuple[Place, ...] = tuple(Place(one.id, one.path) for one in sorted(unresolved))
+        self.unresolved: tuple[EntityPath, ...] = tuple(EntityPath(one.id, one.path) for one in sorted(unresolved))
         """Links and roots that lead nowhere, whatever the reason (QUERY-5)."""
-        self._held = entities
+        self._entities = entities
         self._prepared = prepared
         self._limits = unbounded(limits)
 
     @property
-    def roots(self) -> tuple[Place, ...]:
+    def roots(self) -> tuple[EntityPath, ...]:
         """The roots that were found, in the order of the query; those of one prefix by id."""
-        return tuple(Place(visit.id, visit.path) for visit in self._answer.roots)
+        return tuple(EntityPath(visit.id, visit.path) for visit in self._answer.roots)
 
     def nested(self) -> list[Value]:
         """The value of each of `roots`, every link replaced by what it leads to (QUERY-7).
 
         What several links lead to is one object in it. Links that lead nowhere, or back into a cycle, stay.
         """
-        fresh = {id_: one._replace(value=decoded(one.body)) for id_, one in self._held.items()}
-        answer = Answer(fresh, frozenset(), self._answer.roots, self._answer.visits)
-        return assemble.assemble(answer, limits=self._limits)
+        fresh = {id_: one._replace(value=decoded(one.body)) for id_, one in self._entities.items()}
+        answer = TraversalResult(fresh, frozenset(), self._answer.roots, self._answer.visits)
+        return nested_result.assemble(answer, limits=self._limits)
 
     @cached_property
-    def _answer(self) -> Answer[Shown]:
+    def _answer(self) -> TraversalResult[ReadEntity]:
         """The walk again, over what came; the values are decoded anew, since those given away may have changed."""
-        fresh = {id_: one._replace(value=decoded(one.body)) for id_, one in self._held.items()}
+        fresh = {id_: one._replace(value=decoded(one.body)) for id_, one in self._entities.items()}
         return walked(self._prepared, fresh, self._limits)
 
     def __getitem__(self, id_: str) -> Value:
@@ -135,13 +136,15 @@ class QueryResult(Mapping[str, Value]):
         return f"QueryResult(version={self.version}, {self.entities!r})"
 
 
-def walked(prepared: Prepared, entities: Mapping[EntityId, Shown], limits: Limits) -> Answer[Shown]:
+def walked(
+    prepared: Prepared, entities: Mapping[EntityId, ReadEntity], limits: Limits
+) -> TraversalResult[ReadEntity]:
     """The query over these entities and no others."""
-    walk: Generator[Ask, Supply[Shown], Answer[Shown]] = traverse(prepared, limits=limits)
+    walk: Generator[Ask, Supply[ReadEntity], TraversalResult[ReadEntity]] = traverse(prepared, limits=limits)
     next(walk)
     while True:
         try:
             walk.send(entities)
         except StopIteration as end:
-            answer: Answer[Shown] = end.value
+            answer: TraversalResult[ReadEntity] = end.value
             return answer

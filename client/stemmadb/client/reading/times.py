@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
 from stemmadb.protocol.errors import InvalidQuery
-from stemmadb.protocol.model.ids import TimeMs, Version
-from stemmadb.protocol.model.values import INT_MAX
+from stemmadb.protocol.model.values.ids import TimeMs, Version
+from stemmadb.protocol.model.values.json_values import INT_MAX
 
 When: TypeAlias = datetime | int
 """A datetime that knows its zone, or milliseconds since the epoch."""
@@ -43,6 +43,11 @@ def optional_version(version: object) -> Version | None:
     return None if version is None else checked_version(version)
 
 
+def as_datetime(time: TimeMs) -> datetime:
+    """The time as a datetime in UTC."""
+    return EPOCH + timedelta(milliseconds=time)
+
+
 class Timed:
     """What happened at a time of the server's clock."""
 
@@ -52,4 +57,4 @@ class Timed:
     @property
     def time(self) -> datetime:
         """When, as a datetime in UTC."""
-        return EPOCH + timedelta(milliseconds=self.time_ms)
+        return as_datetime(self.time_ms)

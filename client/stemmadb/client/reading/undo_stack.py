@@ -11,13 +11,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import Final, Literal, NamedTuple
 
-from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.values.ids import Version
 
 UNDO_COMMITS_MAX: Final = 1_000
 """How many own writes are remembered, undos and redos included; the oldest are forgotten first."""
 
 
-class Step(NamedTuple):
+class UndoStep(NamedTuple):
     """An undo or a redo of the commit `target`: the versions to revert."""
 
     kind: Literal["undo", "redo"]
@@ -55,23 +55,23 @@ class UndoStack:
         insort(self._live, version)
         self._remember(version)
 
-    def undo(self) -> Step | None:
+    def undo(self) -> UndoStep | None:
         """What to revert so that the newest own commit is undone; None if there is none."""
         if not self._live:
             return None
         target = self._live[-1]
-        return Step("undo", target, (target,), self._from(target))
+        return UndoStep("undo", target, (target,), self._from(target))
 
-    def redo(self) -> Step | None:
+    def redo(self) -> UndoStep | None:
         """What to revert so that the last undo is taken back; None if there is none."""
         if not self._undone:
             return None
         target, by = self._undone[-1]
         if by is None:
-            return Step("redo", target, (), ())
-        return Step("redo", target, (by,), self._from(Version(target + 1)))
+            return UndoStep("redo", target, (), ())
+        return UndoStep("redo", target, (by,), self._from(Version(target + 1)))
 
-    def done(self, step: Step, version: Version | None) -> None:
+    def done(self, step: UndoStep, version: Version | None) -> None:
         """The step was taken, by a commit of this version or, if there was nothing to write, by none."""
         if version is not None:
             self._remember(version)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Literal, TypeAlias
 
-from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.nursery.entities import CommitName
 from stemmadb.client.session.refused import Refused
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.ids import TimeMs, Version
+from stemmadb.protocol.model.values.ids import TimeMs, Version
 
 Status: TypeAlias = Literal["pending", "confirmed", "rejected"]
 
@@ -16,15 +16,15 @@ Status: TypeAlias = Literal["pending", "confirmed", "rejected"]
 class Handle:
     """One own commit, from the moment it is in the view.
 
-    A write is `applied` at once, `kept` when the journal has it, and `confirmed` when the server has.
+    A write is `applied` at once, `journaled` when the journal has it, and `confirmed` when the server has.
     """
 
     __slots__ = (
         "_confirmed",
-        "_kept",
+        "_journaled",
         "_waiters",
         "failure",
-        "is_kept",
+        "is_journaled",
         "name",
         "rejection",
         "since",
@@ -38,25 +38,25 @@ class Handle:
         self.since = since
         """When it was applied, on the clock of the event loop."""
         self.status: Status = "pending"
-        self.is_kept = False
+        self.is_journaled = False
         self.version: Version | None = None
         self.time: TimeMs | None = None
         self.rejection: Refused | None = None
-        """Why it was refused, what it fell with, and a way to try again."""
+        """Why it was rejected, because of which commit, and a way to retry it."""
         self.failure: StemmaError | None = None
         """What `confirmed` raises."""
-        self._kept: asyncio.Future[None] | None = None
+        self._journaled: asyncio.Future[None] | None = None
         self._confirmed: asyncio.Future[None] | None = None
         self._waiters = 0
 
     # ------------------------------------------------------------ waiting
 
-    async def kept(self) -> None:
+    async def journaled(self) -> None:
         """Returns once the journal has it; raises if it was refused before that."""
-        if not self.is_kept and self.status == "pending" and self.failure is None:
-            self._kept = self._kept or _future()
-            await asyncio.shield(self._kept)
-        if not self.is_kept and self.failure is not None:
+        if not self.is_journaled and self.status == "pending" and self.failure is None:
+            self._journaled = self._journaled or _future()
+            await asyncio.shield(self._journaled)
+        if not self.is_journaled and self.failure is not None:
             raise self.failure.with_traceback(None)
 
     async def confirmed(self) -> Version:
@@ -81,13 +81,13 @@ class Handle:
 
     # ------------------------------------------------------------ what happens to it
 
-    def keep(self) -> None:
-        self.is_kept = True
-        _wake(self._kept)
+    def mark_journaled(self) -> None:
+        self.is_journaled = True
+        _wake(self._journaled)
 
     def confirm(self, version: Version, time: TimeMs | None = None) -> None:
         self.status, self.version, self.time = "confirmed", version, time
-        self.is_kept = True
+        self.is_journaled = True
         self._wake_all()
 
     def reject(self, error: StemmaError, rejection: Refused) -> None:
@@ -100,7 +100,7 @@ class Handle:
         self._wake_all()
 
     def _wake_all(self) -> None:
-        _wake(self._kept)
+        _wake(self._journaled)
         _wake(self._confirmed)
 
 

@@ -1,4 +1,4 @@
-"""The link: connects, carries messages both ways, finds dead connections, and tries again (RESUME-5)."""
+"""The link to the server: connects, runs the connection pump, and reconnects with a backoff (RESUME-5)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 
 from stemmadb.client.dialing.backoff import Backoff
-from stemmadb.client.dialing.channel import ChannelClosed, Dial
-from stemmadb.client.session.carrier import Carrier
-from stemmadb.client.session.session import Session
+from stemmadb.client.session.connection_pump import ConnectionPump
+from stemmadb.client.session.session import ClientSession
 from stemmadb.protocol.errors import GoingAway, Internal, StemmaError, Unauthenticated, Unreachable, Unready
-from stemmadb.protocol.model.ids import EMPTY_SPACE, Version
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Version
+from stemmadb.protocol.wire.channel import ChannelClosed, Dial
 
 LinkState: TypeAlias = Literal["connecting", "open", "offline", "refused", "closed"]
 
@@ -19,14 +19,13 @@ COME_BACK: Final = frozenset({"taken_over"})
 """Ends after which a new connection is made at once, beside those that say so themselves (`Unready`)."""
 
 
-class Link:
+class ServerLink:
     """Keeps one session connected. `run` is its only task that lives long; everything else ends with a connection."""
 
-    def __init__(self, session: Session, dial: Dial, *, url: str, random: Callable[[], float]) -> None:
+    def __init__(self, session: ClientSession, dial: Dial, *, url: str, random: Callable[[], float]) -> None:
         self.state: LinkState = "connecting"
         self.server_head = EMPTY_SPACE
-        """The highest version of the space that the server has told of."""
-        self.attempts = 0
+        """The highest version of the space that the server has announced."""
         self._session = session
         self._dial = dial
         self.url = url
@@ -34,11 +33,11 @@ class Link:
         self._backoff = Backoff(random, first_s=settings.first_pause_seconds, most_s=settings.most_pause_seconds)
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
-        self._carrier: Carrier | None = None
+        self._pump: ConnectionPump | None = None
         self._is_late = False
         session.reconnect = self.drop
         session.subscriptions.give_up = self.drop
-        session.asker.wrote = self.heard_of
+        session.requester.wrote = self.heard_of
 
     # ------------------------------------------------------------ for the app
 
@@ -46,8 +45,8 @@ class Link:
         """Tries at once, say when the machine has woken up; a connection that is there must prove itself alive."""
         self._backoff.reset()
         self._wake.set()
-        if self._carrier is not None:
-            self._carrier.check_life()
+        if self._pump is not None:
+            self._pump.check_life()
 
     async def settled(self) -> None:
         """Returns once it is open, the first attempt has failed, or it is over."""
@@ -69,24 +68,24 @@ class Link:
         return self._session.why_offline or Unreachable(url=self.url, why="there was no answer yet")
 
     def end(self) -> None:
-        """It is over: `run` was cancelled, and whoever waits for a connection is told."""
+        """It is over: `run` was cancelled; callers that wait for a connection get `GoingAway`."""
         self._enter("closed")
 
     def drop(self) -> None:
         """Gives the connection up, so that another one is made."""
-        if self._carrier is not None:
-            self._carrier.drop()
+        if self._pump is not None:
+            self._pump.drop()
 
     # ------------------------------------------------------------ running
 
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
-            why, pause_ms = await self._connect_and_carry()
+            why, pause_ms = await self._connect_and_run()
             self._session.lost(why)
             is_welcome = self._may_be_late(why) or isinstance(why, Unready) or why.code in COME_BACK
             if not is_welcome:
-                self._session.refuse_questions(why)
+                self._session.refuse_requests(why)
             self._enter("offline" if is_welcome else "refused")
             await self._pause(pause_ms)
 
@@ -95,9 +94,8 @@ class Link:
         was_late, self._is_late = self._is_late, isinstance(why, Unauthenticated)
         return self._is_late and not was_late
 
-    async def _connect_and_carry(self) -> tuple[StemmaError, int | None]:
+    async def _connect_and_run(self) -> tuple[StemmaError, int | None]:
         """One connection, from the attempt to its end: why it ended, and how long the server said to wait."""
-        self.attempts += 1
         try:
             async with asyncio.timeout(self._session.settings.open_seconds):
                 channel = await self._dial(self._session.space)
@@ -105,28 +103,28 @@ class Link:
             return Unreachable(url=self.url, why="no answer"), None
         except StemmaError as error:
             return error, None
-        except Exception as mistake:
-            return self._mistaken(mistake), None
-        self._carrier = Carrier(self._session, channel, self)
+        except Exception as error:
+            return self._internal_error(error), None
+        self._pump = ConnectionPump(self._session, channel, self)
         try:
-            closed = await self._carrier.carry()
+            closed = await self._pump.run()
             return closed.error, closed.retry_after_ms
         except ChannelClosed as why:
             return Unreachable(url=self.url, why=f"the connection was lost ({why})"), None
-        except Exception as mistake:
-            return self._mistaken(mistake), None
+        except Exception as error:
+            return self._internal_error(error), None
         finally:
-            self._carrier = None
+            self._pump = None
             await channel.close()
 
     @staticmethod
-    def _mistaken(mistake: Exception) -> StemmaError:
-        """A mistake of ours ends the connection, and is not passed over in silence."""
-        context = {"message": "the client made a mistake", "exception": mistake}
+    def _internal_error(error: Exception) -> StemmaError:
+        """An internal error ends the connection, and is not passed over in silence."""
+        context = {"message": "internal error of the client", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
-        return Internal(f"The client made a mistake ({mistake!r}). Please report it.", reference="")
+        return Internal(f"Internal error of the client ({error!r}). Please report it.", reference="")
 
-    # ------------------------------------------------------------ what the carrier says
+    # ------------------------------------------------------------ what the connection pump reports
 
     def opened(self) -> None:
         """The first frame has come."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
-from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.nursery.entities import CommitName
 from stemmadb.client.nursery.pending import Pending
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.wire.client_side import ClientConnection
+from stemmadb.protocol.wire.connection.client_side import ClientConnection
 from stemmadb.protocol.wire.messages.commit import CommitMessage
 
 
@@ -23,8 +23,8 @@ class Outgoing:
         self._ready: deque[Pending] = deque()
         self._deferred: dict[CommitName, Pending] = {}
         self.sent: dict[CommitName, Pending] = {}
-        """What was sent on this connection and the server has not decided, also if it fell here meanwhile."""
-        self.is_held = False
+        """What was sent on this connection and the server has not decided, even if it was rejected here meanwhile."""
+        self.is_paused = False
         """While the server asked to wait, nothing is sent: later ones would only be deferred as well (COMMIT-10)."""
         self._is_full = False
 
@@ -36,7 +36,7 @@ class Outgoing:
         self._ready = deque(every)
         self.sent.clear()
         self._deferred.clear()
-        self.is_held = self._is_full = False
+        self.is_paused = self._is_full = False
 
     def drained(self) -> None:
         """What was handed to the connection is sent: there is room for more."""
@@ -44,13 +44,13 @@ class Outgoing:
 
     def flush(self, connection: ClientConnection, send: Callable[[bytes | str], bool], *, session: bytes) -> None:
         """Sends what is ready until `send` says that there is no more room; then not before it is `drained`."""
-        while self._ready and not self._is_full and not self.is_held and connection.may_commit:
+        while self._ready and not self._is_full and not self.is_paused and connection.may_commit:
             if self._waits(self._ready[0]):
                 return
             pending = self._ready.popleft()
             name = pending.name
             if name not in self.sent and not self._is_pending(name):
-                continue  # it fell with one before it
+                continue  # rejected because of one before it
             older = None if name.session == session else name.session
             message = CommitMessage(local=name.local, nonce=pending.nonce, content=pending.content, session=older)
             try:
@@ -69,13 +69,13 @@ class Outgoing:
     def defer(self, name: CommitName) -> bool:
         """It was not decided now; whether it was sent on this connection and is to be sent again.
 
-        One that fell here is sent again as well: until then the server takes none of the later ones.
+        One that was rejected here is sent again as well: until then the server takes none of the later ones.
         """
         pending = self.sent.get(name)
         if pending is None:
             return False
         self._deferred[name] = pending
-        self.is_held = True
+        self.is_paused = True
         return True
 
     def resume(self) -> None:
@@ -83,7 +83,7 @@ class Outgoing:
         again = [pending for name, pending in self.sent.items() if name in self._deferred]
         self._ready.extendleft(reversed(again))
         self._deferred.clear()
-        self.is_held = False
+        self.is_paused = False
 
     def settled(self, names: Iterable[CommitName]) -> None:
         """They are decided, or were never sent."""

@@ -1,4 +1,4 @@
-"""A refused commit, as the tray has it and as people see it: why, and what to do about it."""
+"""A rejected commit as the app sees it: why it was rejected, and what can be done about it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, Protocol
 
 import msgspec
 
-from stemmadb.client.journal.port import TrayedCommit
-from stemmadb.client.nursery.held import ABSENT, CommitName, Held
-from stemmadb.client.nursery.outcomes import Refusal
+from stemmadb.client.journal.port import RejectedCommit
+from stemmadb.client.nursery.entities import ABSENT, CachedEntity, CommitName
+from stemmadb.client.nursery.outcomes import CommitRefusal
 from stemmadb.client.nursery.pending import writes_of
-from stemmadb.client.nursery.plans import Write
+from stemmadb.client.nursery.plans import CommitWrite
 from stemmadb.protocol import errors
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model import body
-from stemmadb.protocol.model.ids import BranchName, EntityId, TimeMs, Version
-from stemmadb.protocol.model.stale import StaleRead
-from stemmadb.protocol.model.values import Value
-from stemmadb.protocol.wire.codec import read_content
+from stemmadb.protocol.model.commit.stale_reads import StaleRead
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, TimeMs, Version
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.wire.codec.msgpack_codec import read_content
 
 
-class Retrying(Protocol):
+class RetryPort(Protocol):
     """Where a refused commit can be submitted again, or dropped."""
 
     async def retry(self, refused: Refused, operations: Sequence[Mapping[str, Any]] | None) -> Any: ...
@@ -39,7 +39,7 @@ class Refused:
         await again.confirmed()
     """
 
-    def __init__(self, record: TrayedCommit, retrying: Retrying) -> None:
+    def __init__(self, record: RejectedCommit, retrying: RetryPort) -> None:
         self.record = record
         self._retrying = retrying
         self._content = read_content(record.content)
@@ -53,7 +53,7 @@ class Refused:
         return await self._retrying.retry(self, operations)
 
     def drop(self) -> None:
-        """Takes it out of the tray, for good."""
+        """Deletes it for good."""
         self._retrying.drop((self.name,))
 
     @property
@@ -84,7 +84,7 @@ class Refused:
         return self.record.stale
 
     @property
-    def fell_with(self) -> CommitName | None:
+    def rejected_because_of(self) -> CommitName | None:
         """The commit it was built on, if it was that one that was refused."""
         return self.record.because
 
@@ -94,7 +94,7 @@ class Refused:
 
     @property
     def time(self) -> datetime:
-        """When it came into the tray."""
+        """When it was rejected."""
         return datetime.fromtimestamp(self.record.time / 1_000, UTC)
 
     @property
@@ -120,13 +120,13 @@ class Refused:
     def note(self) -> Value:
         return None if self._content.note is None else body.read_stored(self._content.note)
 
-    def writes(self) -> tuple[Write, ...]:
+    def writes(self) -> tuple[CommitWrite, ...]:
         return writes_of(self._content)
 
-    def held(self) -> dict[EntityId, Held]:
+    def current_entities(self) -> dict[EntityId, CachedEntity]:
         """What the refusal told of the entities it read: a retry on top of that needs no server."""
         return {
-            one.id: Held(
+            one.id: CachedEntity(
                 ABSENT if one.body is None else body.read_stored(one.body), one.version, one.hash, self.decided
             )
             for one in self.record.current
@@ -137,7 +137,7 @@ class Refused:
         return f"Refused({self.code}: {', '.join(f'{one.op} {one.id}' for one in self._content.operations)})"
 
 
-def _operation(write: Write) -> dict[str, Value]:
+def _operation(write: CommitWrite) -> dict[str, Value]:
     operation: dict[str, Value] = {"op": write.op, "id": write.id}
     if write.op != "delete":
         operation["value" if write.op == "set" else "patch"] = write.value
@@ -146,9 +146,9 @@ def _operation(write: Write) -> dict[str, Value]:
     return operation
 
 
-def trayed(refusal: Refusal, time: TimeMs) -> TrayedCommit:
-    """A refusal as the tray keeps it."""
-    return TrayedCommit(
+def rejected_commit(refusal: CommitRefusal, time: TimeMs) -> RejectedCommit:
+    """A refusal as the journal stores it."""
+    return RejectedCommit(
         name=refusal.pending.name,
         content=refusal.pending.content,
         code=refusal.code,

@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from stemmadb.client.journal.port import ConfirmedCommit, Journal, JournalState, JournalStep
 from stemmadb.client.keys.identity import Identity
-from stemmadb.client.nursery import falling
-from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.nursery import cascade
+from stemmadb.client.nursery.entities import CommitName
 from stemmadb.client.nursery.nursery import Nursery
-from stemmadb.client.nursery.outcomes import Integrated, Refusal
+from stemmadb.client.nursery.outcomes import CommitRefusal, Integrated
 from stemmadb.client.nursery.pending import Pending, named
-from stemmadb.client.nursery.plans import Plan
-from stemmadb.client.session import keeping
-from stemmadb.client.session.asker import SessionAsker
+from stemmadb.client.nursery.plans import CommitPlan
+from stemmadb.client.session import journal_records
 from stemmadb.client.session.handle import Handle
 from stemmadb.client.session.losses import Losses
+from stemmadb.client.session.notifier import Notifier
 from stemmadb.client.session.outgoing import Outgoing
-from stemmadb.client.session.questions import Questions, Told
-from stemmadb.client.session.refused import Refused, forget_current, trayed
+from stemmadb.client.session.refused import Refused, forget_current, rejected_commit
+from stemmadb.client.session.request_queue import OnAnswer, RequestQueue
+from stemmadb.client.session.requester import SessionRequester
 from stemmadb.client.session.settings import DEFAULT_SETTINGS, ClientSettings
 from stemmadb.client.session.subscriptions import Subscriptions
-from stemmadb.client.session.telling import Telling
 from stemmadb.protocol.errors import Conflict, JournalFailed, LimitExceeded, Malformed, StemmaError, TakenOver
-from stemmadb.protocol.model.ids import RANDOM_ID_BYTES, Did, Hash, Local, TimeMs, Version
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
-from stemmadb.protocol.wire.client_side import Answered, ClientConnection, ClientEvent, Standing, Unread
-from stemmadb.protocol.wire.codec import Data
+from stemmadb.protocol.model.values.ids import RANDOM_ID_BYTES, Did, Hash, Local, TimeMs, Version
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
+from stemmadb.protocol.wire.connection.client_side import (
+    Answered,
+    ClientConnection,
+    ClientEvent,
+    SessionPosition,
+    Unread,
+)
 from stemmadb.protocol.wire.messages.commit import Deferred
 from stemmadb.protocol.wire.messages.session import Ping
-from stemmadb.protocol.wire.messages.sync import Sync
+from stemmadb.protocol.wire.messages.sync import Kept, Sync
+
+_log = logging.getLogger("stemmadb.client")
 
 NEW_SESSION_CODES: Final = frozenset({"identity_clash", "overtaken"})
 """Verdicts that say that this session is somebody else's too (NURSERY-5)."""
@@ -46,7 +55,7 @@ GONE_BACK: Final = (
 )
 
 
-class Session:
+class ClientSession:
     """One space, as one principal. It outlives connections, and with a journal it outlives the app."""
 
     def __init__(
@@ -76,13 +85,13 @@ class Session:
         state = journal.load()
         self.id = state.session or random(RANDOM_ID_BYTES)
         self._issued = {self.id: _highest(self.id, state)}
-        self._losses = Losses(state.confirmed, count_max=DEFAULTS.lost_keep_max, bytes_max=settings.lost_bytes_max)
-        self.telling = Telling(Refused(one, self) for one in state.tray)
-        self._questions = Questions()
-        self.asker = SessionAsker(
-            self._questions, random=random, ask_seconds=settings.ask_seconds, why_silent=lambda: self.why_offline
+        self._losses = Losses(state.confirmed, bytes_max=settings.lost_bytes_max)
+        self.notifier = Notifier(Refused(one, self) for one in state.rejected)
+        self._requests = RequestQueue()
+        self.requester = SessionRequester(
+            self._requests, random=random, ask_seconds=settings.ask_seconds, why_silent=lambda: self.why_offline
         )
-        self.subscriptions = Subscriptions(self.nursery, self._questions, self.asker, space=space)
+        self.subscriptions = Subscriptions(self.nursery, self._requests, self.requester, space=space)
         self._outgoing = Outgoing(is_pending=self._is_pending, refuse=self._refuse_one)
         self._connection: ClientConnection | None = None
         self._send: Callable[[Data], bool] = _nowhere
@@ -101,18 +110,18 @@ class Session:
         self.pending_bytes = 0
         self.is_known = journal.keeps and state.standing is not None
         """Whether the space was open here before, so that an app can go on without a server."""
-        keeping.restore(self.nursery, state)
-        self._kept = {one.name for one in state.pending}
-        self._was_sent = set(self._kept)
+        journal_records.restore(self.nursery, state)
+        self._journaled = {one.name for one in state.pending}
+        self._was_sent = set(self._journaled)
         """Undecided commits that an earlier connection may have carried: the server may have accepted them."""
         for pending in self.nursery.pending():
-            self._take_charge(pending).keep()
+            self._take_charge(pending).mark_journaled()
         if state.session is None:
             self._journal.write(JournalStep(session=self.id), self._unless_failed)
 
     # ------------------------------------------------------------ own commits
 
-    def submit(self, plan: Plan, *, history: int | None = None) -> Handle:
+    def submit(self, plan: CommitPlan, *, history: int | None = None) -> Handle:
         """In the view at once, then into the journal, then to the server (NURSERY-5).
 
         What was read in a `history` that the server no longer has is refused at once: its versions would be taken for
@@ -127,15 +136,15 @@ class Session:
         if history is None or history == self.nursery.history:
             refusal = self.nursery.add(pending, plan.bases)
         else:
-            refusal = falling.refused_here(pending, Conflict(RESTORED, count=0, stale=()), self.nursery.to)
+            refusal = cascade.refused_locally(pending, Conflict(RESTORED, count=0, stale=()), self.nursery.to)
         if refusal is not None:
             self._settle(Integrated(refused=(refusal,)))
             return handle
         if self._journal.keeps:
-            step = JournalStep(keep=(keeping.kept(pending, self.nursery),), standing=self._standing())
-            self._journal.write(step, lambda error: self._kept_or_not(pending, error))
+            step = JournalStep(add=(journal_records.journaled(pending, self.nursery),), standing=self._standing())
+            self._journal.write(step, lambda error: self._on_journaled(pending, error))
         else:
-            self._kept_or_not(pending, None)
+            self._on_journaled(pending, None)
         self.subscriptions.wake()
         return handle
 
@@ -147,7 +156,7 @@ class Session:
 
     def _take_charge(self, pending: Pending) -> Handle:
         self.pending_bytes += len(pending.content)
-        return self.telling.begin(pending.name)
+        return self.notifier.begin(pending.name)
 
     def _check_room(self, pending: Pending) -> None:
         """A full nursery says so before anything is applied: the app can wait with `settled`, or tell its user."""
@@ -156,17 +165,17 @@ class Session:
             raise _too_much("pending_max", settings.pending_max, len(self.nursery) + 1)
         if self.pending_bytes + size > settings.pending_bytes_max:
             raise _too_much("pending_bytes_max", settings.pending_bytes_max, self.pending_bytes + size)
-        if size + ENVELOPE_BYTES > self.asker.limits.message_bytes_max:
-            raise _too_much("message_bytes_max", self.asker.limits.message_bytes_max, size + ENVELOPE_BYTES)
+        if size + ENVELOPE_BYTES > self.requester.limits.message_bytes_max:
+            raise _too_much("message_bytes_max", self.requester.limits.message_bytes_max, size + ENVELOPE_BYTES)
 
-    def _kept_or_not(self, pending: Pending, error: Exception | None) -> None:
+    def _on_journaled(self, pending: Pending, error: Exception | None) -> None:
         if error is not None:
             self._fail(error)
             self._settle(Integrated(refused=self.nursery.refuse(pending.name, self._failure(error))))
             return
-        self.telling.kept(pending.name)
-        if self._is_pending(pending.name):  # it has not fallen meanwhile
-            self._kept.add(pending.name)
+        self.notifier.journaled(pending.name)
+        if self._is_pending(pending.name):  # it was not rejected meanwhile
+            self._journaled.add(pending.name)
             self._outgoing.add(pending)
             self._flush_soon()
 
@@ -189,9 +198,9 @@ class Session:
     async def retry(self, refused: Refused, operations: Sequence[Mapping[str, Any]] | None) -> Any:
         """The same commit once more, on the current values, and only once more (`refused.Retrying`)."""
         name = refused.name
-        if name in self._retrying or name not in self.telling.tray:
+        if name in self._retrying or name not in self.notifier.rejected_commits:
             why = "it was tried again or dropped already"
-            raise Malformed(f"This commit is not in the tray: {why}.", path="rejected", why=why)
+            raise Malformed(f"This commit is not among the rejected ones: {why}.", path="rejected", why=why)
         self._retrying.add(name)
         try:
             again = await self.resubmit(refused, operations)
@@ -201,33 +210,33 @@ class Session:
         return again
 
     def drop(self, names: Iterable[CommitName]) -> None:
-        """Takes refused commits out of the tray, for good."""
+        """Deletes rejected commits for good."""
         if self.ended is not None:
             raise self.ended.with_traceback(None)
-        gone = tuple(name for name in names if self.telling.tray.pop(name, None) is not None)
+        gone = tuple(name for name in names if self.notifier.rejected_commits.pop(name, None) is not None)
         if gone:
             self._journal.write(JournalStep(drop=gone), self._unless_failed)
 
     # ------------------------------------------------------------ connections
 
-    def standing(self, limits: Limits) -> Standing:
+    def standing(self, limits: Limits) -> SessionPosition:
         """Where the next connection goes on, within what this server takes (RESUME-1)."""
-        self.asker.limits = limits
+        self.requester.limits = limits
         own = [one.name.local for one in self.nursery.pending() if one.name.session == self.id]
         watches = self.subscriptions.held()
-        return Standing(
+        return SessionPosition(
             to=self.nursery.to,
             hash=self.nursery.hash,
             lowest=own[0] if own else Local(self._issued[self.id] + 1),
-            held=tuple(own[: self.asker.limits.locals_max]),
+            held=tuple(own[: self.requester.limits.locals_max]),
             watches=watches,
             delegations=self.delegations,
         )
 
     def begin(self, connection: ClientConnection, send: Callable[[Data], bool]) -> None:
-        """`session.open` was sent: questions follow at once, commits after the first frame."""
+        """`session.open` was sent: requests follow at once, commits after the first frame."""
         self._connection, self._send, self._opened = connection, send, self.id
-        self._questions.open(connection, send)
+        self._requests.open(connection, send)
         self.subscriptions.begin_rest()
         self._is_sending = self._is_blind = False
         self._outgoing.start_over(())  # nothing was sent on this one yet
@@ -235,27 +244,27 @@ class Session:
             self._send_again()
 
     def lost(self, why: StemmaError) -> None:
-        """The connection is over, or could not be made; questions wait for the next one."""
+        """The connection is over, or could not be made; requests wait for the next one."""
         self.why_offline = why
         self.is_open = False
         self._connection = None
         self._was_sent.update(name for name in self._outgoing.sent if self._is_pending(name))
-        self._questions.lose()
+        self._requests.lose()
         if isinstance(why, TakenOver):
             self._take_new_session()
 
-    def refuse_questions(self, error: StemmaError) -> None:
-        """The server will not have us: whoever asks is told so, and not left waiting."""
-        self._questions.refuse(error)
+    def refuse_requests(self, error: StemmaError) -> None:
+        """The server refuses the session: callers get the error and are not left waiting."""
+        self._requests.refuse(error)
 
-    def ask_for_life(self, told: Told) -> None:
+    def ask_for_life(self, on_answer: OnAnswer) -> None:
         """Asks the server for a sign of life, on this connection only."""
-        self._questions.ask(Ping, {}, told, is_lasting=False)
+        self._requests.ask(Ping, {}, on_answer, is_lasting=False)
 
     def _send_again(self) -> None:
-        """Everything undecided that is kept, the oldest first, once on each connection (RESUME-2)."""
+        """Sends every undecided journaled commit, the oldest first, once on each connection (RESUME-2)."""
         self._is_sending = True
-        self._outgoing.start_over(one for one in self.nursery.pending() if one.name in self._kept)
+        self._outgoing.start_over(one for one in self.nursery.pending() if one.name in self._journaled)
         self.flush()
 
     def flush(self) -> None:
@@ -275,7 +284,7 @@ class Session:
         if isinstance(event, Sync):
             self._integrate(event)
         elif isinstance(event, Answered):
-            self._questions.answered(event)
+            self._requests.answered(event)
         elif isinstance(event, Deferred):
             self._defer(event)
         elif isinstance(event, Unread) and event.local is not None:
@@ -285,9 +294,9 @@ class Session:
 
     def _defer(self, event: Deferred) -> None:
         """Not a verdict: it stays pending and is sent again, and so are the later ones (COMMIT-10)."""
-        was_held = self._outgoing.is_held
+        was_paused = self._outgoing.is_paused
         name = CommitName(event.session or self._opened, event.local)
-        if self._outgoing.defer(name) and not was_held:
+        if self._outgoing.defer(name) and not was_paused:
             pause = max(event.retry_after_ms / 1_000, self.settings.first_pause_seconds)
             asyncio.get_running_loop().call_later(pause, self._resume, self._connection)
 
@@ -308,14 +317,14 @@ class Session:
         self._outgoing.settled(CommitName(one.session or self._opened, one.local) for one in frame.verdicts)
         lost: list[ConfirmedCommit] = []
         if frame.reset == "history":
-            lost = self._losses.compare(frame.kept, self._opened)
+            lost = self._compare(frame.kept)
             more = self.nursery.refuse_all(Conflict(RESTORED, count=0, stale=()))
             done = done._replace(refused=(*done.refused, *more))
-            self._void_tray()
-            self.telling.on_restored()  # last: what it calls is not ours, and nothing of the above may be left out
+            self._forget_current_values()
+            self.notifier.on_restored()  # last: what it calls is not ours, and nothing of the above may be left out
         is_first = not self.is_open
         if is_first:
-            self._questions.begin(Conflict(GONE_BACK, count=0, stale=()) if frame.reset == "history" else None)
+            self._requests.begin(Conflict(GONE_BACK, count=0, stale=()) if frame.reset == "history" else None)
             # The verdicts of other sessions come only once their commits are sent again.
             self.nursery.pass_over(name for name in self._was_sent if name.session != self._opened)
         self.is_open, self.why_offline = True, None
@@ -328,59 +337,73 @@ class Session:
             self._send_again()
         self.subscriptions.ask_for(self.nursery.wanted())
 
-    def _void_tray(self) -> None:
+    def _compare(self, kept: Sequence[Kept]) -> list[ConfirmedCommit]:
+        """The confirmed commits that the server lost; those it may still have are not among them (RESUME-4)."""
+        found = self._losses.compare(kept, self._opened, count_max=self.requester.limits.lost_keep_max)
+        if found.unknown:
+            _log.warning(
+                "the server was restored and listed only its last commits: whether it has %d older ones, confirmed "
+                "at versions %d to %d, is not known. Read their entities before you write them again.",
+                len(found.unknown),
+                min(one.version for one in found.unknown),
+                max(one.version for one in found.unknown),
+            )
+        return found.lost
+
+    def _forget_current_values(self) -> None:
         """A retry must not stand on values of another history, in the next run of the app neither (RESUME-4)."""
-        tray = self.telling.tray.values()
-        if any(one.record.current for one in tray):
-            for one in tray:
+        rejected = self.notifier.rejected_commits.values()
+        if any(one.record.current for one in rejected):
+            for one in rejected:
                 forget_current(one)
-            step = JournalStep(tray=tuple(one.record for one in tray))  # all of them: they keep their order
+            step = JournalStep(reject=tuple(one.record for one in rejected))  # all of them: they keep their order
             self._journal.write(step, self._unless_failed)
 
     def _settle(self, done: Integrated, lost: Sequence[ConfirmedCommit] = (), *, is_first: bool = False) -> None:
-        """Keeps what became of commits, then tells it; takes a new session where this one is not ours alone.
+        """Journals what became of commits, then notifies; takes a new session if another client uses this one.
 
         Where the first frame of a connection leads is kept as well: the space is known here from then on.
         """
-        refused = [Refused(trayed(one, self.now()), self) for one in done.refused]
+        refused = [Refused(rejected_commit(one, self.now()), self) for one in done.refused]
         names = [*(one.pending.name for one in done.confirmed), *(one.name for one in refused)]
-        self._outgoing.settled(one.name for one in refused if one.fell_with is None)
-        self._kept.difference_update(names)
+        self._outgoing.settled(one.name for one in refused if one.rejected_because_of is None)
+        self._journaled.difference_update(names)
         self._was_sent.difference_update(names)
-        for one in done.confirmed:  # before the journal has it: a restore may be seen sooner than the disk is done
-            self._losses.add(keeping.confirmed(one))
+        confirmed = tuple(journal_records.confirmed(one) for one in done.confirmed)
+        # Before the journal has them: a restore may be seen sooner than the disk is done.
+        beyond = self._losses.add(confirmed, count_max=self.requester.limits.lost_keep_max)
         self.pending_bytes -= sum(len(one.pending.content) for one in done.confirmed)
         self.pending_bytes -= sum(len(one.pending.content) for one in done.refused)
         self.subscriptions.wake()
         if names or lost or is_first:
             self._journal.write(
                 JournalStep(
-                    confirm=tuple(keeping.confirmed(one) for one in done.confirmed),
-                    tray=tuple(one.record for one in refused),
-                    forget=tuple(one.name for one in lost),
+                    confirm=confirmed,
+                    reject=tuple(one.record for one in refused),
+                    forget=(*beyond, *(one.name for one in lost)),
                     standing=self._standing(),
                 ),
-                lambda error: self._tell(done, refused, lost, error),
+                lambda error: self._notify(done, refused, lost, error),
             )
         if done.strangers or any(self._is_taken(one) for one in done.refused):
             self._take_new_session()
             self.reconnect()
 
-    def _is_taken(self, refusal: Refusal) -> bool:
+    def _is_taken(self, refusal: CommitRefusal) -> bool:
         """Whether it says that somebody else makes commits in the session in which new ones are made here."""
         return refusal.code in NEW_SESSION_CODES and refusal.pending.name.session == self.id
 
-    def _tell(
+    def _notify(
         self, done: Integrated, refused: list[Refused], lost: Sequence[ConfirmedCommit], error: Exception | None
     ) -> None:
         """Once it is on disk. If the disk refuses, a confirmation is still true; a refusal might be decided anew."""
         if error is not None:
             self._fail(error)
         for one in done.confirmed:
-            self.telling.confirmed(one)
+            self.notifier.confirmed(one)
         for each in refused:
-            self.telling.refused(each)
-        self.telling.losses(lost)
+            self.notifier.refused(each)
+        self.notifier.losses(lost)
 
     def _take_new_session(self) -> None:
         """New commits are made in it; undecided ones are sent again under their old names (NURSERY-5)."""
@@ -414,18 +437,18 @@ class Session:
         if self.ended is not None:
             return 0
         self.ended = error
-        undecided = len(self.telling.undecided())
+        undecided = len(self.notifier.undecided())
         if self._standing() is not None:
             self._journal.write(JournalStep(standing=self._standing()), self._unless_failed)
         self.subscriptions.end_all(error)
         await self._journal.close()
-        self.telling.abandon(error)
+        self.notifier.abandon(error)
         return 0 if self.keeps else undecided
 
 
 def _highest(session: bytes, state: JournalState) -> int:
-    """The highest local that is used: one that was refused before it was kept is only in the tray, by its name."""
-    return max([state.last_local, *(one.name.local for one in state.tray if one.name.session == session)])
+    """The highest local that is used: one rejected before it was journaled is only among the rejected commits."""
+    return max([state.last_local, *(one.name.local for one in state.rejected if one.name.session == session)])
 
 
 def _too_much(bound: str, maximum: int, actual: int) -> LimitExceeded:

@@ -1,4 +1,4 @@
-"""The watches of a session: asked for, kept over connections, told to the app; and what is asked again (SYNC-4)."""
+"""The watches of a session: requested, resumed on new connections, published to the app (SYNC-4)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 import msgspec
 
 from stemmadb.client.nursery.confirmed import Membership
-from stemmadb.client.nursery.held import Held, Key
+from stemmadb.client.nursery.entities import CachedEntity, Key
 from stemmadb.client.nursery.nursery import Nursery
-from stemmadb.client.session.asker import SessionAsker
-from stemmadb.client.session.questions import Questions
+from stemmadb.client.session.request_queue import RequestQueue
+from stemmadb.client.session.requester import SessionRequester
 from stemmadb.client.watching import Change, Watcher
 from stemmadb.protocol.errors import LimitExceeded, StemmaError, Unready
-from stemmadb.protocol.model import body
-from stemmadb.protocol.model.ids import BranchName, Did
-from stemmadb.protocol.model.query import Query, Root
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import BranchName, Did
 from stemmadb.protocol.wire.messages.base import Part
 from stemmadb.protocol.wire.messages.reading import (
     QueriedEntity,
@@ -66,10 +66,10 @@ class Subscription:
 class Subscriptions:
     """All watches of one session, by number; a number is never used twice."""
 
-    def __init__(self, nursery: Nursery, questions: Questions, asker: SessionAsker, *, space: Did) -> None:
+    def __init__(self, nursery: Nursery, requests: RequestQueue, requester: SessionRequester, *, space: Did) -> None:
         self._nursery = nursery
-        self._questions = questions
-        self._asker = asker
+        self._requests = requests
+        self._requester = requester
         self._space = space
         self._last = 0
         self._live: dict[int, Subscription] = {}
@@ -82,7 +82,7 @@ class Subscriptions:
 
     def watch(self, query: Query) -> Subscription:
         """Begins to watch; the answer of the server says only whether it may."""
-        limits = self._asker.limits
+        limits = self._requester.limits
         watcher = Watcher(self._last + 1, query, space=self._space, limits=limits)
         self._last += 1
         subscription = Subscription(watcher, self._nursery)
@@ -94,15 +94,15 @@ class Subscriptions:
         membership = Membership(watcher.branch, names=coverage.ids, prefixes=coverage.prefixes)
         self._nursery.watch(watcher.number, membership, watcher)
         self._live[watcher.number] = subscription
-        self._begin(subscription, self._questions.opened)
+        self._begin(subscription, self._requests.opened)
         return subscription
 
     def _begin(self, subscription: Subscription, opened: int) -> None:
         """Asks for it on this connection; the next one is opened with it."""
         number = subscription.watcher.number
-        if self._questions.is_open and self._questions.opened == opened and number in self._live:
+        if self._requests.is_open and self._requests.opened == opened and number in self._live:
             fields = {"watch": number, "query": subscription.watcher.query}
-            self._questions.ask(
+            self._requests.ask(
                 WatchRequest, fields, lambda result: self._answered(subscription, result), is_lasting=False
             )
 
@@ -111,7 +111,7 @@ class Subscriptions:
         if not isinstance(result, StemmaError) or number not in self._live:
             return
         if isinstance(result, Unready):  # nothing is wrong with it: it is asked for again
-            asyncio.get_running_loop().call_later(_pause(result), self._begin, subscription, self._questions.opened)
+            asyncio.get_running_loop().call_later(_pause(result), self._begin, subscription, self._requests.opened)
             return
         self._end(number, subscription, result)
 
@@ -120,14 +120,14 @@ class Subscriptions:
         number = subscription.watcher.number
         if self._live.pop(number, None) is None:
             return
-        if self._questions.is_open:
+        if self._requests.is_open:
             fields = {"watch": number}
-            self._questions.ask(UnwatchRequest, fields, lambda _: self._nursery.unwatch(number), is_lasting=False)
+            self._requests.ask(UnwatchRequest, fields, lambda _: self._nursery.unwatch(number), is_lasting=False)
         else:
             self._nursery.unwatch(number)
 
     def _end(self, number: int, subscription: Subscription, error: StemmaError) -> None:
-        """Nothing more is told of it, and whoever waits is told why."""
+        """Ends a watch; a caller that waits for a change gets the error."""
         self._live.pop(number, None)
         self._nursery.unwatch(number)
         subscription.watcher.end(error)
@@ -140,11 +140,11 @@ class Subscriptions:
 
         Those that do not fit into the message that opens it are asked for after it, with `begin_rest`.
         """
-        self._end_beyond(self._asker.limits.watches_max)
+        self._end_beyond(self._requester.limits.watches_max)
         self._nursery.keep_watches(self._live.keys())
         self._rest.clear()
         found = []
-        room = self._asker.limits.schema_bytes_max * OPENING_SHARE
+        room = self._requester.limits.schema_bytes_max * OPENING_SHARE
         for number, one in self._live.items():
             room -= one.size
             is_filled = room >= 0 and self._nursery.is_filled(number)
@@ -165,7 +165,7 @@ class Subscriptions:
     def begin_rest(self) -> None:
         """The connection is opened: asks for the watches that it was not opened with."""
         for one in self._rest:
-            self._begin(one, self._questions.opened)
+            self._begin(one, self._requests.opened)
         self._rest.clear()
 
     def ended(self, number: int) -> None:
@@ -198,8 +198,8 @@ class Subscriptions:
                 answer = await self._answer(key)
                 if answer is None:
                     return
-                held = next((_held(one) for one in answer.entities), None)
-                if self._nursery.answered(key, held, answer.version):
+                cached = next((_cached(one) for one in answer.entities), None)
+                if self._nursery.answered(key, cached, answer.version):
                     self.wake()
                     return
             self.give_up()
@@ -212,7 +212,7 @@ class Subscriptions:
         """What the server says, once it can; None if nobody wants it any more. No frame need come meanwhile."""
         while self._nursery.is_wanted(key):
             try:
-                return await self._asker.ask(QueryRequest, QueryAnswer, query=_entity(*key))
+                return await self._requester.ask(QueryRequest, QueryAnswer, query=_entity(*key))
             except Unready as busy:
                 await asyncio.sleep(_pause(busy))
         return None
@@ -227,5 +227,5 @@ def _entity(branch: BranchName, id_: str) -> Query:
     return Query(roots=(Root(id_),), branch=branch)
 
 
-def _held(one: QueriedEntity) -> Held:
-    return Held(body.read_stored(one.body), one.version, one.hash)
+def _cached(one: QueriedEntity) -> CachedEntity:
+    return CachedEntity(body.read_stored(one.body), one.version, one.hash)

@@ -12,7 +12,7 @@ from stemmadb.client.reading.blob_sources import BlobData
 from stemmadb.client.reading.blobs import BlobRef, Progress
 from stemmadb.client.sync.calls import Errands
 from stemmadb.client.sync.portal import Portal
-from stemmadb.client.sync.streams import Stream
+from stemmadb.client.sync.streams import BlockingStream
 
 Uploadable: TypeAlias = bytes | bytearray | memoryview | os.PathLike[str] | BinaryIO | Iterable[bytes]
 """What can be uploaded. A file object is read from where it stands."""
@@ -41,7 +41,7 @@ class Blobs:
         """
         return self._portal.converse(
             lambda errands: self._blobs.put(
-                _source(data, errands), content_type=content_type, progress=_told_here(progress, errands)
+                _source(data, errands), content_type=content_type, progress=_called_here(progress, errands)
             )
         )
 
@@ -57,21 +57,21 @@ class Blobs:
         """The bytes, verified; or, written to the file `to`, its path. A file appears whole or not at all."""
 
         async def got(errands: Errands) -> bytes | Path:
-            told = _told_here(progress, errands)
+            reported = _called_here(progress, errands)
             if to is None:
-                return await self._blobs.get(ref, progress=told)
-            return await self._blobs.get(ref, to=to, progress=told)
+                return await self._blobs.get(ref, progress=reported)
+            return await self._blobs.get(ref, to=to, progress=reported)
 
         return self._portal.converse(got)
 
     def stream(self, ref: BlobRef | str, *, progress: Progress | None = None) -> Iterator[bytes]:
         """The bytes as they come. Only the end tells whether they are right: `BlobMismatch` if they are not."""
-        told: list[tuple[int, int]] = []
-        pieces = self._blobs.stream(ref, progress=lambda done, total: told.append((done, total)))
-        with Stream(self._portal, pieces) as stream:
+        reported: list[tuple[int, int]] = []
+        pieces = self._blobs.stream(ref, progress=lambda done, total: reported.append((done, total)))
+        with BlockingStream(self._portal, pieces) as stream:
             for piece in stream:
                 if progress is not None:
-                    progress(*told[-1])
+                    progress(*reported[-1])
                 yield piece
 
     def stat(self, ref: BlobRef | str) -> BlobRef:
@@ -79,7 +79,7 @@ class Blobs:
         return self._portal.call(self._blobs.stat, ref)
 
 
-def _told_here(progress: Progress | None, errands: Errands) -> Progress | None:
+def _called_here(progress: Progress | None, errands: Errands) -> Progress | None:
     """The same callback, called on the thread of the app."""
     return None if progress is None else lambda done, total: errands.post(progress, done, total)
 

@@ -9,13 +9,13 @@ from typing import TypedDict, Unpack
 
 from stemmadb.client import database
 from stemmadb.client.database import MakeJournal, SpaceKeys, SpaceNames
-from stemmadb.client.dialing.channel import Dial
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.session.settings import ClientSettings
+from stemmadb.client.sync.callbacks import CallbackThread
 from stemmadb.client.sync.portal import Portal
 from stemmadb.client.sync.space import Space
-from stemmadb.client.sync.telling import Teller
-from stemmadb.protocol.model.ids import TimeMs
+from stemmadb.protocol.model.values.ids import TimeMs
+from stemmadb.protocol.wire.channel import Dial
 
 
 class Options(TypedDict, total=False):
@@ -51,7 +51,7 @@ class Database:
     def __init__(self, db: database.Database) -> None:
         self._db = db
         self._portal = Portal()
-        self._teller = Teller()
+        self._callbacks = CallbackThread()
         self.url = db.url
         self.identity = db.identity
 
@@ -60,7 +60,7 @@ class Database:
 
         Without a server this works for a space whose journal is here; else it raises `Unreachable`.
         """
-        return Space(self._portal.call(self._db.space, name), self._portal, self._teller)
+        return Space(self._portal.call(self._db.space, name), self._portal, self._callbacks)
 
     def close(self, *, wait_seconds: float | None = None) -> None:
         """Waits for undecided commits, at most `wait_seconds`, and lets everything go. Safe to call twice.
@@ -89,7 +89,7 @@ class Database:
 
     def _end(self) -> None:
         """Callbacks that were told of something are called first: they may still ask how things stand."""
-        self._teller.close()
+        self._callbacks.close()
         self._portal.close()
 
     def __repr__(self) -> str:

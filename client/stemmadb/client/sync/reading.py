@@ -8,10 +8,10 @@ from stemmadb.client.reading import moment, pages
 from stemmadb.client.reading.entries import BlameLine, HistoryEntry
 from stemmadb.client.reading.queries import QueryResult, Schema, Selector
 from stemmadb.client.sync.portal import Portal
-from stemmadb.client.sync.streams import Stream
-from stemmadb.protocol.model.ids import BranchName, Version
-from stemmadb.protocol.model.query import EVERY
-from stemmadb.protocol.model.values import Value
+from stemmadb.client.sync.streams import BlockingStream
+from stemmadb.protocol.model.query.query import EVERY
+from stemmadb.protocol.model.values.ids import BranchName, Version
+from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire.messages.reading import Order
 
 T = TypeVar("T")
@@ -36,8 +36,8 @@ class Listing(Generic[T]):
         """The version that is shown; None until the first page is here."""
         return self._listing.version
 
-    def __iter__(self) -> Stream[T]:
-        return Stream(self._portal, self._listing.__aiter__())
+    def __iter__(self) -> BlockingStream[T]:
+        return BlockingStream(self._portal, self._listing.__aiter__())
 
     def all(self, limit: int | None = None) -> list[T]:
         """The items, at most `limit` of them."""

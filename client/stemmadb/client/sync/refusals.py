@@ -7,14 +7,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from stemmadb.client import status
-from stemmadb.client.nursery.held import CommitName
+from stemmadb.client.nursery.entities import CommitName
 from stemmadb.client.session import refused as async_refused
 from stemmadb.client.sync.patience import within
 from stemmadb.client.sync.portal import Portal
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.ids import BranchName, EntityId, Version
-from stemmadb.protocol.model.stale import StaleRead
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.commit.stale_reads import StaleRead
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 if TYPE_CHECKING:
     from stemmadb.client.sync.transactions import Transaction
@@ -44,7 +44,7 @@ class Refused:
         return Transaction(self._portal.call(self._refused.retry, operations), self._portal)
 
     def drop(self) -> None:
-        """Takes it out of the tray, for good."""
+        """Deletes it for good."""
         self._portal.touch(self._refused.drop)
 
     @property
@@ -73,9 +73,9 @@ class Refused:
         return self._refused.stale
 
     @property
-    def fell_with(self) -> CommitName | None:
+    def rejected_because_of(self) -> CommitName | None:
         """The commit it was built on, if it was that one that was refused."""
-        return self._refused.fell_with
+        return self._refused.rejected_because_of
 
     @property
     def branch(self) -> BranchName:
@@ -84,7 +84,7 @@ class Refused:
 
     @property
     def time(self) -> datetime:
-        """When it came into the tray."""
+        """When it was rejected."""
         return self._refused.time
 
     @property
@@ -135,9 +135,9 @@ class PendingCommit:
         return self._pending.ids
 
     @property
-    def is_kept(self) -> bool:
+    def is_journaled(self) -> bool:
         """Whether the journal has it."""
-        return self._pending.is_kept
+        return self._pending.is_journaled
 
     @property
     def applies(self) -> bool:

@@ -12,31 +12,31 @@ from stemmadb.client import transactions
 from stemmadb.client.journal.port import ConfirmedCommit
 from stemmadb.client.reading import differences
 from stemmadb.client.reading.branches import Branch
-from stemmadb.client.reading.delegating import Expiry, Lendable
+from stemmadb.client.reading.delegation import DelegableRole, Expiry
 from stemmadb.client.reading.differences import Difference
 from stemmadb.client.reading.entries import BlameLine, HistoryEntry, LogEntry, Receipt
-from stemmadb.client.reading.erasing import Compaction, Erasure
-from stemmadb.client.reading.merging import MergeOptions, MergeReport
+from stemmadb.client.reading.erasure import Compaction, Erasure
+from stemmadb.client.reading.merge import MergeOptions, MergeReport
 from stemmadb.client.reading.past import LogFilters
 from stemmadb.client.reading.plain import Given
 from stemmadb.client.reading.queries import QueryResult, Schema, Selector
 from stemmadb.client.reading.times import When
-from stemmadb.client.reading.undoing import RevertOptions, RevertReport
+from stemmadb.client.reading.undo import RevertOptions, RevertReport
 from stemmadb.client.space import TRIES_MAX
 from stemmadb.client.status import SpaceStatus
 from stemmadb.client.sync.blobs import Blobs
+from stemmadb.client.sync.callbacks import CallbackThread
 from stemmadb.client.sync.calls import Errands
 from stemmadb.client.sync.patience import within
 from stemmadb.client.sync.portal import Portal
 from stemmadb.client.sync.reading import Listing, Moment
 from stemmadb.client.sync.refusals import PendingCommit, Refused
 from stemmadb.client.sync.structure import Acl, Tags
-from stemmadb.client.sync.telling import Teller
 from stemmadb.client.sync.transactions import Transaction
 from stemmadb.client.sync.watches import Watch
-from stemmadb.protocol.model.ids import BranchName, Did
-from stemmadb.protocol.model.query import EVERY
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.query.query import EVERY
+from stemmadb.protocol.model.values.ids import BranchName, Did
+from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire.messages.reading import Order
 
 T = TypeVar("T")
@@ -52,10 +52,10 @@ class Space:
     own pending writes on top. Any thread may use it.
     """
 
-    def __init__(self, space: async_space.Space, portal: Portal, teller: Teller) -> None:
+    def __init__(self, space: async_space.Space, portal: Portal, callbacks: CallbackThread) -> None:
         self._space = space
         self._portal = portal
-        self._teller = teller
+        self._callbacks = callbacks
         self.did: Did = space.did
         self.branch_name: BranchName = space.branch_name
         self.blobs = Blobs(space.blobs, portal)
@@ -139,7 +139,7 @@ class Space:
     def branch(self, name: str, *, create: bool = False, fork: int | None = None, note: Value = None) -> Space:
         """The same space on a branch; with `create` the branch is made here if it is not there yet."""
         branch = self._portal.call(self._space.branch, name, create=create, fork=fork, note=note)
-        return Space(branch, self._portal, self._teller)
+        return Space(branch, self._portal, self._callbacks)
 
     def branches(self, *, deleted: bool = False) -> Sequence[Branch]:
         """The branches of the space by name."""
@@ -189,8 +189,10 @@ class Space:
 
     # ------------------------------------------------------------ access
 
-    def delegate(self, audience: str, role: Lendable, *, prefixes: Sequence[str] = (EVERY,), expires: Expiry) -> str:
-        """A token that lends rights to another identity until it expires; hand it over, it is given to `connect`."""
+    def delegate(
+        self, audience: str, role: DelegableRole, *, prefixes: Sequence[str] = (EVERY,), expires: Expiry
+    ) -> str:
+        """A token that delegates rights to another identity until it expires; the receiver passes it to `connect`."""
         return self._portal.call(self._space.delegate, audience, role, prefixes=prefixes, expires=expires)
 
     def revoke(self, token: str) -> Receipt:
@@ -216,8 +218,8 @@ class Space:
 
         Callbacks are called one after the other on a thread of their own, and may use the database.
         """
-        teller, portal = self._teller, self._portal
-        stop = portal.touch(self._space.on_rejected, lambda one: teller.tell(callback, Refused(one, portal)))
+        callbacks, portal = self._callbacks, self._portal
+        stop = portal.touch(self._space.on_rejected, lambda one: callbacks.call(callback, Refused(one, portal)))
         return partial(_stop, portal, stop)
 
     def on_lost(self, callback: Callable[[ConfirmedCommit], object]) -> Callable[[], None]:
@@ -225,7 +227,7 @@ class Space:
 
         It is called where those of `on_rejected` are.
         """
-        stop = self._portal.touch(self._space.on_lost, lambda one: self._teller.tell(callback, one))
+        stop = self._portal.touch(self._space.on_lost, lambda one: self._callbacks.call(callback, one))
         return partial(_stop, self._portal, stop)
 
     def nudge(self) -> None:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 _END: Final = object()
 
 
-class Stream(Generic[T]):
+class BlockingStream(Generic[T]):
     """Items as they come: `next` waits for one. It is over with its last item, with `close` or with a block."""
 
     def __init__(self, portal: Portal, items: AsyncIterator[T]) -> None:
@@ -41,7 +41,7 @@ class Stream(Generic[T]):
             self._portal.call(_close, self._items)
         self._is_closed = True
 
-    def __enter__(self) -> Stream[T]:
+    def __enter__(self) -> BlockingStream[T]:
         return self
 
     def __exit__(

@@ -7,8 +7,8 @@ from stemmadb.client.reading.access import AccessList, Grant
 from stemmadb.client.reading.branches import Tag
 from stemmadb.client.reading.entries import Receipt
 from stemmadb.client.sync.portal import Portal
-from stemmadb.protocol.model.ids import MAIN
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values.ids import MAIN
+from stemmadb.protocol.model.values.json_values import Value
 
 
 class Acl:
@@ -31,7 +31,7 @@ class Acl:
         self._portal.call(self._acl.set, did, role)
 
     def remove(self, did: str) -> None:
-        """Takes all rights from an identity; what it was lent by a delegation is not touched. Needs `own`."""
+        """Takes all rights from an identity; rights delegated to it by a token are not touched. Needs `own`."""
         self._portal.call(self._acl.remove, did)
 
 

@@ -11,9 +11,9 @@ from stemmadb.client.session.handle import Status
 from stemmadb.client.sync.patience import within
 from stemmadb.client.sync.portal import Portal
 from stemmadb.client.sync.refusals import Refused
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.query import EVERY
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.query.query import EVERY
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 
 class Transaction:
@@ -94,7 +94,7 @@ class Transaction:
 
     @property
     def rejection(self) -> Refused | None:
-        """Why it was refused, what it fell with, the current values, and a way to try again."""
+        """Why it was rejected, because of which commit, the current values, and a way to try again."""
         refused = self._transaction.rejection
         return None if refused is None else Refused(refused, self._portal)
 
@@ -102,9 +102,9 @@ class Transaction:
         """Returns at once after the block: the view has it."""
         self._portal.call(self._transaction.applied)
 
-    def kept(self, *, timeout: float | None = None) -> None:
+    def journaled(self, *, timeout: float | None = None) -> None:
         """Returns once the journal has it, so that it survives a crash of the app."""
-        self._portal.call(lambda: within(timeout, self._transaction.kept()))
+        self._portal.call(lambda: within(timeout, self._transaction.journaled()))
 
     def confirmed(self, *, timeout: float | None = None) -> Version:
         """Its version, once it is durable on the server; raises `Conflict`, or whatever it was refused with.

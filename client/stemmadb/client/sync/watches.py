@@ -7,7 +7,7 @@ from types import TracebackType
 from stemmadb.client import watches
 from stemmadb.client.sync.patience import within
 from stemmadb.client.sync.portal import Portal
-from stemmadb.client.sync.streams import Stream
+from stemmadb.client.sync.streams import BlockingStream
 from stemmadb.client.watching import Change
 from stemmadb.protocol.errors import OutOfOrder
 
@@ -25,7 +25,7 @@ class Watch:
     def __init__(self, watch: watches.Watch, portal: Portal) -> None:
         self._watch = watch
         self._portal = portal
-        self._changes = Stream(portal, watch)
+        self._changes = BlockingStream(portal, watch)
 
     @property
     def is_filled(self) -> bool:
@@ -51,7 +51,7 @@ class Watch:
         return self._portal.call(lambda: within(timeout, self._watch.next()))
 
     def close(self) -> None:
-        """Nothing more is told. Who waits for a change is told that it is over."""
+        """Ends the watch; a caller that waits for a change gets `GoingAway`."""
         if not self._portal.is_closed:
             self._portal.touch(self._watch.close)
 

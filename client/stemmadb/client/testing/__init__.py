@@ -51,18 +51,18 @@ except ModuleNotFoundError as missing:
     if missing.name is None or not missing.name.startswith("stemmadb.server"):
         raise
     raise ModuleNotFoundError(
-        'stemmadb.client.testing runs a server in the same process: install it with pip install "stemmadb[server]"',
+        'stemmadb.client.testing runs a server in the same process: run pip install -e ".[server]" in the clone',
         name=missing.name,
     ) from missing
 
 from stemmadb.client.testing.app import App, AppDisk
 from stemmadb.client.testing.chaos import Chaos
 from stemmadb.client.testing.clock import Clock
-from stemmadb.client.testing.line import Line, Traffic
+from stemmadb.client.testing.line import ClientLine, MessageCount
 from stemmadb.client.testing.link import Towards
 from stemmadb.client.testing.network import Network
 from stemmadb.client.testing.storage import Backup
-from stemmadb.client.testing.trace import Trace
+from stemmadb.client.testing.trace import EventTrace
 from stemmadb.client.testing.truth import Truth
 from stemmadb.client.testing.virtual_loop import VirtualLoop, run
 from stemmadb.client.testing.waiting import Deadlock
@@ -72,13 +72,13 @@ __all__ = [
     "AppDisk",
     "Backup",
     "Chaos",
+    "ClientLine",
     "Clock",
     "Deadlock",
-    "Line",
+    "EventTrace",
+    "MessageCount",
     "Network",
     "Towards",
-    "Trace",
-    "Traffic",
     "Truth",
     "VirtualLoop",
     "World",

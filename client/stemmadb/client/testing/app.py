@@ -7,11 +7,11 @@ from contextlib import suppress
 from types import TracebackType
 
 from stemmadb.client.database import Database
-from stemmadb.client.dialing.channel import Channel, Dial
-from stemmadb.client.journal.memory import KeptInMemory
-from stemmadb.client.testing.line import URL, Line
+from stemmadb.client.journal.memory import SimulatedJournal
+from stemmadb.client.testing.line import URL, ClientLine
 from stemmadb.protocol.errors import StemmaError, Unreachable
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.wire.channel import Channel, Dial
 
 
 class AppDisk:
@@ -21,10 +21,10 @@ class AppDisk:
     """
 
     def __init__(self) -> None:
-        self._journals: dict[tuple[Did, Did], KeptInMemory] = {}
+        self._journals: dict[tuple[Did, Did], SimulatedJournal] = {}
 
-    def __call__(self, space: Did, principal: Did) -> KeptInMemory:
-        return self._journals.setdefault((space, principal), KeptInMemory())
+    def __call__(self, space: Did, principal: Did) -> SimulatedJournal:
+        return self._journals.setdefault((space, principal), SimulatedJournal())
 
     def crash(self) -> None:
         """What is not durable is gone, and what the dead app still writes reaches nobody."""
@@ -40,7 +40,7 @@ class AppDisk:
 class App:
     """One life of an app. `db` is its client; at the end of the block it is closed, unless it was killed."""
 
-    def __init__(self, line: Line, disk: AppDisk | None, connect: Callable[[Dial], Database]) -> None:
+    def __init__(self, line: ClientLine, disk: AppDisk | None, connect: Callable[[Dial], Database]) -> None:
         self._line = line
         self._disk = disk
         self._channels: list[Channel] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from stemmadb.protocol.model.ids import TimeMs
+from stemmadb.protocol.model.values.ids import TimeMs
 
 EPOCH_MS: Final = 1_790_000_000_000
 """When every world begins: in September 2026."""

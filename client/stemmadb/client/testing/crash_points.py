@@ -15,7 +15,7 @@ class CrashPoints:
     """Counts appends. What is armed happens once, and then has to be armed again."""
 
     def __init__(self, crash: Callable[[], None]) -> None:
-        self.told: list[Callable[[], object]] = []
+        self.callbacks: list[Callable[[], object]] = []
         """Called when an append is durable, before anything else happens."""
         self._crash = crash
         self._before = 0
@@ -50,8 +50,8 @@ class CrashPoints:
     def after_append(self) -> None:
         if self._failures and self._failures[0][0] is SyncFailed:
             raise self._failures.pop(0)[0](INJECTED)
-        for tell in self.told:
-            tell()
+        for callback in self.callbacks:
+            callback()
         if self._after:
             self._after -= 1
             if not self._after:

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from stemmadb.client.dialing.channel import ChannelClosed
-from stemmadb.client.testing.pipe import CUT, End, Held, Item, Pipe
-from stemmadb.protocol.wire.codec import Data
+from stemmadb.client.testing.pipe import CUT, End, HoldReason, Item, SimulatedPipe
+from stemmadb.protocol.wire.channel import ChannelClosed
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
 from stemmadb.protocol.wire.version import Subprotocol
-from stemmadb.server.service.sockets import DRAIN_BYTES, Loan, Visitor, Write
+from stemmadb.server.service.base.transport import DRAIN_BYTES, ConnectionHandler, RawWriter, Write
 
 NORMAL: Final = 1000
 FAILED: Final = 1011
@@ -25,8 +25,8 @@ CLOSE_SECONDS: Final = 2.0
 class Opposite(Protocol):
     """The connection, as its ends see it."""
 
-    up: Pipe
-    down: Pipe
+    up: SimulatedPipe
+    down: SimulatedPipe
 
     @property
     def is_carrying(self) -> bool:
@@ -112,8 +112,8 @@ class ClientEnd:
 
 
 class ServerEnd:
-    """A `Socket`, and what calls its `Visitor` as the real listener does: `received` until closing begins, then only
-    `lost`, once and last. A visitor that raises loses its connection and nothing else."""
+    """A `Socket` that calls its `ConnectionHandler` as the real listener does: `received` until closing begins, then
+    only `lost`, once and last. A handler that raises loses its connection and nothing else."""
 
     def __init__(self, link: Opposite, client: ClientEnd, *, message_bytes_max: int, opening_bytes_max: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -121,11 +121,11 @@ class ServerEnd:
         self._client = client
         self._bytes_max = message_bytes_max
         self._early_left: int | None = opening_bytes_max
-        self._visitor: Visitor | None = None
+        self._handler: ConnectionHandler | None = None
         self.is_over = False
         self._is_closing = self._is_full = self._is_paused = self._is_reset = False
         self._timer: asyncio.TimerHandle | None = None
-        self._loan = Loan()
+        self._raw_writer = RawWriter()
         client.on_taken = self._taken
 
     # ------------------------------------------------------------ for the service
@@ -142,23 +142,23 @@ class ServerEnd:
             self._link.down.put(data)
             if not self._is_full and self.unsent > DRAIN_BYTES:
                 self._is_full = True
-                self._loan.end()
+                self._raw_writer.end()
 
     def framed(self, data: Data) -> bytes:
         return b"t" + data.encode() if isinstance(data, str) else b"b" + data
 
-    def lend(self, end: Callable[[], None]) -> Write | None:
+    def raw_writer(self, end: Callable[[], None]) -> Write | None:
         if self._is_full or self._is_closing:
             return None
-        self._loan.begin(end)
+        self._raw_writer.begin(end)
         return self._write
 
     def _write(self, frame: bytes) -> None:
         kind, data = frame[:1], frame[1:]
         self.send(data.decode() if kind == b"t" else data)
 
-    def give_back(self) -> None:
-        self._loan.give_back()
+    def release_raw_writer(self) -> None:
+        self._raw_writer.release()
 
     def repeated(self, count: int, size: int) -> None:
         """Nobody asks for it here."""
@@ -169,11 +169,11 @@ class ServerEnd:
     def pause(self) -> None:
         if not self._is_closing:
             self._is_paused = True
-            self._link.up.hold(Held.PAUSED)
+            self._link.up.hold(HoldReason.PAUSED)
 
     def resume(self) -> None:
         self._is_paused = False
-        self._link.up.release(Held.PAUSED)
+        self._link.up.release(HoldReason.PAUSED)
 
     def close(self, code: int) -> None:
         if not self._is_closing:
@@ -183,23 +183,23 @@ class ServerEnd:
 
     # ------------------------------------------------------------ for the connection
 
-    def welcome(self, greet: Callable[[], Visitor]) -> None:
+    def welcome(self, greet: Callable[[], ConnectionHandler]) -> None:
         """`greet` is the service's welcome, which may already send and close."""
         try:
-            self._visitor = greet()
-        except Exception as mistake:
-            self._failed("a connection could not be welcomed", mistake)
+            self._handler = greet()
+        except Exception as error:
+            self._failed("a connection could not be welcomed", error)
 
     def arrived(self, item: Item) -> None:
         self._client.wake()  # there is room for another
         if isinstance(item, End):
             self.gone()
         elif not self._is_closing and not self._is_too_much(len(item)):
-            assert self._visitor is not None, "one that was not welcomed is closing"
+            assert self._handler is not None, "one that was not welcomed is closing"
             try:
-                self._visitor.received(item)
-            except Exception as mistake:
-                self._failed("a message could not be handled", mistake)
+                self._handler.received(item)
+            except Exception as error:
+                self._failed("a message could not be handled", error)
 
     def _is_too_much(self, size: int) -> bool:
         if size > self._bytes_max:
@@ -218,21 +218,21 @@ class ServerEnd:
             self._loop.call_soon(self._drained)
 
     def _drained(self) -> None:
-        if self._is_closing or self._visitor is None:
+        if self._is_closing or self._handler is None:
             return
         try:
-            self._visitor.drained()
-        except Exception as mistake:
-            self._failed("a drained connection could not be used", mistake)
+            self._handler.drained()
+        except Exception as error:
+            self._failed("a drained connection could not be used", error)
 
-    def _failed(self, what: str, mistake: Exception) -> None:
-        self._loop.call_exception_handler({"message": what, "exception": mistake})
+    def _failed(self, what: str, error: Exception) -> None:
+        self._loop.call_exception_handler({"message": what, "exception": error})
         self.close(FAILED)
 
     def _begin_closing(self) -> None:
         self.resume()  # the peer's answer has to be read
         self._is_closing = True
-        self._loan.end()
+        self._raw_writer.end()
 
     def reset(self, *, was_writing: bool) -> None:
         """The system knows that the peer is gone; who does not read learns it when it writes."""
@@ -245,19 +245,19 @@ class ServerEnd:
         if self.is_over:
             return
         self._begin_closing()
-        visitor = self.die()
-        if visitor is not None:
-            visitor.lost()
+        handler = self.die()
+        if handler is not None:
+            handler.lost()
         self._link.down.put(End(CUT))  # for a client that was not told why
         self._link.over()
 
-    def die(self) -> Visitor | None:
-        """The process is no more: what it sends is not heard. Gives the visitor that was not told of the end."""
+    def die(self) -> ConnectionHandler | None:
+        """The process is no more: what it sends is not heard. Gives the handler that was not told of the end."""
         self.is_over = self._is_closing = True
         if self._timer is not None:
             self._timer.cancel()
-        visitor, self._visitor = self._visitor, None
-        return visitor
+        handler, self._handler = self._handler, None
+        return handler
 
 
 def _nothing() -> None:

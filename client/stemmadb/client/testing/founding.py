@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from stemmadb.client.keys.identity import Identity
-from stemmadb.protocol.model.access import Role
-from stemmadb.protocol.model.admission import Accepted, Repeated
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import LocalIdentity
-from stemmadb.protocol.model.ids import Did, EntityId, Local
-from stemmadb.protocol.model.proposal import Proposal, prepare
-from stemmadb.protocol.model.request import Content, Operation, digest_request
-from stemmadb.protocol.wire.codec import encode_content
+from stemmadb.protocol.model.access.access_roles import Role
+from stemmadb.protocol.model.commit.admission import Accepted, Repeated
+from stemmadb.protocol.model.commit.proposal import Proposal, prepare
+from stemmadb.protocol.model.commit.request import Content, Operation, digest_request
+from stemmadb.protocol.model.log.commit_record import LocalIdentity
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import Did, EntityId, Local
+from stemmadb.protocol.wire.codec.msgpack_codec import encode_content
 from stemmadb.server.engine.store import Store
 
 USUAL: Final[Mapping[str, Role]] = {"alice": "own", "bob": "write", "carol": "read"}

@@ -9,16 +9,16 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from stemmadb.client.dialing.channel import Channel, Dial
-from stemmadb.client.testing.link import Link, OnSent, Towards
+from stemmadb.client.testing.link import OnSent, SimulatedConnection, Towards
 from stemmadb.client.testing.pipe import Weather
-from stemmadb.client.testing.trace import Trace, digest
+from stemmadb.client.testing.trace import EventTrace, digest
 from stemmadb.protocol.errors import Unreachable
-from stemmadb.protocol.model.ids import Did
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.wire.codec import Data
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire.channel import Channel, Dial
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
 from stemmadb.protocol.wire.version import MSGPACK, Subprotocol
-from stemmadb.server.service.sockets import Arrival, Visitor
+from stemmadb.server.service.base.transport import Arrival, ConnectionHandler
 
 URL: Final = "ws://stemma.test"
 """The address of the server in messages; nothing listens there."""
@@ -26,7 +26,7 @@ DIAL_SECONDS: Final = 10.0
 """How long a client waits for an answer that does not come."""
 
 
-Door: TypeAlias = Callable[[Link, Arrival], Visitor]
+Acceptor: TypeAlias = Callable[[SimulatedConnection, Arrival], ConnectionHandler]
 
 
 class Doorkeeper(Protocol):
@@ -34,12 +34,12 @@ class Doorkeeper(Protocol):
 
     limits: Limits
 
-    def door(self) -> Door | None:
+    def acceptor(self) -> Acceptor | None:
         """Lets a connection in; None while nobody listens."""
         ...
 
 
-class Traffic(msgspec.Struct):
+class MessageCount(msgspec.Struct):
     """Messages of one direction."""
 
     taken: int = 0
@@ -48,16 +48,16 @@ class Traffic(msgspec.Struct):
     """That were in flight when their connection ended."""
 
 
-class Line:
+class ClientLine:
     """`world.network["alice"].offline()`: every fault is a method, and each lasts until it is taken back."""
 
-    def __init__(self, name: str, keeper: Doorkeeper, weather: Weather, random: Random, trace: Trace) -> None:
+    def __init__(self, name: str, keeper: Doorkeeper, weather: Weather, random: Random, trace: EventTrace) -> None:
         self.name = name
-        self.links: list[Link] = []
+        self.links: list[SimulatedConnection] = []
         """Connections that are not over at both ends, oldest first."""
         self.dials = 0
         """Connections that were tried."""
-        self.traffic = {towards: Traffic() for towards in Towards}
+        self.traffic = {towards: MessageCount() for towards in Towards}
         self.on_sent: OnSent | None = None
         """Called with each message of the server, in the moment in which it sends it."""
         self._keeper = keeper
@@ -80,19 +80,21 @@ class Line:
             await asyncio.sleep(DIAL_SECONDS)
         if not self._is_online:
             raise Unreachable(url=URL, why="there is no network")
-        door = self._keeper.door()
-        if door is None:
+        acceptor = self._keeper.acceptor()
+        if acceptor is None:
             raise Unreachable(url=URL, why="the connection was refused")
-        return self._join(door, space, subprotocol)
+        return self._join(acceptor, space, subprotocol)
 
-    def _join(self, door: Door, space: Did, subprotocol: Subprotocol) -> Channel:
-        link = Link(self, self._weather, self._random, subprotocol=subprotocol, limits=self._keeper.limits)
+    def _join(self, acceptor: Acceptor, space: Did, subprotocol: Subprotocol) -> Channel:
+        link = SimulatedConnection(
+            self, self._weather, self._random, subprotocol=subprotocol, limits=self._keeper.limits
+        )
         self.links.append(link)
         if self._is_stalled:
             link.stall()
         self._trace.note(self.name, "connected", self.dials)
         arrival = Arrival(space=space, subprotocol=subprotocol, address=self.name)
-        link.server.welcome(lambda: door(link, arrival))
+        link.server.welcome(lambda: acceptor(link, arrival))
         return link.client
 
     # ------------------------------------------------------------ faults
@@ -197,14 +199,14 @@ class Line:
         self._trace.note(self.name, towards.value, digest(data))
         return True
 
-    def sent(self, link: Link, data: Data) -> None:
+    def sent(self, link: SimulatedConnection, data: Data) -> None:
         if self.on_sent is not None:
             self.on_sent(link, data)
 
     def lost(self, towards: Towards, count: int) -> None:
         self.traffic[towards].lost += count
 
-    def ended(self, link: Link) -> None:
+    def ended(self, link: SimulatedConnection) -> None:
         if link in self.links:
             self._trace.note(self.name, "ended")
             self.links.remove(link)

@@ -9,11 +9,11 @@ from random import Random
 from typing import Final, Protocol, TypeAlias
 
 from stemmadb.client.testing.ends import ClientEnd, ServerEnd
-from stemmadb.client.testing.pipe import Held, Item, Pipe, Weather
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.wire.codec import Data
+from stemmadb.client.testing.pipe import HoldReason, Item, SimulatedPipe, Weather
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
 from stemmadb.protocol.wire.version import Subprotocol
-from stemmadb.server.service.sockets import Visitor
+from stemmadb.server.service.base.transport import ConnectionHandler
 
 HEARTBEAT_SECONDS: Final = 20.0
 """A server pings a peer that was silent so long, and cuts it off after as long again."""
@@ -33,19 +33,19 @@ class Owner(Protocol):
         """Whether a message gets through; it is counted by this."""
         ...
 
-    def sent(self, link: Link, data: Data) -> None:
+    def sent(self, link: SimulatedConnection, data: Data) -> None:
         """The server sends this."""
         ...
 
     def lost(self, towards: Towards, count: int) -> None: ...
 
-    def ended(self, link: Link) -> None: ...
+    def ended(self, link: SimulatedConnection) -> None: ...
 
 
-OnSent: TypeAlias = Callable[["Link", Data], object]
+OnSent: TypeAlias = Callable[["SimulatedConnection", Data], object]
 
 
-class Link:
+class SimulatedConnection:
     """Made once the server has answered the handshake."""
 
     def __init__(self, owner: Owner, weather: Weather, random: Random, *, subprotocol: Subprotocol, limits: Limits):
@@ -57,7 +57,7 @@ class Link:
         self.server = ServerEnd(
             self,
             self.client,
-            message_bytes_max=limits.message_bytes_max,
+            message_bytes_max=2 * limits.message_bytes_max,  # as a listener: up to here the session answers
             opening_bytes_max=3 * limits.schema_bytes_max,
         )
         self.up = self._pipe(Towards.SERVER, self.server.arrived)
@@ -65,8 +65,8 @@ class Link:
         self._is_frozen = False
         self._dead_at: asyncio.TimerHandle | None = None
 
-    def _pipe(self, towards: Towards, deliver: Callable[[Item], None]) -> Pipe:
-        return Pipe(
+    def _pipe(self, towards: Towards, deliver: Callable[[Item], None]) -> SimulatedPipe:
+        return SimulatedPipe(
             self._weather,
             self._random,
             deliver=deliver,
@@ -95,7 +95,7 @@ class Link:
         """Nothing arrives and nothing closes. The server's heartbeat finds it in the end; the client's is its own."""
         self._is_frozen = True
         for pipe in (self.up, self.down):
-            pipe.hold(Held.FROZEN)
+            pipe.hold(HoldReason.FROZEN)
         if self._dead_at is None:
             self._dead_at = self._loop.call_later(2 * HEARTBEAT_SECONDS, self._found_dead)
 
@@ -108,26 +108,26 @@ class Link:
         self._is_frozen = False
         self._forget_timer()
         for pipe in (self.up, self.down):
-            pipe.release(Held.FROZEN)
+            pipe.release(HoldReason.FROZEN)
 
     def stall(self) -> None:
         """The client takes nothing of what it is sent."""
-        self.down.hold(Held.STALLED)
+        self.down.hold(HoldReason.STALLED)
 
     def flow(self) -> None:
-        self.down.release(Held.STALLED)
+        self.down.release(HoldReason.STALLED)
 
-    def abandon(self, *, silent: bool) -> Visitor | None:
+    def abandon(self, *, silent: bool) -> ConnectionHandler | None:
         """The server's process died. Its system ends the connection, unless the machine died with it."""
-        visitor = self.server.die()
+        handler = self.server.die()
         if silent:
             self._is_frozen = True
             for pipe in (self.up, self.down):
                 pipe.shut()
-                pipe.hold(Held.FROZEN)
+                pipe.hold(HoldReason.FROZEN)
         else:
             self.cut()
-        return visitor
+        return handler
 
     # ------------------------------------------------------------ what its ends tell
 

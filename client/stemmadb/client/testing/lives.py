@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from stemmadb.client.testing.crash_points import CrashPoints
-from stemmadb.client.testing.line import Door
+from stemmadb.client.testing.line import Acceptor
 from stemmadb.client.testing.process import ServerProcess
 from stemmadb.client.testing.storage import Backup, KitStorage
-from stemmadb.client.testing.trace import Trace
-from stemmadb.protocol.model.limits import Limits
+from stemmadb.client.testing.trace import EventTrace
+from stemmadb.protocol.model.values.limits import Limits
 
 
 class Lives:
     """A `Doorkeeper`: whoever dials comes to the life of now."""
 
-    def __init__(self, make: Callable[[KitStorage, int], ServerProcess], limits: Limits, trace: Trace) -> None:
+    def __init__(self, make: Callable[[KitStorage, int], ServerProcess], limits: Limits, trace: EventTrace) -> None:
         self.limits = limits
         self.storage = KitStorage()
         self.process: ServerProcess | None = None
@@ -31,7 +31,7 @@ class Lives:
         self._waking: asyncio.TimerHandle | None = None
         self._awaiting_crash: list[asyncio.Future[None]] = []
 
-    def door(self) -> Door | None:
+    def acceptor(self) -> Acceptor | None:
         return None if self.process is None else self.process.welcome
 
     # ------------------------------------------------------------ starting and stopping
@@ -70,7 +70,7 @@ class Lives:
         self._trace.note("server", "crashes", self.crashes)
         self.storage = KitStorage(self.storage.after_crash())
         self._dead.append(process.die(silent=silent))
-        self._tell_crash()
+        self._notify_crash()
         if down is not None:
             self._waking = asyncio.get_running_loop().call_later(down, self.start)
 
@@ -81,15 +81,15 @@ class Lives:
 
     async def crashed(self) -> None:
         """Waits for the next crash."""
-        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._awaiting_crash.append(told)
-        await told
+        crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaiting_crash.append(crashed)
+        await crashed
 
-    def _tell_crash(self) -> None:
+    def _notify_crash(self) -> None:
         waiting, self._awaiting_crash = self._awaiting_crash, []
-        for told in waiting:
-            if not told.done():
-                told.set_result(None)
+        for crashed in waiting:
+            if not crashed.done():
+                crashed.set_result(None)
 
     def _forget_waking(self) -> None:
         if self._waking is not None:

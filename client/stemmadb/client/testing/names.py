@@ -5,7 +5,7 @@ from __future__ import annotations
 from stemmadb.client.dialing.urls import ServerUrl, server_url
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.keys.names import space_name
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 
 
 class SharedNames:

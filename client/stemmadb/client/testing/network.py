@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, Literal, TypeAlias, get_args
 
-from stemmadb.client.dialing.channel import Dial
 from stemmadb.client.testing import seeds
 from stemmadb.client.testing.chaos import Chaos, Fault
-from stemmadb.client.testing.line import Doorkeeper, Line
+from stemmadb.client.testing.line import ClientLine, Doorkeeper
 from stemmadb.client.testing.link import OnSent, Towards
 from stemmadb.client.testing.pipe import Weather
-from stemmadb.client.testing.trace import Trace
+from stemmadb.client.testing.trace import EventTrace
+from stemmadb.protocol.wire.channel import Dial
 from stemmadb.protocol.wire.version import MSGPACK, Subprotocol
 
 LATENCY_SECONDS: Final = 0.005
@@ -35,30 +35,30 @@ class Network:
         keeper: Doorkeeper,
         *,
         seed: int = 0,
-        trace: Trace | None = None,
+        trace: EventTrace | None = None,
         latency: float = LATENCY_SECONDS,
         jitter: float = JITTER_SECONDS,
     ) -> None:
-        self.trace = trace or Trace()
+        self.trace = trace or EventTrace()
         self._keeper = keeper
         self._seed = seed
         self._latency, self._jitter = latency, jitter
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, ClientLine] = {}
         self._on_sent: OnSent | None = None
         self._chaos: Chaos | None = None
         self._chaos_count = 0
 
-    def __getitem__(self, name: str) -> Line:
+    def __getitem__(self, name: str) -> ClientLine:
         """The line of a client, made when it is asked for."""
         line = self._lines.get(name)
         if line is None:
             weather = Weather(latency=self._latency, jitter=self._jitter)
             random = seeds.stream(self._seed, "line", name)
-            line = self._lines[name] = Line(name, self._keeper, weather, random, self.trace)
+            line = self._lines[name] = ClientLine(name, self._keeper, weather, random, self.trace)
             line.on_sent = self._on_sent
         return line
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[ClientLine]:
         return iter(tuple(self._lines.values()))
 
     def dial(self, name: str, subprotocol: Subprotocol = MSGPACK) -> Dial:
@@ -79,7 +79,7 @@ class Network:
     # ------------------------------------------------------------ faults of all lines there are
 
     def offline(self, *, silent: bool = False) -> None:
-        """See `Line.offline`."""
+        """See `ClientLine.offline`."""
         for line in self:
             line.offline(silent=silent)
 
@@ -88,12 +88,12 @@ class Network:
             line.online()
 
     def cut(self) -> None:
-        """See `Line.cut`."""
+        """See `ClientLine.cut`."""
         for line in self:
             line.cut()
 
     def half_open(self) -> None:
-        """See `Line.half_open`."""
+        """See `ClientLine.half_open`."""
         for line in self:
             line.half_open()
 
@@ -136,23 +136,25 @@ class Network:
         """The faults of a line, each on one that chance picks."""
         random = seeds.stream(self._seed, "faults", self._chaos_count)
 
-        def lasting(begin: Callable[[Line], None], end: Callable[[Line], None]) -> Callable[[Line], None]:
-            def fault(line: Line) -> None:
+        def lasting(
+            begin: Callable[[ClientLine], None], end: Callable[[ClientLine], None]
+        ) -> Callable[[ClientLine], None]:
+            def fault(line: ClientLine) -> None:
                 assert self._chaos is not None, "faults strike while there is chaos"
                 begin(line)
                 self._chaos.later(random.uniform(0, longest), lambda: end(line))
 
             return fault
 
-        def on_some_line(fault: Callable[[Line], None]) -> Fault:
+        def on_some_line(fault: Callable[[ClientLine], None]) -> Fault:
             return lambda: fault(random.choice(lines)) if (lines := list(self._lines.values())) else None
 
-        every: dict[FaultName, Callable[[Line], None]] = {
-            "cut": Line.cut,
+        every: dict[FaultName, Callable[[ClientLine], None]] = {
+            "cut": ClientLine.cut,
             "drop": lambda line: line.drop_after(random.randint(0, DROP_MAX), towards=random.choice(list(Towards))),
-            "half_open": lasting(Line.half_open, Line.melt),
-            "offline": lasting(Line.offline, Line.online),
-            "silence": lasting(lambda line: line.offline(silent=True), Line.online),
-            "stall": lasting(Line.stop_reading, Line.read_on),
+            "half_open": lasting(ClientLine.half_open, ClientLine.melt),
+            "offline": lasting(ClientLine.offline, ClientLine.online),
+            "silence": lasting(lambda line: line.offline(silent=True), ClientLine.online),
+            "stall": lasting(ClientLine.stop_reading, ClientLine.read_on),
         }
         return {name: on_some_line(every[name]) for name in names}

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from stemmadb.protocol.wire.codec import Data
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
 
 CUT: Final = 1006
 """The close code of a connection that ended without a close frame."""
@@ -26,7 +26,7 @@ class End(NamedTuple):
 Item: TypeAlias = Data | End
 
 
-class Held(Enum):
+class HoldReason(Enum):
     """Why nothing comes out."""
 
     PAUSED = "the receiver does not read"
@@ -54,7 +54,7 @@ class _Sent(NamedTuple):
     due: float
 
 
-class Pipe:
+class SimulatedPipe:
     """`deliver` is called from the loop, never from inside `put`. `passes` says whether the next message gets through
     at all; if it does not, `broke` is called instead, and it is for the owner to sever both directions."""
 
@@ -72,7 +72,7 @@ class Pipe:
         self._random = random
         self._deliver, self._passes, self._broke = deliver, passes, broke
         self._queue: deque[_Sent] = deque()
-        self._held: set[Held] = set()
+        self._held: set[HoldReason] = set()
         self._timer: asyncio.TimerHandle | None = None
         self.last_due = 0.0
         """When the last thing that went in comes out."""
@@ -116,11 +116,11 @@ class Pipe:
         self.bytes = 0
         self._disarm()
 
-    def hold(self, why: Held) -> None:
+    def hold(self, why: HoldReason) -> None:
         self._held.add(why)
         self._disarm()
 
-    def release(self, why: Held) -> None:
+    def release(self, why: HoldReason) -> None:
         self._held.discard(why)
         self._arm()
 

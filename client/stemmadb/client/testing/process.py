@@ -7,18 +7,18 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Final, TypeVar
 
-from stemmadb.client.testing.link import Link
+from stemmadb.client.testing.link import SimulatedConnection
 from stemmadb.client.testing.storage import KitStorage, Nobody
-from stemmadb.protocol.model.facts import SALT_BYTES
-from stemmadb.protocol.model.ids import Did, TimeMs
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.server.counting import Counts
-from stemmadb.server.engine.lanes import Inline, Lanes
-from stemmadb.server.engine.settings import Settings
+from stemmadb.protocol.model.log.facts import SALT_BYTES
+from stemmadb.protocol.model.values.ids import Did, TimeMs
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.server.counters import Counts
+from stemmadb.server.engine.base.executors import Executors, Inline
+from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.engine.store import Store
+from stemmadb.server.service.base.settings import ServiceSettings
+from stemmadb.server.service.base.transport import Arrival, ConnectionHandler
 from stemmadb.server.service.service import Service
-from stemmadb.server.service.settings import ServiceSettings
-from stemmadb.server.service.sockets import Arrival, Visitor
 
 T = TypeVar("T")
 
@@ -59,13 +59,13 @@ class ServerProcess:
         self.storage = storage
         self.counts = Counts()
         self.limits = limits
-        self._links: list[Link] = []
+        self._links: list[SimulatedConnection] = []
         writing = Disk(disk_seconds, random) if disk_seconds else Inline()
         self.store = Store(
             storage,
             now=now,
             salts=iter(lambda: random.randbytes(SALT_BYTES), b""),
-            workers=Lanes(writing, Inline()),
+            workers=Executors(writing, Inline()),
             limits=limits,
             settings=engine,
             counts=self.counts,
@@ -81,12 +81,12 @@ class ServerProcess:
             counts=self.counts,
         )
 
-    def welcome(self, link: Link, arrival: Arrival) -> Visitor:
+    def welcome(self, link: SimulatedConnection, arrival: Arrival) -> ConnectionHandler:
         self._links = [*self.links, link]
         return self.service.welcome(link.server, arrival)
 
     @property
-    def links(self) -> list[Link]:
+    def links(self) -> list[SimulatedConnection]:
         """The connections that are not over for the server."""
         return [link for link in self._links if not link.server.is_over]
 
@@ -103,11 +103,11 @@ class ServerProcess:
         What is left of it in memory is put away by the awaitable, which somebody has to await.
         """
         self.storage.watching = Nobody()
-        visitors = [link.abandon(silent=silent) for link in self.links]
-        return asyncio.ensure_future(self._bury([one for one in visitors if one is not None]))
+        handlers = [link.abandon(silent=silent) for link in self.links]
+        return asyncio.ensure_future(self._bury([one for one in handlers if one is not None]))
 
-    async def _bury(self, visitors: list[Visitor]) -> None:
-        for visitor in visitors:
-            visitor.lost()
+    async def _bury(self, handlers: list[ConnectionHandler]) -> None:
+        for handler in handlers:
+            handler.lost()
         await self.service.stop()
         await self.store.close()

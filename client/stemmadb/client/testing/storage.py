@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from stemmadb.protocol.model.ids import Did, Version
+from stemmadb.protocol.model.values.ids import Did, Version
 from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
-from stemmadb.server.storage.memory.contents import Contents
+from stemmadb.server.storage.memory.contents import MemoryContents
 from stemmadb.server.storage.port import StorageFailed
 
 
@@ -37,10 +37,10 @@ class Nobody:
 class Backup:
     """What a storage held at a moment. It never changes, and can be restored as often as wanted."""
 
-    def __init__(self, contents: dict[Did, Contents]) -> None:
+    def __init__(self, contents: dict[Did, MemoryContents]) -> None:
         self._contents = contents
 
-    def contents(self) -> dict[Did, Contents]:
+    def contents(self) -> dict[Did, MemoryContents]:
         return dict(self._contents)
 
     def versions(self) -> dict[Did, Version]:

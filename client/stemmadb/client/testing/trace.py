@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from stemmadb.protocol.wire.codec import Data
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
 
 LINES_MAX: Final = 200
 """The last lines, which are kept to be read; the hash is over all."""
 DIGEST_BYTES: Final = 6
 
 
-class Trace:
+class EventTrace:
     """Notes with their moment. The hash says whether two runs were the same, the lines where they parted."""
 
     def __init__(self) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from stemmadb.client.testing.storage import KitStorage
-from stemmadb.protocol.model import body
-from stemmadb.protocol.model.commit import Commit
-from stemmadb.protocol.model.ids import EMPTY_SPACE, MAIN, BranchName, Did, EntityId, Version
-from stemmadb.protocol.model.values import Value
-from stemmadb.server.engine import listing
-from stemmadb.server.engine.moments import Moment
+from stemmadb.protocol.model.log.commit_record import Commit
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, MAIN, BranchName, Did, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.read import listing
 
 
 class Truth:
@@ -36,7 +36,7 @@ class Truth:
         after: EntityId | None = None
         with self._storage.open(space).reader() as reader:
             while True:
-                page = listing.page(reader, prefix, Moment(branch=BranchName(branch)), after=after)
+                page = listing.page(reader, prefix, ReadMoment(branch=BranchName(branch)), after=after)
                 found |= {one.id: body.read_stored(one.body) for one in page.entities}
                 after = page.next
                 if after is None:

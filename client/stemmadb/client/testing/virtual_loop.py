@@ -139,12 +139,12 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], *, seed: int = 0, patience: 
     >>> run(lambda: asyncio.sleep(3600, "an hour later"))
     'an hour later'
     """
-    mistakes: list[dict[str, Any]] = []
+    internal_errors: list[dict[str, Any]] = []
     with _seeded(seed), asyncio.Runner(loop_factory=partial(VirtualLoop, patience)) as runner:
-        runner.get_loop().set_exception_handler(lambda _, context: mistakes.append(context))
+        runner.get_loop().set_exception_handler(lambda _, context: internal_errors.append(context))
         result = runner.run(main())
-    if mistakes:
-        raise AssertionError(_told(mistakes)) from mistakes[0].get("exception")
+    if internal_errors:
+        raise AssertionError(_report(internal_errors)) from internal_errors[0].get("exception")
     return result
 
 
@@ -158,6 +158,6 @@ def _seeded(seed: int) -> Iterator[None]:
         random.setstate(before)
 
 
-def _told(mistakes: list[dict[str, Any]]) -> str:
-    lines = [f"- {one['message']}: {one.get('exception')!r}" for one in mistakes]
+def _report(internal_errors: list[dict[str, Any]]) -> str:
+    lines = [f"- {one['message']}: {one.get('exception')!r}" for one in internal_errors]
     return "Something failed, and nobody was told:\n" + "\n".join(lines)

@@ -9,28 +9,28 @@ from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
 from stemmadb.client.database import Database, MakeJournal, connect
-from stemmadb.client.dialing.channel import Dial
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.session.settings import DEFAULT_SETTINGS, ClientSettings
 from stemmadb.client.testing import founding, outages, seeds, virtual_loop
 from stemmadb.client.testing.app import App, AppDisk
 from stemmadb.client.testing.chaos import Chaos
 from stemmadb.client.testing.clock import Clock
+from stemmadb.client.testing.internal_errors import InternalErrors
 from stemmadb.client.testing.line import URL
 from stemmadb.client.testing.lives import Lives
-from stemmadb.client.testing.mistakes import Mistakes
 from stemmadb.client.testing.names import SharedKeys, SharedNames
 from stemmadb.client.testing.network import FAULTS, JITTER_SECONDS, LATENCY_SECONDS, FaultName, Network
 from stemmadb.client.testing.process import ServerProcess
 from stemmadb.client.testing.storage import Backup, KitStorage, SyncFailed
-from stemmadb.client.testing.trace import Trace
+from stemmadb.client.testing.trace import EventTrace
 from stemmadb.client.testing.truth import Truth
-from stemmadb.protocol.model.access import Role
-from stemmadb.protocol.model.ids import Did
-from stemmadb.protocol.model.limits import DEFAULTS, Limits
+from stemmadb.protocol.model.access.access_roles import Role
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
+from stemmadb.protocol.wire.channel import Dial
 from stemmadb.protocol.wire.version import MSGPACK, Subprotocol
-from stemmadb.server.engine.settings import Settings
-from stemmadb.server.service.settings import ServiceSettings
+from stemmadb.server.engine.base.settings import Settings
+from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.storage.port import StorageFailed
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ JournalOf: TypeAlias = str | os.PathLike[str] | MakeJournal
 class World:
     """Use it as `World(seed=7).run(scenario)` in virtual time, or with `async with World() as world` on any loop.
 
-    What is durable stays in the world; a second run goes on with it. A run fails if the server made a mistake.
+    What is durable stays in the world; a second run goes on with it. A run fails if the server had an internal error.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class World:
     ) -> None:
         self.seed = seed
         self.clock = Clock()
-        self.trace = Trace()
+        self.trace = EventTrace()
         self.names = SharedNames()
         self.keys = SharedKeys()
         self.server = Identity.from_seed(seeds.secret(seed, "server"))
@@ -66,7 +66,7 @@ class World:
         self._disk_seconds = disk_seconds
         self._lives = Lives(self._make, limits, self.trace)
         self.network = Network(self._lives, seed=seed, trace=self.trace, latency=latency, jitter=jitter)
-        self._mistakes = Mistakes()
+        self._internal_errors = InternalErrors()
         self._randoms: dict[str, Callable[[int], bytes]] = {}
 
     def _make(self, storage: KitStorage, life: int) -> ServerProcess:
@@ -102,7 +102,7 @@ class World:
         self.clock.attach(loop)
         started = loop.time()
         self.trace.attach(lambda: loop.time() - started)
-        self._mistakes.attach()
+        self._internal_errors.attach()
         self._lives.start()
         return self
 
@@ -115,9 +115,9 @@ class World:
         await self._lives.put_away()
         self.network.forget()
         self.clock.detach()
-        self._mistakes.detach()
+        self._internal_errors.detach()
         if error is None:
-            self._mistakes.check()
+            self._internal_errors.check()
 
     # ------------------------------------------------------------ who is there
 
@@ -244,7 +244,7 @@ class World:
 
     def on_append(self, callback: Callable[[], object]) -> None:
         """Calls it after each append: what is in `truth` then is durable, and nobody was told of it yet."""
-        self._lives.points.told.append(callback)
+        self._lives.points.callbacks.append(callback)
 
     def backup(self) -> Backup:
         """What is durable now."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from stemmadb.protocol.model import body
-from stemmadb.protocol.model.ids import EntityId, Version
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 
 @dataclass(frozen=True, slots=True)

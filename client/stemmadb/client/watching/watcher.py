@@ -1,21 +1,21 @@
-"""One watch on the client: what its app was told, and what it is told next (NURSERY-4)."""
+"""One watch on the client: what was published to the app, and the next change (NURSERY-4)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Final
 
-from stemmadb.client.nursery.held import Nothing
-from stemmadb.client.watching.answers import Answers, Awaited, Seen, check_known
+from stemmadb.client.nursery.entities import Nothing
+from stemmadb.client.watching.answers import MemberUnknown, Observation, WatchAnswers, check_known
 from stemmadb.client.watching.change import Change, copied
-from stemmadb.client.watching.plain import Coverage, PlainAnswers, is_plain
-from stemmadb.client.watching.shelf import Shelf
+from stemmadb.client.watching.overlay import WatchOverlay
+from stemmadb.client.watching.plain import PlainAnswers, QueryCoverage, selects_by_id
 from stemmadb.client.watching.traversed import TraversedAnswers
 from stemmadb.protocol.errors import InvalidQuery, StemmaError
-from stemmadb.protocol.model.ids import Did, EntityId, Version
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.model.query import Prepared, Query, prepare
-from stemmadb.protocol.model.values import Value, equal
+from stemmadb.protocol.model.query.query import Prepared, Query, prepare
+from stemmadb.protocol.model.values.ids import Did, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value, equal
+from stemmadb.protocol.model.values.limits import Limits
 
 MARKS_MAX: Final = 10_000
 """Ids that are remembered as changed while the app is slow; past that, everything is looked at anew."""
@@ -24,8 +24,8 @@ MARKS_MAX: Final = 10_000
 class Watcher:
     """Turns what is shown into the visible changes of one query, each told once.
 
-    There is no queue. It remembers what was told and which ids may look different since; `take` compares. However
-    slow an app is, one change takes it from what it was told last to what is shown now.
+    There is no queue. It remembers what it published and which ids may look different since; `take` compares. However
+    slow an app is, one change takes it from what was published last to what is shown now.
     """
 
     def __init__(self, number: int, query: Query, *, space: Did, limits: Limits) -> None:
@@ -36,10 +36,10 @@ class Watcher:
         self.number = number
         self.query = query
         self.branch = prepared.branch
-        self.coverage = Coverage(prepared)
+        self.coverage = QueryCoverage(prepared)
         """What it names without a schema: if it is filled and does not hold one of these, that one is not there."""
         self._answers = self._answers_to(prepared, limits)
-        self._told: dict[EntityId, Value] = {}
+        self._published: dict[EntityId, Value] = {}
         """What the app was told last, by reference: what is shown is never changed in place."""
         self._marked: dict[EntityId, None] = {}
         self._is_anew = True
@@ -50,8 +50,8 @@ class Watcher:
         self._has_begun = False
         self._error: StemmaError | None = None
 
-    def _answers_to(self, prepared: Prepared, limits: Limits) -> Answers:
-        if all(map(is_plain, prepared.starts)):
+    def _answers_to(self, prepared: Prepared, limits: Limits) -> WatchAnswers:
+        if all(map(selects_by_id, prepared.starts)):
             return PlainAnswers(self.coverage, prepared.branch)
         return TraversedAnswers(prepared, number=self.number, limits=limits)
 
@@ -89,10 +89,10 @@ class Watcher:
         self._look_anew()
 
     def end(self, error: StemmaError) -> None:
-        """The watch is over. What it held is no longer kept true, so nothing more is told."""
+        """The watch is over: its entities are no longer kept up to date, so nothing more is published."""
         self._error = error
         self._look_anew()
-        self._told = {}
+        self._published = {}
 
     def covers(self, id_: EntityId) -> bool:
         """Whether an entity that the filled watch does not hold is known not to be there."""
@@ -108,46 +108,46 @@ class Watcher:
         """Whether `take` might give a change."""
         return self.is_filled and not self._is_held_back and (self._is_anew or bool(self._marked))
 
-    def take(self, shelf: Shelf) -> Change | None:
-        """From what was told last to what is shown now; None if that looks the same.
+    def take(self, overlay: WatchOverlay) -> Change | None:
+        """The change from what was published last to what is shown now; None if both look the same.
 
         The first one brings what is there, also if that is nothing.
         """
         if not self.has_news():
             return None
         try:
-            seen = self._look(shelf)
-        except Awaited:
+            seen = self._look(overlay)
+        except MemberUnknown:
             self._look_anew()
             self._is_held_back = True
             return None
-        change = self._tell(seen, shelf.to)
+        change = self._publish(seen, overlay.to)
         is_first, self._has_begun = not self._has_begun, True
         return change if change or is_first else None
 
-    def _look(self, shelf: Shelf) -> Seen:
-        doubtful = shelf.members(self.number) if self._is_anew else self._marked
-        check_known(shelf, self.branch, self.number, doubtful)
-        seen = self._answers.look_anew(shelf) if self._is_anew else self._answers.look(shelf, self._marked)
+    def _look(self, overlay: WatchOverlay) -> Observation:
+        doubtful = overlay.members(self.number) if self._is_anew else self._marked
+        check_known(overlay, self.branch, self.number, doubtful)
+        seen = self._answers.look_anew(overlay) if self._is_anew else self._answers.look(overlay, self._marked)
         self._is_anew = False
         self._marked = {}
         return seen
 
-    def _tell(self, seen: Seen, version: Version) -> Change:
-        """The difference between what was told and what is seen, which is told from now on."""
+    def _publish(self, seen: Observation, version: Version) -> Change:
+        """The difference between what was published and what is shown now, which becomes what was published."""
         entered: dict[EntityId, Value] = {}
         updated: dict[EntityId, Value] = {}
-        left = [id_ for id_ in self._told if id_ not in seen.values] if seen.is_whole else []
+        left = [id_ for id_ in self._published if id_ not in seen.values] if seen.is_whole else []
         for id_, value in seen.values.items():
             if isinstance(value, Nothing):
-                if id_ in self._told:
+                if id_ in self._published:
                     left.append(id_)
                 continue
-            if id_ not in self._told:
+            if id_ not in self._published:
                 entered[id_] = value
-            elif not equal(self._told[id_], value):
+            elif not equal(self._published[id_], value):
                 updated[id_] = value
-            self._told[id_] = value  # also if it is equal, so that the one before can go
+            self._published[id_] = value  # also if it is equal, so that the one before can go
         for id_ in left:
-            del self._told[id_]
+            del self._published[id_]
         return Change(version, copied(entered), copied(updated), tuple(sorted(left)))

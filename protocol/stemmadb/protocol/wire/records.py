@@ -9,10 +9,10 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from stemmadb.protocol.errors import Malformed
-from stemmadb.protocol.model import facts
-from stemmadb.protocol.model.commit import Commit, Identity, LocalIdentity, OperationIdentity
-from stemmadb.protocol.model.facts import NO_BODY, Fact
-from stemmadb.protocol.model.ids import BranchName, Hash, Version
+from stemmadb.protocol.model.log import facts
+from stemmadb.protocol.model.log.commit_record import Commit, Identity, LocalIdentity, OperationIdentity
+from stemmadb.protocol.model.log.facts import NO_BODY, Fact
+from stemmadb.protocol.model.values.ids import BranchName, Hash, Version
 from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.protocol.wire.messages.reading import LogEntry
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem
@@ -60,7 +60,7 @@ def _digest(item: FactItem) -> Hash:
     if item.kind == "delete":
         return NO_BODY
     if item.digest is None:
-        raise Malformed(path="digest", why="a fact without a body brings its digest")
+        raise Malformed(path="digest", why="a fact without a body needs its digest")
     return item.digest
 
 
@@ -72,7 +72,7 @@ def salts_of(its_facts: Sequence[Fact]) -> tuple[bytes | None, ...]:
 def accepted(commit: Commit, salts: tuple[bytes | None, ...], *, session: bytes) -> Accepted:
     """The verdict on a commit of a principal; its session is named if it is not the one that is told."""
     identity = commit.identity
-    assert isinstance(identity, LocalIdentity), "only plain commits have verdicts"
+    assert isinstance(identity, LocalIdentity), "only ordinary commits have verdicts"
     return Accepted(
         local=identity.local,
         session=None if identity.session == session else identity.session,
@@ -163,7 +163,7 @@ def _whole(pieces: Sequence[LogEntry]) -> LogEntry:
         raise Malformed(path="entries", why=f"two entries of version {first.version} are not of one commit")
     items = tuple(item for piece in pieces for item in piece.items)
     if any(after.index <= before.index for before, after in pairwise(items)):
-        raise Malformed(path="entries", why=f"the items of version {first.version} do not go on by index")
+        raise Malformed(path="entries", why=f"the items of version {first.version} do not continue by index")
     return replace(first, items=items)
 
 

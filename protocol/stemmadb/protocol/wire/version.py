@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import Malformed
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 
 PROTOCOL: Final = 1
 """Rises with every change that an older peer would misread; tests/vectors/message_shapes.json pins the shapes."""

@@ -7,11 +7,20 @@ from pathlib import Path
 
 import click
 
-from stemmadb.protocol.model.ids import Did
-from stemmadb.server.commands.report import Report
-from stemmadb.server.commands.shared import Shell, data_option, now, reading, shown, space_option, telling, told
-from stemmadb.server.keeping.backing_up import back_up
-from stemmadb.server.keeping.restoring import restore as bring_back
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.commands.report import CommandReport
+from stemmadb.server.commands.shared import (
+    CommandShell,
+    data_option,
+    now,
+    reading,
+    shown,
+    space_option,
+    telling,
+    told,
+)
+from stemmadb.server.maintenance.backup import back_up
+from stemmadb.server.maintenance.restore import restore as bring_back
 
 _directory = click.Path(file_okay=False, path_type=Path)
 
@@ -21,16 +30,16 @@ _directory = click.Path(file_okay=False, path_type=Path)
 @data_option
 @space_option
 @click.pass_obj
-def backup(shell: Shell, target: Path, data: Path, space: Did | None) -> dict[str, object]:
+def backup(shell: CommandShell, target: Path, data: Path, space: Did | None) -> dict[str, object]:
     """Copy the spaces of a directory, which may be in use, to TARGET.
 
     TARGET is new, empty, or an older backup: then only what has changed is copied. A backup is laid out as a data
     directory, so that 'stemmadb verify --data TARGET' can verify it. Each copy is verified before it takes the place
-    of an older one; a space that cannot be copied is told, its older copy stays, and the others go on.
+    of an older one; a space that cannot be copied is reported, its older copy stays, and the others go on.
 
     Example: stemmadb backup --data ./data /backups/today
     """
-    report = Report(shell, looks=False)
+    report = CommandReport(shell, looks=False)
 
     def failed(space: Did, error: Exception) -> None:
         report.take(space, partial(_raised, error, target))
@@ -56,10 +65,10 @@ def _raised(error: Exception, target: Path) -> dict[str, object]:
 @data_option
 @space_option
 @click.pass_obj
-def restore(shell: Shell, source: Path, data: Path, space: Did | None) -> dict[str, object]:
-    """Bring the spaces of the backup SOURCE into a data directory that has none.
+def restore(shell: CommandShell, source: Path, data: Path, space: Did | None) -> dict[str, object]:
+    """Restore the spaces of the backup SOURCE into a data directory that has none.
 
-    Nobody may be using the directory. Every space is verified before it can be seen; the backup is only read.
+    No process may be using the directory. Every space is verified before it can be seen; the backup is only read.
 
     Example: stemmadb restore --data ./data /backups/today
     """

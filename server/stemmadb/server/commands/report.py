@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stemmadb.protocol.errors import BrokenChain, StemmaError, Unavailable
-from stemmadb.protocol.model.ids import Did
-from stemmadb.server.commands.shared import Shell, told
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.commands.shared import CommandShell, told
 
 
-class Report:
+class CommandReport:
     """Takes the answer for one space after the other.
 
     With `looks` the command was asked how the spaces are: then one that is broken is an answer, which says no (exit
     code 1) and is told before all others. Otherwise the first error is why a part was not done.
     """
 
-    def __init__(self, shell: Shell, *, looks: bool) -> None:
+    def __init__(self, shell: CommandShell, *, looks: bool) -> None:
         self._shell = shell
         self._looks = looks
         self._errors: list[StemmaError] = []

@@ -12,15 +12,15 @@ from typing import Protocol
 import click
 
 from stemmadb.protocol import errors, identity
-from stemmadb.protocol.model import reference
-from stemmadb.protocol.model.ids import Did, TimeMs
-from stemmadb.server.keeping.progress import Progress, Tell
-from stemmadb.server.storage.port import StorageFailed, StorageFull
+from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.ids import Did, TimeMs
+from stemmadb.server.maintenance.progress import MaintenanceProgress, Tell
+from stemmadb.server.storage.port import DiskFull, StorageFailed
 from stemmadb.server.storage.sqlite import SqliteStorage
 from stemmadb.server.storage.sqlite.connection import is_no_room
 
 
-class Shell(Protocol):
+class CommandShell(Protocol):
     """What a command finds as the object of its context."""
 
     def say(self, text: str) -> None:
@@ -50,19 +50,19 @@ data_option = click.option(
     show_default=True,
     help="The data directory.",
 )
-space_option = click.option("--space", callback=read_did, metavar="DID", help="Only this space; all without it.")
+space_option = click.option("--space", callback=read_did, metavar="DID", help="Only this space; default: all spaces.")
 one_space_option = click.option("--space", callback=read_did, metavar="DID", required=True, help="The space.")
 
 
 @contextmanager
-def telling(shell: Shell, target: Path | None = None) -> Iterator[Tell]:
+def telling(shell: CommandShell, target: Path | None = None) -> Iterator[Tell]:
     """Where long work tells how far it is; errors of the storage become errors that a person can be told.
 
     `target` is the directory that is written, if there is one.
     """
     with shell.progress() as show, told(target):
 
-        def tell(progress: Progress) -> None:
+        def tell(progress: MaintenanceProgress) -> None:
             show(progress.stage, progress.done, progress.total)
 
         yield tell
@@ -72,7 +72,7 @@ def telling(shell: Shell, target: Path | None = None) -> Iterator[Tell]:
 def told(target: Path | None = None) -> Iterator[None]:
     try:
         yield
-    except StorageFull as full:
+    except DiskFull as full:
         raise _full(target) from full
     except StorageFailed as failed:
         why = "Run 'stemmadb verify' to see whether it is damaged."

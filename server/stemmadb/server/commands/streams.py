@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,15 +12,15 @@ from pathlib import Path
 
 import click
 
-from stemmadb.protocol.model.ids import Did
-from stemmadb.server.commands.shared import Shell, data_option, reading, shown, space_option, telling
-from stemmadb.server.engine.blob_files import sync_directory
-from stemmadb.server.keeping.backing_up import known_spaces
-from stemmadb.server.keeping.bringing_in import import_spaces
-from stemmadb.server.keeping.exporting import Exported
-from stemmadb.server.keeping.exporting import export as write_stream
-from stemmadb.server.keeping.progress import Tell
-from stemmadb.server.keeping.stream import Source
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.commands.shared import CommandShell, data_option, reading, shown, space_option, telling
+from stemmadb.server.engine.blobs.blob_files import sync_directory
+from stemmadb.server.maintenance.backup import known_spaces
+from stemmadb.server.maintenance.export import Exported
+from stemmadb.server.maintenance.export import export as write_stream
+from stemmadb.server.maintenance.import_batches import import_spaces
+from stemmadb.server.maintenance.progress import Tell
+from stemmadb.server.maintenance.stream import LineSource
 from stemmadb.server.storage.port import Storage
 
 STANDARD = "-"
@@ -30,10 +31,10 @@ STANDARD = "-"
 @data_option
 @space_option
 @click.pass_obj
-def export(shell: Shell, file: str, data: Path, space: Did | None) -> dict[str, object] | None:
+def export(shell: CommandShell, file: str, data: Path, space: Did | None) -> dict[str, object] | None:
     """Write the spaces of a directory, which may be in use, with their whole history to FILE as JSON Lines.
 
-    FILE must not exist; it appears when it is whole. With '-' the stream goes to standard output, where its last line
+    FILE must not exist; it appears once complete. With '-' the stream goes to standard output, where its last line
     is the summary.
 
     Example: stemmadb export --data ./data spaces.jsonl
@@ -103,10 +104,10 @@ def _check_new(path: Path) -> None:
 @data_option
 @space_option
 @click.pass_obj
-def import_(shell: Shell, file: str, data: Path, space: Did | None) -> dict[str, object]:
-    """Read spaces from FILE, or with '-' from standard input, into a data directory that nobody uses.
+def import_(shell: CommandShell, file: str, data: Path, space: Did | None) -> dict[str, object]:
+    """Read spaces from FILE, or with '-' from standard input, into a data directory that no process uses.
 
-    A space must not be there yet. Everything is verified while it is read, and seen only once all of it is whole.
+    The spaces must not exist yet. Everything is verified while it is read, and visible only once it is complete.
 
     Example: stemmadb import --data ./data spaces.jsonl
     """
@@ -130,9 +131,12 @@ def import_(shell: Shell, file: str, data: Path, space: Did | None) -> dict[str,
 
 
 @contextmanager
-def _read(file: str) -> Iterator[Source]:
+def _read(file: str) -> Iterator[LineSource]:
     if file == STANDARD:
         yield sys.stdin.buffer
     else:
-        with open(file, "rb") as source:
+        # Without O_NONBLOCK the open of a FIFO waits for a writer.
+        with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as source:
+            if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+                raise click.UsageError(f"{file!r} is not a regular file. Use '-' to read from a pipe.")
             yield source

@@ -1,4 +1,4 @@
-"""An open space: one writer, many readers, and those who are told what becomes durable."""
+"""An open space: one writer, many readers, and subscribers that get what becomes durable."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeAlias, TypeVar
 
-from stemmadb.protocol import errors
-from stemmadb.protocol.model.admission import Accepted, Outcome
-from stemmadb.protocol.model.commit import NO_ARGUMENTS
-from stemmadb.protocol.model.ids import EMPTY_SPACE, Did, Version
-from stemmadb.protocol.model.proposal import Proposal
-from stemmadb.server.engine.cache import Share
-from stemmadb.server.engine.inputs import Inputs
-from stemmadb.server.engine.lanes import Lanes
-from stemmadb.server.engine.opened import OpenLog
-from stemmadb.server.engine.past_states import PastStates
-from stemmadb.server.engine.readers import Readers
-from stemmadb.server.engine.writer import Writer
-from stemmadb.server.storage.port import Destroyed, LogReader, SpaceLog, Storage, StorageFailed
+from stemmadb.protocol.model.commit.admission import Accepted, Outcome
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.log.commit_record import NO_ARGUMENTS
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Did, Version
+from stemmadb.server.engine.base.executors import Executors
+from stemmadb.server.engine.base.head_cache import Share
+from stemmadb.server.engine.base.inputs import Inputs
+from stemmadb.server.engine.base.open_log import OpenLog
+from stemmadb.server.engine.read.batched_reads import Readers
+from stemmadb.server.engine.read.past_states import PastStates
+from stemmadb.server.engine.write.writer import Writer
+from stemmadb.server.storage.port import Destroyed, LogReader, SpaceLog, Storage
 
 T = TypeVar("T")
 Subscriber: TypeAlias = Callable[[Sequence[Accepted]], None]
@@ -32,7 +31,7 @@ class Space:
         self,
         did: Did,
         storage: Storage,
-        lanes: Lanes,
+        executors: Executors,
         heads: Share,
         past: PastStates,
         inputs: Inputs,
@@ -43,20 +42,17 @@ class Space:
         """The last version known to be durable."""
         self.past = past
         self._heads = heads
-        self._log = OpenLog(storage, did, lanes.writing, lambda version: self._durable(version, ()))
-        self._readers = Readers(self._log, lanes.reading, inputs.settings)
-        self._writer = Writer(did, self._log, lanes.writing, heads, inputs, self._durable)
+        self._log = OpenLog(storage, did, executors.writing, lambda version: self._durable(version, ()))
+        self._readers = Readers(self._log, executors.reading, inputs.settings)
+        self._writer = Writer(did, self._log, executors.writing, heads, inputs, self._durable)
         self.propose: Final = self._writer.propose
-        """As `submit`, without a future: calls back once, in order, right after the subscribers were told."""
+        """As `submit`, without a future: calls back once, in order, right after the subscribers."""
         self._subscribers: list[Subscriber] = []
         self._leases = 0
 
     async def open(self, *, create: bool = False) -> None:
-        """Opens the log; `UnknownSpace` if there is none and it is not to be made, `Unavailable` if it fails."""
-        try:
-            await self._log.ready(create=create)
-        except StorageFailed:
-            raise errors.Unavailable from None
+        """Opens the log; `UnknownSpace` if there is none and it is not to be made, `StorageFailed` if it fails."""
+        await self._log.ready(create=create)
         self._writer.start()
 
     async def close(self) -> None:
@@ -88,7 +84,7 @@ class Space:
 
     @property
     def has_one_writer(self) -> bool:
-        """Whether nobody else writes it, so that what it was told last is what there is."""
+        """Whether nobody else writes it, so that the last version it knows is the newest."""
         return self._log.is_alone
 
     async def in_turn(self, work: Callable[[SpaceLog], T]) -> T:
@@ -96,7 +92,8 @@ class Space:
         return await self._writer.in_turn(work)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Calls it with each batch once that is durable, in order, before its verdicts are told; returns its end.
+        """Calls it with each batch once that is durable, in order, before its verdicts are published; returns a
+        function that unsubscribes.
 
         It is called with nothing where the log has gone on without us: by another node, or by an append that failed
         after it was durable. So a subscriber reads from the log what lies between the version it knows and the first
@@ -125,18 +122,18 @@ class Space:
         if version <= self.version:
             return
         self.version = version
-        if not accepted or not _are_plain(accepted):
+        if not accepted or not _are_ordinary_writes(accepted):
             self.past.forget()
         for subscriber in tuple(self._subscribers):
             try:
                 subscriber(accepted)
-            except Exception as mistake:  # one who is told must not keep the others from being told
+            except Exception as error:  # one subscriber must not keep the others from being called
                 asyncio.get_running_loop().call_exception_handler(
-                    {"message": "a subscriber of a space made a mistake", "exception": mistake}
+                    {"message": "a subscriber of a space failed", "exception": error}
                 )
 
 
-def _are_plain(accepted: Sequence[Accepted]) -> bool:
+def _are_ordinary_writes(accepted: Sequence[Accepted]) -> bool:
     for one in accepted:  # noqa: SIM110  # asked of every batch, and `all` takes longer
         if one.commit.arguments != NO_ARGUMENTS:
             return False

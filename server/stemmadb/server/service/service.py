@@ -1,4 +1,4 @@
-"""The service: who comes is greeted and let into the room of its space; rooms are opened and closed as needed."""
+"""The service: greets connections and connects each session to the hub of its space; opens and closes hubs."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from stemmadb.protocol.errors import GoingAway, Internal, UnknownSpace
+from stemmadb.protocol.errors import GoingAway, Internal, Unavailable, UnknownSpace
 from stemmadb.protocol.identity import CHALLENGE_BYTES
-from stemmadb.protocol.model import limits as bounds
-from stemmadb.protocol.model.ids import Did, TimeMs
-from stemmadb.protocol.model.limits import Limits
-from stemmadb.protocol.wire.server_side import ServerConnection
-from stemmadb.server.counting import Counts
-from stemmadb.server.engine.lanes import Workers
+from stemmadb.protocol.model.values import limits as bounds
+from stemmadb.protocol.model.values.ids import Did, TimeMs
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire.connection.server_side import ServerConnection
+from stemmadb.server.counters import Counts
+from stemmadb.server.engine.base.executors import Workers
 from stemmadb.server.engine.store import Store
-from stemmadb.server.engine.threads import Threads
-from stemmadb.server.events import Log
-from stemmadb.server.service.limiting import Connections, Rates
-from stemmadb.server.service.room import Room
-from stemmadb.server.service.session import Session
-from stemmadb.server.service.settings import DEFAULTS, ServiceSettings
-from stemmadb.server.service.sockets import Arrival, Socket
+from stemmadb.server.log_events import Log
+from stemmadb.server.service.base.rate_limits import Connections, Rates
+from stemmadb.server.service.base.settings import DEFAULTS, ServiceSettings
+from stemmadb.server.service.base.transport import Arrival, Socket
+from stemmadb.server.service.session.session import Session
+from stemmadb.server.service.session.space_hub import SpaceHub
+from stemmadb.server.thread_pool import Threads
 
 LOG: Final = Log("service")
 RETRY_AFTER_MS: Final = 500
-"""What clients are asked to wait when the server stops."""
+"""How long clients are asked to wait when the server stops."""
 STOP_STEP_SECONDS: Final = 0.01
 REFERENCE_BYTES: Final = 6
+_TOO_MANY_UNFOUNDED: Final = "Too many new spaces are waiting for their access list. Try again in a minute."
 
 
 class Service:
-    """The host of all listeners. Used from one event loop; time, randomness and workers are given."""
+    """Makes a session for every connection. Used from one event loop; time, randomness and workers are given."""
 
     def __init__(
         self,
@@ -52,18 +53,21 @@ class Service:
         self.request_rates = Rates(settings.requests_per_second, now)
         self.connections = Connections(settings.connections_per_principal_max)
         self.sessions: dict[Session, None] = {}
-        self.rooms: dict[Did, Room] = {}
+        self.hubs: dict[Did, SpaceHub] = {}
         self._store = store
         self._limits = limits
         self._server = server
         self._random = random
         self._counts = counts or Counts()
         self._workers = workers or Threads(2, "stemmadb-blobs")
-        self._opening: dict[Did, asyncio.Task[Room]] = {}
-        self._users: dict[Room, int] = {}
-        self._closing: dict[Room, asyncio.TimerHandle] = {}
-        """Rooms that nobody is in, the oldest first, and when they close."""
+        self._opening: dict[Did, asyncio.Task[SpaceHub]] = {}
+        self._users: dict[SpaceHub, int] = {}
+        self._closing: dict[SpaceHub, asyncio.TimerHandle] = {}
+        """Idle hubs, the oldest first, each with the timer that closes it."""
+        self._unfounded: dict[SpaceHub, None] = {}
+        """Hubs whose space had no access list when it was last looked at."""
         self._is_stopping = False
+        store.release = self._close_idle
 
     # ------------------------------------------------------------ for listeners
 
@@ -85,7 +89,7 @@ class Service:
         return session
 
     async def stop(self) -> None:
-        """Takes nothing more, tells what is durable, and asks everybody to come back (RESUME-2)."""
+        """Takes no more messages, sends the verdicts of what is durable, and asks clients to reconnect (RESUME-2)."""
         self._is_stopping = True
         for session in self.sessions:
             session.take_no_more()
@@ -96,17 +100,17 @@ class Service:
             for session in tuple(self.sessions):
                 session.flush()
                 session.end(GoingAway(), retry_after_ms=RETRY_AFTER_MS)
-            for room in tuple(self.rooms.values()):
-                self._close(room)
+            for hub in tuple(self.hubs.values()):
+                self._close(hub)
             self._workers.close()
 
     # ------------------------------------------------------------ for sessions
 
-    async def room(self, space: Did, *, create: bool) -> Room:
-        """The room of a space, which is entered by this; `UnknownSpace` if there is none and it may not be made."""
+    async def enter_hub(self, space: Did, *, create: bool) -> SpaceHub:
+        """The hub of a space, counted as in use until `leave_hub`; `UnknownSpace` if the space may not be created."""
         may_make = create and (self.settings.make_spaces is None or space in self.settings.make_spaces)
-        room = self.rooms.get(space)
-        while room is None:
+        hub = self.hubs.get(space)
+        while hub is None:
             opening = self._opening.get(space)
             if opening is None:
                 opening = self._opening[space] = asyncio.get_running_loop().create_task(self._open(space, may_make))
@@ -115,52 +119,78 @@ class Service:
             failure = opening.exception()
             if failure is not None and not (may_make and isinstance(failure, UnknownSpace)):
                 raise failure
-            room = self.rooms.get(space)
-        self._users[room] = self._users.get(room, 0) + 1
-        if (timer := self._closing.pop(room, None)) is not None:
+            hub = self.hubs.get(space)
+        self._users[hub] = self._users.get(hub, 0) + 1
+        if (timer := self._closing.pop(hub, None)) is not None:
             timer.cancel()
-        return room
+        return hub
 
-    def _opened(self, space: Did, opening: asyncio.Task[Room]) -> None:
+    def _opened(self, space: Did, opening: asyncio.Task[SpaceHub]) -> None:
         del self._opening[space]
-        _ = opening.cancelled() or opening.exception()  # whoever waits for it is told, if still there
+        _ = opening.cancelled() or opening.exception()  # sessions that wait for it raise it themselves
 
-    async def _open(self, space: Did, create: bool) -> Room:
-        room = Room(await self._store.space(space, create), self.settings, self._counts.space(space))
-        await room.open(now=self.now, workers=self._workers)
+    async def _open(self, space: Did, create: bool) -> SpaceHub:
+        hub = SpaceHub(await self._store.space(space, create), self.settings, self._counts.space(space))
+        await hub.open(now=self.now, workers=self._workers)
         if self._is_stopping:
-            room.close()
+            hub.close()
             raise GoingAway
-        self.rooms[space] = room
-        self._linger(room)  # it closes by itself if those for whom it was opened are gone meanwhile
-        return room
+        self._check_unfounded(hub)
+        self.hubs[space] = hub
+        self._close_when_idle(hub)  # it closes again if the sessions it was opened for are gone by now
+        return hub
 
-    def left(self, room: Room) -> None:
-        """One that had entered is gone. An empty room stays a while, so that its watches need not be filled again."""
-        if room not in self._users:  # it was closed under everybody: the server stops
+    def leave_hub(self, hub: SpaceHub) -> None:
+        """A session has left. An idle hub stays open for a while, so that its watches need not be evaluated again."""
+        if hub not in self._users:  # the server is stopping and has closed it already
             return
-        self._users[room] -= 1
-        if not self._users[room]:
-            self._linger(room)
+        self._users[hub] -= 1
+        if self._users[hub]:
+            return
+        if hub.is_founded:
+            self._close_when_idle(hub)
+        else:
+            self._close(hub)  # there is no watch to come back to
 
-    def _linger(self, room: Room) -> None:
+    def _check_unfounded(self, hub: SpaceHub) -> None:
+        """Strangers can name any number of new spaces; each that is open takes memory, and no more than that."""
+        if hub.is_founded:
+            return
+        if len(self._unfounded) >= self.settings.unfounded_spaces_max:
+            self._unfounded = {one: None for one in self._unfounded if not one.is_founded}
+        if len(self._unfounded) >= self.settings.unfounded_spaces_max:
+            hub.close()
+            self._store.close_unused(hub.space.did)
+            LOG.warning("too_many_unfounded_spaces", maximum=self.settings.unfounded_spaces_max)
+            raise Unavailable(_TOO_MANY_UNFOUNDED)
+        self._unfounded[hub] = None
+
+    def _close_idle(self) -> None:
+        """The store needs room for another space: hubs that no session uses let theirs go."""
+        for hub in tuple(self._closing):
+            self._close(hub)
+
+    def _close_when_idle(self, hub: SpaceHub) -> None:
         loop = asyncio.get_running_loop()
-        self._closing[room] = loop.call_later(self.settings.room_linger_ms / 1_000, self._close, room)
-        while len(self._closing) > self.settings.rooms_max:
+        self._closing[hub] = loop.call_later(self.settings.hub_idle_ms / 1_000, self._close, hub)
+        while len(self._closing) > self.settings.idle_hubs_max:
             self._close(next(iter(self._closing)))
 
-    def _close(self, room: Room) -> None:
-        if (timer := self._closing.pop(room, None)) is not None:
+    def _close(self, hub: SpaceHub) -> None:
+        if (timer := self._closing.pop(hub, None)) is not None:
             timer.cancel()
-        self._users.pop(room, None)
-        self.rooms.pop(room.space.did, None)
-        room.close()
+        self._users.pop(hub, None)
+        self.hubs.pop(hub.space.did, None)
+        self._unfounded.pop(hub, None)
+        hub.close()
+        if not hub.is_founded:
+            self._store.close_unused(hub.space.did)
 
-    def gone(self, session: Session) -> None:
+    def session_ended(self, session: Session) -> None:
         self.sessions.pop(session, None)
 
-    def mistaken(self, mistake: BaseException, what: str) -> Internal:
-        """Notes a mistake of ours under a reference, which is all that the client is told."""
+    def internal_error(self, error: BaseException, what: str) -> Internal:
+        """Logs an internal error under a reference; the client gets the reference only."""
         reference = self._random(REFERENCE_BYTES).hex()
-        LOG.mistake("mistake", mistake, what=what, reference=reference)
+        LOG.internal_error("internal_error", error, what=what, reference=reference)
         return Internal(reference=reference)

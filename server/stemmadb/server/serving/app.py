@@ -14,48 +14,49 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from stemmadb.protocol.errors import Unavailable
-from stemmadb.protocol.model.compiled import lane_name
-from stemmadb.protocol.model.ids import Did
-from stemmadb.server import compiled
-from stemmadb.server.counting import Counts
+from stemmadb.protocol.model.commit.native import fast_path_name
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.counters import Counts
+from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.engine.store import Store
-from stemmadb.server.events import Log
-from stemmadb.server.opening import now, open_store
-from stemmadb.server.service.sockets import Host
+from stemmadb.server.log_events import Log
+from stemmadb.server.open_store import now, open_store
+from stemmadb.server.service.base.transport import HandlerFactory
 from stemmadb.server.serving import descriptors, presence, server_identity, tls
-from stemmadb.server.serving.config import Config
 from stemmadb.server.serving.health import Health, Readiness
-from stemmadb.server.serving.listener import Listener, ListenerSettings
+from stemmadb.server.serving.listeners.hosts import AllowedHosts
+from stemmadb.server.serving.listeners.listener import Listener, ListenerSettings
 from stemmadb.server.serving.metrics import Metrics
 from stemmadb.server.serving.presence import Presence
 from stemmadb.server.serving.server_identity import ServerIdentity
+from stemmadb.server.serving.settings.config import Config
 from stemmadb.server.storage.sqlite import sqlite_version
 from stemmadb.server.tuning import tune_interpreter
 
 LOG: Final = Log("app")
 SPARE_WANTED: Final = 1_024
-"""Connections that are no WebSocket yet, beside those that are."""
-GONE_POLL_SECONDS: Final = 0.01
-"""How often a stop looks whether the last connection has taken its goodbye."""
-GOODBYE_MS: Final = 3_000
-"""How long it looks; a connection that does not take it is cut by its listener before."""
+"""Connections that are not a WebSocket yet, in addition to those that are."""
+CLOSED_POLL_SECONDS: Final = 0.01
+"""How often a stop checks whether the last connection is closed."""
+CLOSE_MS: Final = 3_000
+"""How long a stop waits for that; the listener aborts connections that do not close before."""
 
 
-class Service(Host, Protocol):
+class StoppableService(HandlerFactory, Protocol):
     """The service, as the process uses it."""
 
     async def stop(self) -> None:
-        """Waits for what is under way; then, also if cut short, tells sessions to come back and closes them."""
+        """Waits for undecided commits; then, also if cancelled, asks clients to reconnect and closes sessions."""
         ...
 
 
-MakeService: TypeAlias = Callable[[Store, ServerIdentity, Config, Counts], Service]
+MakeService: TypeAlias = Callable[[Store, ServerIdentity, Config, Counts], StoppableService]
 MakeListener: TypeAlias = Callable[[str, ListenerSettings], Listener]
 """Takes the setting `listener`: which one is wanted."""
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that listens: what there is to tell about it."""
+    """A server that listens, as the banner and the logs describe it."""
 
     host: str
     port: int
@@ -83,30 +84,32 @@ async def serve(
 
     `DirectoryHeld`, `UnusableKey`, `InvalidConfig`, `Unavailable` and `OSError` say why it cannot start.
     """
-    asyncio.get_running_loop().set_exception_handler(_log_mistake)
+    asyncio.get_running_loop().set_exception_handler(_log_internal_error)
     tune_interpreter()
     context = tls.context_of(config)  # before anything is opened or made
     counts = Counts()
-    async with open_store(config.data, limits=config.limits(), settings=config.settings(), counts=counts) as store:
+    descriptors_max = descriptors.raise_limit()
+    settings = _settings(config, descriptors_max)
+    async with open_store(config.data, limits=config.limits(), settings=settings, counts=counts) as store:
         identity = server_identity.keep(config.data)
-        listener = make_listener(config.listener, _listener_settings(config, context))
+        listener = make_listener(config.listener, _listener_settings(config, context, descriptors_max))
         readiness = Readiness(config.data)
+        hosts = AllowedHosts((config.host, *config.hosts))
+        health = Health(readiness, _metrics(config, counts, listener), hosts=hosts, is_tls=context is not None)
         service = make_service(store, identity, config, counts)
-        async with _listening(
-            config, listener, service, Health(readiness, _metrics(config, counts, listener)), readiness
-        ):
+        async with _listening(config, listener, service, health, readiness):
             with presence.present(config.data, _presence(config, listener, identity)):
                 readiness.opened()
-                _tell(_serving(config, listener, identity), ready)
+                _announce(_serving(config, listener, identity), ready)
                 await stop.wait()
     LOG.info("stopped")
 
 
 @asynccontextmanager
 async def _listening(
-    config: Config, listener: Listener, service: Service, health: Health, readiness: Readiness
+    config: Config, listener: Listener, service: StoppableService, health: Health, readiness: Readiness
 ) -> AsyncIterator[None]:
-    """Listens while the block runs, then stops: accepts nobody, says goodbye, waits until it was taken."""
+    """Listens while the block runs, then stops: no new connections, sessions closed, waits until they are."""
     try:
         await listener.start(service, health)
     except OSError as failed:
@@ -117,17 +120,17 @@ async def _listening(
         LOG.info("stopping", connections=listener.connections)
         readiness.stopping()
         await listener.stop()
-        await _say_goodbye(config, listener, service)
+        await _stop_service(config, listener, service)
 
 
-async def _say_goodbye(config: Config, listener: Listener, service: Service) -> None:
+async def _stop_service(config: Config, listener: Listener, service: StoppableService) -> None:
     await _in_time(service.stop(), config.stop_timeout_ms, "stop_timed_out")
-    await _in_time(_all_gone(listener), GOODBYE_MS, "goodbye_timed_out")
+    await _in_time(_all_closed(listener), CLOSE_MS, "close_timed_out")
 
 
-async def _all_gone(listener: Listener) -> None:
+async def _all_closed(listener: Listener) -> None:
     while listener.connections:
-        await asyncio.sleep(GONE_POLL_SECONDS)
+        await asyncio.sleep(CLOSED_POLL_SECONDS)
 
 
 async def _in_time(work: Coroutine[Any, Any, None], most_ms: int, event: str) -> None:
@@ -143,14 +146,13 @@ def _metrics(config: Config, counts: Counts, listener: Listener) -> Metrics | No
     return None if config.metrics == "off" else Metrics(counts, listener, names_spaces=config.metrics == "spaces")
 
 
-# ------------------------------------------------------------ what is told
+# ------------------------------------------------------------ what is announced
 
 
-def _tell(serving: Serving, ready: Callable[[Serving], None] | None) -> None:
+def _announce(serving: Serving, ready: Callable[[Serving], None] | None) -> None:
     for warning in serving.warnings:
         LOG.warning("open_to_strangers", why=warning)
-    modules = "compiled" if compiled.is_used() else "python"
-    made_of = {"sqlite": serving.sqlite, "lane": lane_name(), "modules": modules}
+    made_of = {"sqlite": serving.sqlite, "fast_path": fast_path_name()}
     LOG.info("listening", url=serving.url, data_directory=str(serving.data), did=serving.did, **made_of)
     if ready is not None:
         ready(serving)
@@ -179,9 +181,16 @@ def _presence(config: Config, listener: Listener, identity: ServerIdentity) -> P
     )
 
 
-def _listener_settings(config: Config, context: ssl.SSLContext | None) -> ListenerSettings:
-    places = descriptors.places(
-        descriptors.raise_limit(), wanted=descriptors.Places(config.connections_max, SPARE_WANTED)
+def _settings(config: Config, descriptors_max: int) -> Settings:
+    """Those that are set, with no more open spaces than there are descriptors for."""
+    settings = config.settings()
+    fitting = descriptors.open_spaces(descriptors_max, wanted=settings.open_spaces_max)
+    return msgspec.structs.replace(settings, open_spaces_max=fitting)
+
+
+def _listener_settings(config: Config, context: ssl.SSLContext | None, descriptors_max: int) -> ListenerSettings:
+    limits = descriptors.connection_limits(
+        descriptors_max, wanted=descriptors.ConnectionLimits(config.connections_max, SPARE_WANTED)
     )
     return ListenerSettings(
         host=config.host,
@@ -189,9 +198,13 @@ def _listener_settings(config: Config, context: ssl.SSLContext | None) -> Listen
         handshake_timeout_ms=config.handshake_timeout_ms,
         heartbeat_ms=config.heartbeat_ms,
         message_bytes_max=config.limits().message_bytes_max,
-        connections_max=places.connections,
-        spare_max=places.spare,
+        connections_max=limits.connections,
+        spare_max=limits.spare,
         opening_bytes_max=3 * config.limits().schema_bytes_max,
+        opening_frames_max=config.opening_frames_max,
+        fragments_max=config.fragments_max,
+        small_frames_per_second=config.small_frames_per_second,
+        connections_per_address_max=config.connections_per_address_max,
         origins=config.origins,
         ssl=context,
     )
@@ -200,16 +213,16 @@ def _listener_settings(config: Config, context: ssl.SSLContext | None) -> Listen
 def _cannot_listen(config: Config, failed: OSError) -> Unavailable:
     where = f"{config.host}, port {config.port}"
     if failed.errno == errno.EADDRINUSE:
-        return Unavailable(f"Another program listens on {where}. Stop it, or choose another port with --port.")
+        return Unavailable(f"Another program is listening on {where}. Stop it, or choose another port with --port.")
     if failed.errno == errno.EACCES:
         return Unavailable(f"No permission to listen on {where}. Choose a port above 1023 with --port.")
     return Unavailable(f"Cannot listen on {where}: {failed.strerror or failed}. Check --host.")
 
 
-def _log_mistake(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG001
-    """What no task was there to be told."""
+def _log_internal_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:  # noqa: ARG001
+    """Logs errors that no task could raise."""
     error = context.get("exception")
     if isinstance(error, BaseException):
-        LOG.mistake("mistake", error, what=str(context["message"]))
+        LOG.internal_error("internal_error", error, what=str(context["message"]))
     else:
-        LOG.error("mistake", what=str(context["message"]))
+        LOG.error("internal_error", what=str(context["message"]))

@@ -1,4 +1,4 @@
-"""What a server says once it listens, to a person or to a program."""
+"""The banner: what a server prints once it listens, for a person or for a program."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ import os
 from stemmadb.server.serving.app import Serving
 
 EXAMPLE = """\
-  async with connect("{url}") as db:
-      space = await db.space("todo")
-      async with space.transaction() as tx:
-          tx.set("urn:todo:1", {{"title": "write the spec", "done": False}})"""
+from stemmadb.client import connect
+db = await connect("{url}")
+space = await db.space("hello")
+async with space.transaction() as tx:
+    tx.set("urn:note:1", {{"text": "write the spec", "done": False}})"""
 
 
 def human(serving: Serving) -> str:
     warnings = [f"WARNING     {warning}" for warning in serving.warnings]
     lines = [
-        f"StemmaDB listens on {serving.url}",
+        f"StemmaDB is listening on {serving.url}",
         f"data        {serving.data.resolve()}",
         f"identity    {serving.did}",
         f"SQLite      {serving.sqlite}",
         *warnings,
         "",
-        "Try it (from stemmadb.client import connect), inside an async function:",
+        "Try it: paste this into `python -m asyncio`.",
+        "",
         EXAMPLE.format(url=serving.url),
         "",
         "Stop it with Ctrl-C.",

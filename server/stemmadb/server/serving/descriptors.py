@@ -11,7 +11,11 @@ SPARE_SHARE: Final = 4
 """One of so many is for connections that are no WebSocket yet, or never will be."""
 
 
-class Places(NamedTuple):
+SPACE_DESCRIPTORS: Final = 12
+"""Of one open space: its file, write-ahead log and index for the writer, and two for each idle reader."""
+
+
+class ConnectionLimits(NamedTuple):
     """How many connections there may be, and how many beside them that are not WebSockets yet."""
 
     connections: int
@@ -26,8 +30,18 @@ def raise_limit() -> int:
     return hard
 
 
-def places(descriptors: int, *, wanted: Places) -> Places:
+def connection_limits(descriptors: int, *, wanted: ConnectionLimits) -> ConnectionLimits:
     """What is wanted, or as much of it as leaves the storage its share."""
-    free = max(descriptors - min(RESERVED_MAX, descriptors // 2), SPARE_SHARE)
+    free = max(descriptors - _reserved(descriptors), SPARE_SHARE)
     spare = min(wanted.spare, free // SPARE_SHARE)
-    return Places(min(wanted.connections, free - spare), spare)
+    return ConnectionLimits(min(wanted.connections, free - spare), spare)
+
+
+def open_spaces(descriptors: int, *, wanted: int) -> int:
+    """How many spaces are kept open: what is wanted, or as many as the share of the storage is enough for."""
+    return max(1, min(wanted, _reserved(descriptors) // SPACE_DESCRIPTORS))
+
+
+def _reserved(descriptors: int) -> int:
+    """The share of the storage."""
+    return min(RESERVED_MAX, descriptors // 2)

@@ -1,4 +1,4 @@
-"""What the process says about itself over plain HTTP: whether it lives, whether it is ready, and its metrics."""
+"""The plain HTTP routes of a server: its front page, whether it lives, whether it is ready, and its metrics."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from stemmadb.server.serving import metrics
-from stemmadb.server.serving.http import TEXT, HttpAnswer
+from stemmadb.server.serving import front_page, metrics
+from stemmadb.server.serving.listeners.hosts import AllowedHosts
+from stemmadb.server.serving.listeners.http import TEXT, HttpAnswer, HttpRequest
 from stemmadb.server.serving.metrics import Metrics
 
+ROOT: Final = "/"
 HEALTHZ: Final = "/healthz"
 READYZ: Final = "/readyz"
 METRICS: Final = "/metrics"
 
+LOCAL_ONLY: Final = AllowedHosts(())
 STARTING: Final = "The store is not open yet."
 STOPPING: Final = "The server is stopping."
+MISDIRECTED: Final = "Metrics are not read under this host name. Add it to the setting 'hosts' of the server."
 
 
 class Readiness:
@@ -42,18 +46,33 @@ class Readiness:
 class Health:
     """Answers the paths above, as a listener asks for it; None for any other path, and for metrics that are off."""
 
-    def __init__(self, readiness: Readiness, metrics_: Metrics | None) -> None:
+    def __init__(
+        self,
+        readiness: Readiness,
+        metrics_: Metrics | None,
+        *,
+        hosts: AllowedHosts = LOCAL_ONLY,
+        is_tls: bool = False,
+    ) -> None:
         self._readiness = readiness
         self._metrics = metrics_
+        self._hosts = hosts
+        self._is_tls = is_tls
+        self._paths = (HEALTHZ, READYZ) if metrics_ is None else (HEALTHZ, READYZ, METRICS)
 
-    def __call__(self, method: str, path: str) -> HttpAnswer | None:
-        if path not in (HEALTHZ, READYZ, METRICS) or (path == METRICS and self._metrics is None):
+    def __call__(self, request: HttpRequest) -> HttpAnswer | None:
+        path = request.path
+        if path != ROOT and path not in self._paths:
             return None
-        if method not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD"):
             return _said(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and HEAD are answered here.")
+        if path == ROOT:
+            return front_page.answer(request, self._paths, is_tls=self._is_tls)
         if path == HEALTHZ:
             return _said(HTTPStatus.OK, "ok")
         if path == METRICS and self._metrics is not None:
+            if not self._hosts.allow(request.all("host")):
+                return _said(HTTPStatus.MISDIRECTED_REQUEST, MISDIRECTED)
             body = self._metrics.scrape()
             return HttpAnswer(status=HTTPStatus.OK, content_type=metrics.CONTENT_TYPE, body=body)
         why_not = self._readiness.why_not()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final, Literal, TextIO, TypeAlias
 
-from stemmadb.server.events import ROOT, Field, kind_of
+from stemmadb.server.log_events import ROOT, Field, kind_of
 
 Format: TypeAlias = Literal["human", "json"]
 
@@ -57,7 +57,7 @@ class JsonLines(logging.Formatter):
     """One JSON object a line: time, level, event, then the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        event, fields = _told(record)
+        event, fields = _event_of(record)
         line: dict[str, Field] = {"time": _time(record), "level": record.levelname.lower(), "event": event}
         return json.dumps(line | fields | line)
 
@@ -66,9 +66,9 @@ class HumanLines(logging.Formatter):
     """`2026-01-31T12:00:00.000Z INFO  listening host=127.0.0.1 port=8420`; DIDs are shortened."""
 
     def format(self, record: logging.LogRecord) -> str:
-        event, fields = _told(record)
-        told = "".join(f" {name}={_word(value)}" for name, value in fields.items())
-        return f"{_time(record)} {record.levelname:<7} {event}{told}"
+        event, fields = _event_of(record)
+        shown = "".join(f" {name}={_word(value)}" for name, value in fields.items())
+        return f"{_time(record)} {record.levelname:<7} {event}{shown}"
 
 
 def short_did(did: str) -> str:
@@ -76,19 +76,19 @@ def short_did(did: str) -> str:
     return f"{did[:14]}…{did[-4:]}"
 
 
-def _told(record: logging.LogRecord) -> tuple[str, dict[str, Field]]:
+def _event_of(record: logging.LogRecord) -> tuple[str, dict[str, Field]]:
     """The event and its fields; a sentence is an event of its own."""
     fields = getattr(record, "fields", None)
     if fields is not None:
         return str(record.msg), {name: _shown(name, value) for name, value in fields.items()}
     is_ours = record.name.startswith(f"{ROOT}.") and record.name not in QUIET
-    told: dict[str, Field] = {
+    found: dict[str, Field] = {
         "logger": record.name,
         "says": _shown("says", record.getMessage() if is_ours else str(record.msg)),
     }
     if record.exc_info and record.exc_info[1] is not None:
-        told |= kind_of(record.exc_info[1])
-    return "said" if is_ours else "library", told
+        found |= kind_of(record.exc_info[1])
+    return "said" if is_ours else "library", found
 
 
 def _shown(name: str, value: object) -> Field:

@@ -1,8 +1,8 @@
-"""The counters of the process as Prometheus reads them: taken as they are at the moment of a scrape.
+"""The counters of the process for Prometheus, read at the moment of a scrape.
 
-Each family of a space is there twice: for each space, as `stemmadb_space_...{space="did:..."}`, and in all, as
-`stemmadb_...`. Histograms have their buckets in all, and for each space their sum and count: the buckets of a
-thousand spaces would keep the event loop busy for too long.
+Each metric of a space exists twice: per space, as `stemmadb_space_...{space="did:..."}`, and as a server-wide total,
+`stemmadb_...`. Histograms have buckets for the total only; per space there are a sum and a count, since the buckets
+of a thousand spaces would block the event loop for too long.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from stemmadb.server.counting import Counts, Histogram, SpaceCounts
+from stemmadb.server.counters import Counts, Histogram, SpaceCounts
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 SPACE_PREFIX: Final = "stemmadb_space_"
 REST: Final = 9
-"""How many times as long as a scrape took, the loop has for other work before the next one."""
+"""After a scrape the loop has this many times its duration for other work before the next one."""
 OTHER: Final = "other"
-"""The label of all spaces that are not counted apart."""
+"""The label of all spaces without counters of their own."""
 
 Labelled: TypeAlias = Sequence[tuple[str, SpaceCounts]]
 Family: TypeAlias = type[CounterMetricFamily] | type[GaugeMetricFamily]
 
 
-class Traffic(Protocol):
-    """What a listener counts, of all spaces together."""
+class ListenerCounts(Protocol):
+    """What a listener counts, for all spaces together."""
 
     connections: int
     refused: int
@@ -55,8 +55,8 @@ class Number(msgspec.Struct, frozen=True):
     help: str
     family: Family
     read: Callable[[SpaceCounts], int]
-    in_all: Callable[[Traffic], int] | None = None
-    """Where the number for all is counted, if not space by space: who has no session yet is in no space."""
+    in_all: Callable[[ListenerCounts], int] | None = None
+    """Where the total comes from if not from the spaces: a connection without a session belongs to no space."""
 
 
 class ByCode(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def _counter(
-    name: str, help_: str, read: Callable[[SpaceCounts], int], in_all: Callable[[Traffic], int] | None = None
+    name: str, help_: str, read: Callable[[SpaceCounts], int], in_all: Callable[[ListenerCounts], int] | None = None
 ) -> Number:
     return Number(name, help_, CounterMetricFamily, read, in_all)
 
@@ -95,13 +95,13 @@ NUMBERS: Final = (
     _counter("sent_bytes", "Bytes of messages sent.", lambda one: one.bytes_out, lambda all_: all_.bytes_out),
     _counter("cache_hits", "Heads found in memory.", lambda one: one.cache_hits),
     _counter("cache_misses", "Heads read from the log.", lambda one: one.cache_misses),
-    _gauge("queue_depth", "Commits that wait to be decided.", lambda one: one.queued),
+    _gauge("queue_depth", "Commits waiting to be decided.", lambda one: one.queued),
     _gauge("sessions", "Sessions connected now.", lambda one: one.sessions),
     _gauge("watches", "Watches open now.", lambda one: one.watches),
     _gauge("watch_groups", "Different watches open now.", lambda one: one.groups),
 )
 BY_CODE: Final = (
-    ByCode("rejections", "Commits not accepted, by the code of the verdict.", lambda one: one.rejections),
+    ByCode("rejections", "Commits not accepted, by code of the verdict.", lambda one: one.rejections),
     ByCode("failures", "Requests answered with an error that is no verdict, by code.", lambda one: one.failures),
 )
 SPREADS: Final = (
@@ -111,15 +111,15 @@ SPREADS: Final = (
 
 
 class Metrics:
-    """What `/metrics` answers. Has a registry of its own, so that several servers fit in one process.
+    """What `/metrics` answers. It has its own registry, so that several servers can run in one process.
 
-    Scrapes take at most about a tenth of the time: one that follows too soon gets the answer of the one before.
+    Scrapes take at most about a tenth of the time: one that comes too soon gets the previous answer.
     """
 
     def __init__(
         self,
         counts: Counts,
-        traffic: Traffic,
+        traffic: ListenerCounts,
         *,
         names_spaces: bool = True,
         clock: Callable[[], float] = time.monotonic,
@@ -141,7 +141,7 @@ class Metrics:
 
 
 class _Reader(Collector):
-    def __init__(self, counts: Counts, traffic: Traffic, names_spaces: bool) -> None:
+    def __init__(self, counts: Counts, traffic: ListenerCounts, names_spaces: bool) -> None:
         self._counts = counts
         self._traffic = traffic
         self._names_spaces = names_spaces
@@ -154,7 +154,7 @@ class _Reader(Collector):
     def _families(self, labelled: Labelled) -> Iterator[Metric]:
         traffic = self._traffic
         yield GaugeMetricFamily("stemmadb_connections", "WebSockets open now.", value=traffic.connections)
-        refused = "Connections and handshakes turned away."
+        refused = "Connections and handshakes refused."
         yield CounterMetricFamily("stemmadb_connections_refused", refused, value=traffic.refused)
         for number in NUMBERS:
             yield from _numbers(number, labelled, traffic)
@@ -168,7 +168,7 @@ def _names_spaces(family: Metric) -> bool:
     return family.name.startswith(SPACE_PREFIX)
 
 
-def _numbers(number: Number, labelled: Labelled, traffic: Traffic) -> Iterator[Metric]:
+def _numbers(number: Number, labelled: Labelled, traffic: ListenerCounts) -> Iterator[Metric]:
     each = number.family(f"{SPACE_PREFIX}{number.name}", number.help, labels=["space"])
     total = 0
     for space, counts in labelled:

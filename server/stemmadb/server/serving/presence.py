@@ -1,4 +1,4 @@
-"""A note in the data directory that says which server is running there, for those who look at the directory."""
+"""The file `server.json` in the data directory: which server runs on it, for commands that look for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from stemmadb.protocol.model.ids import Did, TimeMs
+from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.server.serving import atomic_files
 from stemmadb.server.storage.directory import LOCK, is_held
 

@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from stemmadb.protocol.identity import did_of
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.serving import atomic_files
-from stemmadb.server.serving.problems import UnusableKey
+from stemmadb.server.serving.settings.problems import UnusableKey
 
 NAME: Final = "server.key"
 KEY_BYTES_MAX: Final = 4_096
@@ -21,7 +21,7 @@ OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 class ServerIdentity(NamedTuple):
-    """Who the server is, and how it signs. The key itself is not to be had from it."""
+    """The DID of the server and its signing function. It does not expose the key."""
 
     did: Did
     sign: Callable[[bytes], bytes]
@@ -42,7 +42,7 @@ def _read(file: Path) -> Ed25519PrivateKey:
     with file.open("rb") as stream:
         mode = file.stat().st_mode
         if mode & OTHERS:
-            raise _unusable(file, f"others may use it too (mode {stat.S_IMODE(mode):04o}). Run 'chmod 600' on it")
+            raise _unusable(file, f"other users can access it (mode {stat.S_IMODE(mode):04o}). Run 'chmod 600' on it")
         content = stream.read(KEY_BYTES_MAX + 1)
     return _key(file, content)
 
@@ -52,10 +52,12 @@ def _key(file: Path, content: bytes) -> Ed25519PrivateKey:
         key = load_pem_private_key(content, password=None)
     except (ValueError, TypeError):
         raise _unusable(
-            file, "it is no private key in PEM. Restore it from a backup, or remove it to get a new identity"
+            file, "it is not a private key in PEM. Restore it from a backup, or remove it to get a new identity"
         ) from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise _unusable(file, "it is no Ed25519 key. Restore it from a backup, or remove it to get a new identity")
+        raise _unusable(
+            file, "it is not an Ed25519 key. Restore it from a backup, or remove it to get a new identity"
+        )
     return key
 
 

@@ -15,7 +15,7 @@ ATTEMPTS_MAX: Final = 100
 """How often to try again while others only look whether the directory is held, which takes no time."""
 
 
-class Held:
+class DirectoryLock:
     """The directory is ours until this is closed, or the process ends."""
 
     def __init__(self, directory: Path, descriptor: int) -> None:
@@ -27,7 +27,7 @@ class Held:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> DirectoryLock:
         return self
 
     def __exit__(
@@ -36,7 +36,7 @@ class Held:
         self.close()
 
 
-def hold(directory: Path) -> Held:
+def hold(directory: Path) -> DirectoryLock:
     """Holds the directory, which is made if it is not there; `DirectoryHeld` if another holds it."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -48,7 +48,7 @@ def hold(directory: Path) -> Held:
     except BaseException:
         os.close(descriptor)
         raise
-    return Held(directory, descriptor)
+    return DirectoryLock(directory, descriptor)
 
 
 def is_held(directory: Path) -> bool:

@@ -8,11 +8,11 @@ What every backend promises, and the conformance suite holds it to:
 
 - `append` is all or nothing and returns only once it is durable (COMMIT-1). It fails with `LogMoved`, writing
   nothing, if the log is not at the version expected: nobody above may assume to be alone.
-- A `LogReader` is one cut: all its answers are as of one version, however the log moves on meanwhile. It sees only
-  what is durable, and everything that was when it was opened.
+- A `LogReader` is one read view: all its answers are as of one version, however the log moves on meanwhile. It sees
+  only what is durable, and everything that was when it was opened.
 - Calls block, and are made from worker threads. One thread at a time uses the writing side of a log (`append`,
-  `keep`, `drop_snapshots`, `put_blob`, `renew_blob`, `drop_blobs`, `scrub`, `close`); any number read meanwhile.
-- Failures are `StorageFailed` or `StorageFull`, and nothing else that is not a `StemmaError`. After one the log must
+  `store_snapshots`, `put_blob`, `renew_blob`, `drop_blobs`, `scrub`, `close`); any number read meanwhile.
+- Failures are `StorageFailed` or `DiskFull`, and nothing else that is not a `StemmaError`. After one the log must
   be closed and opened again; whether the batch was written is for the reopened log to say (COMMIT-10).
 """
 
@@ -25,11 +25,11 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from stemmadb.protocol.model.branch import Span
-from stemmadb.protocol.model.commit import Commit, Identity
-from stemmadb.protocol.model.facts import Fact, FactKind
-from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
-from stemmadb.protocol.model.state import BranchState, Known
+from stemmadb.protocol.model.log.branch_spans import Span
+from stemmadb.protocol.model.log.commit_record import Commit, Identity
+from stemmadb.protocol.model.log.facts import Fact, FactKind
+from stemmadb.protocol.model.log.state import BranchState, KnownCommit
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
 
 Order = Literal["newest", "oldest"]
 
@@ -42,11 +42,15 @@ class StorageFailed(Exception):
     """The storage had an error; what was being written may or may not be there."""
 
 
-class StorageFull(StorageFailed):
+class DiskFull(StorageFailed):
     """There is no room; nothing was written. Reads go on."""
 
 
-Told: TypeAlias = Callable[[StorageFailed | None], None]
+class NoDescriptors(StorageFailed):
+    """The process has no file descriptor left; nothing was opened. Closing other logs makes room."""
+
+
+Done: TypeAlias = Callable[[StorageFailed | None], None]
 """Called with what a write failed with, or with None once it is durable."""
 
 
@@ -54,7 +58,7 @@ FACTS_MAX: Final = (1 << 20) - 1
 """Of one commit, in any storage."""
 
 
-class Place(msgspec.Struct, frozen=True, order=True, gc=False):
+class FactPosition(msgspec.Struct, frozen=True, order=True, gc=False):
     """Where a fact is in the log (MODEL-1)."""
 
     version: Version
@@ -76,14 +80,14 @@ class Destroyed(msgspec.Struct, frozen=True):
     go, `snapshots_below` a version below which all go.
     """
 
-    facts: Collection[Place] = ()
+    facts: Collection[FactPosition] = ()
     notes: Collection[Version] = ()
     snapshots_of: Collection[EntityId] = ()
     snapshots_below: Version = Version(0)
     blobs: Collection[Hash] = ()
 
 
-class Entry(msgspec.Struct, frozen=True):
+class AcceptedWrite(msgspec.Struct, frozen=True):
     """One accepted write: its record, its facts in order, and what it destroys."""
 
     commit: Commit
@@ -96,7 +100,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     branch: BranchName
     id: EntityId
-    place: Place
+    place: FactPosition
     body: bytes
 
 
@@ -123,7 +127,7 @@ class Replay(msgspec.Struct, frozen=True):
     facts: tuple[Recorded, ...]
 
 
-class Tag(msgspec.Struct, frozen=True):
+class StoredTag(msgspec.Struct, frozen=True):
     name: str
     branch: BranchName
     version: Version
@@ -146,7 +150,7 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
     after: Version | None = None
     order: Order = "newest"
     structural: bool = False
-    """Only those with arguments: everything but plain commits."""
+    """Only those with arguments: everything but ordinary commits."""
 
 
 class StoredBlob(msgspec.Struct, frozen=True):
@@ -160,7 +164,7 @@ class StoredBlob(msgspec.Struct, frozen=True):
 
 
 class LogReader(Protocol):
-    """One cut of a log."""
+    """One read view of a log."""
 
     # -- structure
 
@@ -172,7 +176,7 @@ class LogReader(Protocol):
         """All, deleted ones included, by name."""
         ...
 
-    def tags(self) -> list[Tag]:
+    def tags(self) -> list[StoredTag]:
         """Those not deleted, by name."""
         ...
 
@@ -190,7 +194,7 @@ class LogReader(Protocol):
 
     # -- exactly once
 
-    def accepted(self, identities: Iterable[Identity]) -> dict[Identity, Known]:
+    def accepted(self, identities: Iterable[Identity]) -> dict[Identity, KnownCommit]:
         """Those of the identities that were accepted (COMMIT-5, COMMIT-11)."""
         ...
 
@@ -253,7 +257,7 @@ class LogReader(Protocol):
         spans: Sequence[Span] | None = None,
         *,
         order: Order = "oldest",
-        after: Place | None = None,
+        after: FactPosition | None = None,
         limit: int | None = None,
     ) -> list[Fact]:
         """The facts of an entity in the spans, or on all branches; `after` is the last place of the page before."""
@@ -292,11 +296,16 @@ class SpaceLog(Protocol):
         ...
 
     @property
+    def is_unfounded(self) -> bool:
+        """Whether nothing of the space is stored yet, so that opening it again has to make it."""
+        ...
+
+    @property
     def directory(self) -> Path | None:
         """Where files of the space that are not in the database belong; None for a backend without files."""
         ...
 
-    def prepare(self, batch: Sequence[Entry]) -> None:
+    def prepare(self, batch: Sequence[AcceptedWrite]) -> None:
         """The batch is what is appended next: does what it can for it from memory alone.
 
         The only one of the methods that write that may be called on an event loop; nothing else writes meanwhile. It
@@ -304,28 +313,24 @@ class SpaceLog(Protocol):
         """
         ...
 
-    def hand_over(self, expected: Version, batch: Sequence[Entry], told: Told, /) -> bool:
+    def hand_over(self, expected: Version, batch: Sequence[AcceptedWrite], done: Done, /) -> bool:
         """Whether the batch, which was prepared, is on its way to be appended as `append` would, without a thread.
 
-        Called on the event loop that `prepare` is called on, and `told` is too: once the batch is durable and any
+        Called on the event loop that `prepare` is called on, and `done` is too: once the batch is durable and any
         reader that is opened sees it, or with what it failed with. False if it is to be appended like any other.
         """
         ...
 
-    def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
+    def append(self, expected: Version, batch: Sequence[AcceptedWrite], snapshots: Sequence[Snapshot] = ()) -> None:
         """Appends the batch right after the expected version, all or nothing; returns once it is durable.
 
         `LogMoved` if the log is elsewhere: an empty batch asks just that. Snapshots go along without a sync of their
-        own; a snapshot of a fact that is not there is a mistake of the caller's.
+        own; a snapshot of a fact that is not there is an internal error of the caller.
         """
         ...
 
-    def keep(self, snapshots: Sequence[Snapshot]) -> None:
-        """Keeps snapshots when there is nothing to append."""
-        ...
-
-    def drop_snapshots(self) -> None:
-        """Drops all of them; no answer changes (SNAP-1)."""
+    def store_snapshots(self, snapshots: Sequence[Snapshot]) -> None:
+        """Stores snapshots when there is nothing to append."""
         ...
 
     def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
@@ -350,7 +355,7 @@ class SpaceLog(Protocol):
     def owes_scrub(self) -> bool: ...
 
     def reader(self) -> AbstractContextManager[LogReader]:
-        """A cut at the end of the log as it is now."""
+        """A read view at the end of the log as it is now."""
         ...
 
     def close(self) -> None: ...
@@ -362,7 +367,11 @@ class Storage(Protocol):
     def spaces(self) -> list[Did]: ...
 
     def open(self, space: Did, *, create: bool = False) -> SpaceLog:
-        """The log of a space; `UnknownSpace` if there is none and it is not to be made."""
+        """The log of a space; `UnknownSpace` if there is none and it is not to be made.
+
+        `NoDescriptors` if it cannot be opened before others are closed. A backend may make no file before the first
+        write.
+        """
         ...
 
     def close(self) -> None: ...

@@ -7,14 +7,15 @@ from typing import get_args
 import click
 
 from stemmadb.client import Space
-from stemmadb.client.cli import rendering
-from stemmadb.client.cli.commands.words import Listing
-from stemmadb.client.cli.connecting import Target, person, run, space_options, viewer
-from stemmadb.client.cli.shell import Shell
+from stemmadb.client.cli import layouts
+from stemmadb.client.cli.commands.words import ListingGroup
+from stemmadb.client.cli.connection import Target, identity_of, person, run, space_options, viewer
+from stemmadb.client.cli.context import CliContext
+from stemmadb.client.cli.own_access import confirm_giving_up, yes_option
 from stemmadb.client.reading.access import AccessList, Grant
 
 
-@click.group(cls=Listing)
+@click.group(cls=ListingGroup)
 def acl() -> None:
     """List and change who may read, write and own a space. Without a command it lists them.
 
@@ -25,7 +26,7 @@ def acl() -> None:
 @acl.command("list")
 @space_options
 @click.pass_obj
-def list_roles(shell: Shell, target: Target) -> dict[str, object]:
+def list_roles(shell: CliContext, target: Target) -> dict[str, object]:
     """List who may do what, and what you may do.
 
     Example: stemmadb acl list --space todo
@@ -35,7 +36,7 @@ def list_roles(shell: Shell, target: Target) -> dict[str, object]:
         return await space.acl.get()
 
     found = run(target, work)
-    shell.show(rendering.roles(found.roles, viewer(target)))
+    shell.show(layouts.roles(found.roles, viewer(target)))
     shell.warn(f"Your role is {found.mine.role!r}.")
     roles = [{"did": did, "role": role} for did, role in sorted(found.roles.items())]
     return {"version": found.version, "roles": roles, "mine": found.mine.role}
@@ -46,7 +47,7 @@ def list_roles(shell: Shell, target: Target) -> dict[str, object]:
 @click.argument("role", type=click.Choice(get_args(Grant)))
 @space_options
 @click.pass_obj
-def set_role(shell: Shell, target: Target, who: str, role: Grant) -> dict[str, object]:
+def set_role(shell: CliContext, target: Target, who: str, role: Grant) -> dict[str, object]:
     """Give an identity a role. Who owns may also write, who writes may also read.
 
     Example: stemmadb acl set did:key:z6Mk... write --space todo
@@ -63,14 +64,17 @@ def set_role(shell: Shell, target: Target, who: str, role: Grant) -> dict[str, o
 
 @acl.command("remove")
 @click.argument("who", metavar="DID|NAME")
+@yes_option
 @space_options
 @click.pass_obj
-def remove_role(shell: Shell, target: Target, who: str) -> dict[str, object]:
-    """Take all rights from an identity.
+def remove_role(shell: CliContext, target: Target, who: str, yes: bool) -> dict[str, object]:
+    """Take all rights from an identity. The command asks first if that is you.
 
     Example: stemmadb acl remove did:key:z6Mk... --space todo
     """
     did = person(target, who)
+    if did == identity_of(target).did:
+        confirm_giving_up(shell, did, yes=yes)
 
     async def work(space: Space) -> None:
         await space.acl.remove(did)

@@ -9,14 +9,14 @@ from typing import TypeAlias
 from stemmadb.client.reading.branches import Branch, Tag
 from stemmadb.client.reading.differences import EntityChange
 from stemmadb.client.reading.entries import BlameLine, FactChange, HistoryEntry, LogEntry
-from stemmadb.client.reading.merging import MergeClash, MergeReport, PlannedWrite
+from stemmadb.client.reading.merge import MergeClash, MergeReport, PlannedWrite
 from stemmadb.client.watching import Change
 
 Answer: TypeAlias = dict[str, object]
 
 
 def of_log(entry: LogEntry, *, facts: bool) -> Answer:
-    told: Answer = {
+    answer: Answer = {
         "version": entry.version,
         "time": of_time(entry.time),
         "author": entry.author,
@@ -27,7 +27,7 @@ def of_log(entry: LogEntry, *, facts: bool) -> Answer:
         "facts_count": entry.facts_count,
         "hash": entry.hash,
     }
-    return told | ({"facts": [of_fact(one) for one in entry.changes]} if facts else {})
+    return answer | ({"facts": [of_fact(one) for one in entry.changes]} if facts else {})
 
 
 def of_fact(fact: FactChange) -> Answer:
@@ -57,6 +57,8 @@ def of_written(written: FactChange | HistoryEntry) -> Answer:
 
 
 def of_blame(line: BlameLine) -> Answer:
+    if line.time is None:
+        return {"path": line.path, "compacted": True}
     return {
         "path": line.path,
         "version": line.version,
@@ -67,8 +69,10 @@ def of_blame(line: BlameLine) -> Answer:
 
 
 def of_entity_change(change: EntityChange) -> Answer:
-    told: Answer = {"id": change.id, "kind": change.kind, "before": change.before, "after": change.after}
-    return told | ({"value": change.value} if change.patch is None else {"patch": change.patch})
+    answer: Answer = {"id": change.id, "kind": change.kind, "before": change.before, "after": change.after}
+    if change.erased is not None:
+        answer["erased"] = change.erased
+    return answer | ({"value": change.value} if change.patch is None else {"patch": change.patch})
 
 
 def of_branch(branch: Branch) -> Answer:
@@ -109,10 +113,10 @@ def of_clash(clash: MergeClash) -> Answer:
 
 
 def of_planned(write: PlannedWrite) -> Answer:
-    told: Answer = {"id": write.id, "kind": write.kind}
+    answer: Answer = {"id": write.id, "kind": write.kind}
     if write.kind == "delete":
-        return told
-    return told | ({"patch": write.patch} if write.patch is not None else {"value": write.value})
+        return answer
+    return answer | ({"patch": write.patch} if write.patch is not None else {"value": write.value})
 
 
 def of_change(change: Change) -> Mapping[str, object]:

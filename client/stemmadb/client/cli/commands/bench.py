@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import click
 
 from stemmadb.client import Space, Transaction, connect
-from stemmadb.client.cli.connecting import Target, finished, identity_of, server_options
-from stemmadb.client.cli.sheets import Column, Sheet
-from stemmadb.client.cli.shell import Shell, Show
+from stemmadb.client.cli.connection import Target, finished, identity_of, server_options
+from stemmadb.client.cli.context import CliContext, Show
+from stemmadb.client.cli.shapes import Column, TextTable
 
 DOCUMENT: Final = {
     "title": "write the spec",
@@ -49,7 +49,9 @@ class Measured(NamedTuple):
 
 
 @click.command()
-@click.option("--clients", type=click.IntRange(1, 1_000), default=32, show_default=True, help="So many connections.")
+@click.option(
+    "--clients", type=click.IntRange(1, 1_000), default=32, show_default=True, help="The number of connections."
+)
 @click.option(
     "--seconds",
     type=click.FloatRange(0.1, 600),
@@ -59,7 +61,7 @@ class Measured(NamedTuple):
 )
 @server_options
 @click.pass_obj
-def bench(shell: Shell, target: Target, clients: int, seconds: float) -> dict[str, object]:
+def bench(shell: CliContext, target: Target, clients: int, seconds: float) -> dict[str, object]:
     """Measure a server as your app would see it: durable commits, live events, and reads of the past.
 
     It makes a scratch space of its own, which stays on the server, and touches no other. Every client has a
@@ -76,7 +78,7 @@ def bench(shell: Shell, target: Target, clients: int, seconds: float) -> dict[st
     began, cpu = time.perf_counter(), time.process_time()
     space, found = finished(work)
     share = (time.process_time() - cpu) / (time.perf_counter() - began)
-    _tell(shell, found, space=space, clients=clients, share=share)
+    _report(shell, found, space=space, clients=clients, share=share)
     results = [one._asdict() for one in found]
     return {
         "url": target.url,
@@ -88,22 +90,22 @@ def bench(shell: Shell, target: Target, clients: int, seconds: float) -> dict[st
     }
 
 
-def _tell(shell: Shell, found: Sequence[Measured], *, space: str, clients: int, share: float) -> None:
+def _report(shell: CliContext, found: Sequence[Measured], *, space: str, clients: int, share: float) -> None:
     names = ("MEASURED", "PER SECOND", "P50 MS", "P99 MS", "N")
     columns = tuple(Column(name, whole=True, right=name != names[0]) for name in names)
-    shell.show(Sheet(columns, [one.row() for one in found]))
+    shell.show(TextTable(columns, [one.row() for one in found]))
     shell.say("")
     shell.say(
         f"commit     {clients} clients, a document of 180 B each; confirmed means that it is on the server's disk"
     )
-    shell.say("event      from a client's write to the change that another client's watch is told")
+    shell.say("event      from a client's write to the change event at another client's watch")
     shell.say(
         f"past read  {clients} clients, one entity at random older versions; the server's bound on requests holds"
     )
     shell.say(
         f"This process used {share:.0%} of a core" + ("; it, not the server, was the limit." if share > 0.9 else ".")
     )
-    shell.say(f"The scratch space stays on the server: {space}")
+    shell.say(f"The scratch space remains on the server: {space}")
 
 
 # ---------------------------------------------------------------- clients

@@ -11,8 +11,8 @@ from typing import BinaryIO, Final, cast
 import click
 
 from stemmadb.client import Space
-from stemmadb.client.cli.connecting import Target, run, space_options
-from stemmadb.client.cli.shell import Shell
+from stemmadb.client.cli.connection import Target, run, space_options
+from stemmadb.client.cli.context import CliContext
 from stemmadb.client.reading.blobs import BlobRef
 
 STANDARD: Final = "-"
@@ -28,10 +28,12 @@ def blob() -> None:
 
 @blob.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--type", "content_type", metavar="TYPE", help="Its content type; without it guessed from the name.")
+@click.option(
+    "--type", "content_type", metavar="TYPE", help="The content type; guessed from the file name by default."
+)
 @space_options
 @click.pass_obj
-def put(shell: Shell, target: Target, file: str, content_type: str | None) -> dict[str, object]:
+def put(shell: CliContext, target: Target, file: str, content_type: str | None) -> dict[str, object]:
     """Store FILE, or with '-' standard input, and print the name that values refer to it by.
 
     Example: stemmadb blob put photo.jpg --space photos
@@ -60,31 +62,31 @@ def put(shell: Shell, target: Target, file: str, content_type: str | None) -> di
 @blob.command()
 @click.argument("hash_", metavar="HASH")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
-@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
 @space_options
 @click.pass_obj
-def get(shell: Shell, target: Target, hash_: str, file: str, force: bool) -> dict[str, object] | None:
+def get(shell: CliContext, target: Target, hash_: str, file: str, force: bool) -> dict[str, object] | None:
     """Fetch a blob, verified, into FILE, which appears whole or not at all; with '-' to standard output.
 
     Example: stemmadb blob get b3:... copy.jpg --space photos
     """
     if file == STANDARD and shell.is_json:
-        raise click.UsageError("With --json the bytes need a file.")
+        raise click.UsageError("With --json, name a file for the bytes.")
     if file != STANDARD and not force and Path(file).exists():
-        raise click.UsageError(f"{file!r} exists, and nothing was written. Choose another name, or say --force.")
+        raise click.UsageError(f"{file!r} exists; nothing was written. Choose another name or use --force.")
 
     async def work(space: Space) -> None:
         with shell.progress() as show:
 
-            def tell(done: int, total: int) -> None:
+            def report(done: int, total: int) -> None:
                 show("fetching", done, total)
 
             if file == STANDARD:
-                async for piece in space.blobs.stream(hash_, progress=tell):
+                async for piece in space.blobs.stream(hash_, progress=report):
                     sys.stdout.buffer.write(piece)
                 sys.stdout.buffer.flush()
             else:
-                await space.blobs.get(hash_, to=Path(file), progress=tell)
+                await space.blobs.get(hash_, to=Path(file), progress=report)
 
     run(target, work)
     return None if file == STANDARD else {"hash": hash_, "file": file, "size": Path(file).stat().st_size}

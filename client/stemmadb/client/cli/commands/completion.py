@@ -7,7 +7,7 @@ from typing import Final
 import click
 from click.shell_completion import get_completion_class
 
-from stemmadb.client.cli.shell import Shell
+from stemmadb.client.cli.context import CliContext
 
 SHELLS: Final = ("bash", "zsh", "fish")
 NAME: Final = "stemmadb"
@@ -22,10 +22,10 @@ def completion(ctx: click.Context, shell_name: str) -> dict[str, object]:
 
     Example: stemmadb completion bash >> ~/.bashrc
     """
-    shell = ctx.find_object(Shell)
+    shell = ctx.find_object(CliContext)
     found = get_completion_class(shell_name)
     assert shell is not None, "every command has one"
     assert found is not None, "click knows these shells"
     script = found(ctx.find_root().command, {}, NAME, VARIABLE).source()
-    shell.say(script.rstrip())
+    shell.say_lines(script.rstrip())
     return {"shell": shell_name, "script": script}

@@ -7,11 +7,11 @@ from typing import TypedDict, Unpack
 import click
 
 from stemmadb.client import Space
-from stemmadb.client.cli import rendering
+from stemmadb.client.cli import layouts
 from stemmadb.client.cli.commands import answers
 from stemmadb.client.cli.commands.words import limit_option, since_option, until_option
-from stemmadb.client.cli.completing import complete_branches, complete_ids
-from stemmadb.client.cli.connecting import (
+from stemmadb.client.cli.completer import complete_branches, complete_ids
+from stemmadb.client.cli.connection import (
     Target,
     at,
     at_option,
@@ -22,15 +22,15 @@ from stemmadb.client.cli.connecting import (
     run,
     viewer,
 )
+from stemmadb.client.cli.context import CliContext
 from stemmadb.client.cli.moments import AtTime, When, parse_place
-from stemmadb.client.cli.shell import Shell
 from stemmadb.client.reading.differences import Difference
 from stemmadb.client.reading.entries import BlameLine, HistoryEntry, LogEntry
 from stemmadb.client.reading.past import LogFilters
-from stemmadb.protocol.model import pointer
-from stemmadb.protocol.model.ids import Version
-from stemmadb.protocol.model.query import EVERY
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.query.query import EVERY
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.ids import Version
+from stemmadb.protocol.model.values.json_values import Value
 
 
 class _Asked(TypedDict):
@@ -47,15 +47,15 @@ class _Asked(TypedDict):
 
 @click.command()
 @click.option("--author", metavar="DID|NAME", help="Only commits of this identity.")
-@click.option("--prefix", metavar="PREFIX", help="Only commits that wrote ids that begin so.")
+@click.option("--prefix", metavar="PREFIX", help="Only commits that wrote ids with this prefix.")
 @since_option
 @until_option
 @limit_option
 @click.option("--facts", is_flag=True, help="Show what each commit wrote.")
-@click.option("--all", "everywhere", is_flag=True, help="The commits of all branches.")
+@click.option("--all", "everywhere", is_flag=True, help="Include the commits of all branches.")
 @branch_options
 @click.pass_obj
-def log(shell: Shell, target: Target, **given: Unpack[_Asked]) -> dict[str, object]:
+def log(shell: CliContext, target: Target, **given: Unpack[_Asked]) -> dict[str, object]:
     """Show the commits of a branch, newest first: version, time, author and note.
 
     Example: stemmadb log --space todo --since yesterday --facts
@@ -76,9 +76,9 @@ def log(shell: Shell, target: Target, **given: Unpack[_Asked]) -> dict[str, obje
     entries, is_cut = run(target, work)
     looks = viewer(target)
     if facts:
-        shell.show(rendering.log_with_facts(entries, looks))
+        shell.show(layouts.log_with_facts(entries, looks))
     elif entries:
-        shell.show(rendering.log(entries, looks, branches=given["everywhere"]))
+        shell.show(layouts.log(entries, looks, branches=given["everywhere"]))
     _say_rest(shell, bool(entries), is_cut, limit)
     return {"entries": [answers.of_log(one, facts=facts) for one in entries], "more": is_cut}
 
@@ -89,7 +89,7 @@ def log(shell: Shell, target: Target, **given: Unpack[_Asked]) -> dict[str, obje
 @at_option
 @branch_options
 @click.pass_obj
-def history(shell: Shell, target: Target, id_: str, limit: int, when: When) -> dict[str, object]:
+def history(shell: CliContext, target: Target, id_: str, limit: int, when: When) -> dict[str, object]:
     """Show the changes of the entity ID, newest first.
 
     Example: stemmadb history urn:todo:1 --space todo
@@ -100,7 +100,7 @@ def history(shell: Shell, target: Target, id_: str, limit: int, when: When) -> d
 
     found = run(target, work)
     entries, is_cut = found[:limit], len(found) > limit
-    shell.show(rendering.history(entries, viewer(target)))
+    shell.show(layouts.history(entries, viewer(target)))
     _say_rest(shell, bool(entries), is_cut, limit)
     return {"id": id_, "entries": [answers.of_history(one) for one in entries], "more": is_cut}
 
@@ -108,10 +108,10 @@ def history(shell: Shell, target: Target, id_: str, limit: int, when: When) -> d
 @click.command()
 @click.argument("left", metavar="A", shell_complete=complete_branches)
 @click.argument("right", metavar="B", default="head", shell_complete=complete_branches)
-@click.option("--prefix", default="", metavar="PREFIX", help="Only ids that begin so.")
+@click.option("--prefix", default="", metavar="PREFIX", help="Only ids with this prefix.")
 @branch_options
 @click.pass_obj
-def diff(shell: Shell, target: Target, left: str, right: str, prefix: str) -> dict[str, object]:
+def diff(shell: CliContext, target: Target, left: str, right: str, prefix: str) -> dict[str, object]:
     """Show what leads from A to B, or to now: moments or branches, as 40, yesterday, tag:v1, draft or draft@40.
 
     Example: stemmadb diff 40 42 --space todo
@@ -124,18 +124,18 @@ def diff(shell: Shell, target: Target, left: str, right: str, prefix: str) -> di
         return await space.diff(one, other, prefix=f"{prefix.removesuffix(EVERY)}{EVERY}")
 
     found = run(target, work)
-    shell.show(rendering.difference(found))
+    shell.show(layouts.difference(found))
     changes = [answers.of_entity_change(one) for one in found]
     return {"left": found.left, "right": found.right, "changes": changes}
 
 
 @click.command()
 @click.argument("id_", metavar="ID", shell_complete=complete_ids)
-@click.option("--path", default=pointer.ROOT, metavar="POINTER", help="Only this part of it, such as /title.")
+@click.option("--path", default=pointer.ROOT, metavar="POINTER", help="Only this part of the value, such as /title.")
 @at_option
 @branch_options
 @click.pass_obj
-def blame(shell: Shell, target: Target, id_: str, path: str, when: When) -> dict[str, object]:
+def blame(shell: CliContext, target: Target, id_: str, path: str, when: When) -> dict[str, object]:
     """Show who wrote each part of the entity ID last, when and why.
 
     Example: stemmadb blame urn:todo:1 --space todo --path /done
@@ -146,7 +146,7 @@ def blame(shell: Shell, target: Target, id_: str, path: str, when: When) -> dict
         return await then.blame(id_, path), await then.get(id_)
 
     found, value = run(target, work)
-    shell.show(rendering.blame(found, value, viewer(target)))
+    shell.show(layouts.blame(found, value, viewer(target)))
     return {"id": id_, "lines": [answers.of_blame(one) for one in found]}
 
 
@@ -169,8 +169,8 @@ async def _filters(space: Space, target: Target, given: _Asked) -> tuple[LogFilt
     return filters, Version(0)
 
 
-def _say_rest(shell: Shell, is_any: bool, is_cut: bool, limit: int) -> None:
+def _say_rest(shell: CliContext, is_any: bool, is_cut: bool, limit: int) -> None:
     if not is_any:
         shell.warn("There are none.")
     if is_cut:
-        shell.warn(f"There are more: these are the newest {limit}. Say --limit for others.")
+        shell.warn(f"Only the newest {limit} are shown. Use --limit to see more.")

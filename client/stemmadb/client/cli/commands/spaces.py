@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from stemmadb.client.cli.commands.words import Listing
-from stemmadb.client.cli.connecting import Target, database, finished, server_options
-from stemmadb.client.cli.sheets import Column, Sheet
-from stemmadb.client.cli.shell import Shell
-from stemmadb.client.cli.wording import clean
+from stemmadb.client.cli.commands.words import ListingGroup
+from stemmadb.client.cli.connection import Target, database, finished, server_options
+from stemmadb.client.cli.context import CliContext
+from stemmadb.client.cli.escapes import clean
+from stemmadb.client.cli.shapes import Column, TextTable
 from stemmadb.client.keys.names import Names
 
 
-@click.group(cls=Listing)
+@click.group(cls=ListingGroup)
 def space() -> None:
     """List the spaces you know by name, and create new ones. Without a command it lists them.
 
@@ -23,14 +23,14 @@ def space() -> None:
 @space.command("list")
 @server_options
 @click.pass_obj
-def list_spaces(shell: Shell, target: Target) -> dict[str, object]:
+def list_spaces(shell: CliContext, target: Target) -> dict[str, object]:
     """List the names that mean a space of this server.
 
     Example: stemmadb space list
     """
     known = sorted(Names(target.config).all(target.url).items())
     if known:
-        shell.show(Sheet((Column("NAME"), Column("DID")), [(clean(name), did) for name, did in known]))
+        shell.show(TextTable((Column("NAME"), Column("DID")), [(clean(name), did) for name, did in known]))
     else:
         shell.warn(f"No space of {target.url} has a name here. Make one with 'stemmadb space create NAME'.")
     return {"url": target.url, "spaces": [{"name": name, "space": did} for name, did in known]}
@@ -40,7 +40,7 @@ def list_spaces(shell: Shell, target: Target) -> dict[str, object]:
 @click.argument("name")
 @server_options
 @click.pass_obj
-def create_space(shell: Shell, target: Target, name: str) -> dict[str, object]:
+def create_space(shell: CliContext, target: Target, name: str) -> dict[str, object]:
     """Create a space that you own, and call it NAME. If you have one of this name, it is shown.
 
     Example: stemmadb space create todo

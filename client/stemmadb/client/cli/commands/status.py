@@ -5,16 +5,16 @@ from __future__ import annotations
 import click
 
 from stemmadb.client import Database, Space
-from stemmadb.client.cli.connecting import Target, database, finished, open_space, space_options
-from stemmadb.client.cli.probing import probe
-from stemmadb.client.cli.shell import Shell
+from stemmadb.client.cli.connection import Target, database, finished, open_space, space_options
+from stemmadb.client.cli.context import CliContext
+from stemmadb.client.cli.probe import probe
 from stemmadb.protocol.errors import Unavailable
 
 
 @click.command()
 @space_options
 @click.pass_obj
-def status(shell: Shell, target: Target) -> dict[str, object]:
+def status(shell: CliContext, target: Target) -> dict[str, object]:
     """Show whether a server is there and ready, who you are to it, and with --space how that space stands.
 
     Example: stemmadb status --space todo
@@ -23,23 +23,23 @@ def status(shell: Shell, target: Target) -> dict[str, object]:
     async def work() -> dict[str, object]:
         is_ready, says = await probe(target.url)
         async with database(target) as db:
-            told: dict[str, object] = {
+            answer: dict[str, object] = {
                 "url": target.url,
                 "ready": is_ready,
                 "says": says,
                 "identity": db.identity.did,
             }
-            return told if target.space is None else told | {"space": await _space(db, target)}
+            return answer if target.space is None else answer | {"space": await _space(db, target)}
 
-    told = finished(work)
-    shell.say(f"server    {target.url}, {'ready' if told['ready'] else 'not ready: ' + str(told['says'])}")
-    shell.say(f"identity  {told['identity']}")
-    if isinstance(about := told.get("space"), dict):
+    answer = finished(work)
+    shell.say(f"server    {target.url}, {'ready' if answer['ready'] else 'not ready: ' + str(answer['says'])}")
+    shell.say(f"identity  {answer['identity']}")
+    if isinstance(about := answer.get("space"), dict):
         for name, value in about.items():
             shell.say(f"{name:<9} {value}")
-    if not told["ready"]:
-        return shell.no(Unavailable(f"The server at {target.url} is not ready: {told['says']}"), **told)
-    return told
+    if not answer["ready"]:
+        return shell.no(Unavailable(f"The server at {target.url} is not ready: {answer['says']}"), **answer)
+    return answer
 
 
 async def _space(db: Database, target: Target) -> dict[str, object]:

@@ -9,21 +9,25 @@ from typing import Final
 
 import click
 
-from stemmadb.client.cli.connecting import read_moment
-from stemmadb.client.cli.wording import clean
-from stemmadb.protocol.model.values import Value
+from stemmadb.client.cli.connection import read_moment
+from stemmadb.client.cli.escapes import clean
+from stemmadb.protocol.model.values.json_values import Value
 
 STANDARD: Final = "-"
 FILE: Final = "@"
 AROUND: Final = 20
 """How many letters before and after a mistake are shown."""
 
-note_option: Final = click.option("--note", metavar="TEXT", help="Why: kept with the commit for ever.")
+note_option: Final = click.option("--note", metavar="TEXT", help="A message stored with the commit.")
 limit_option: Final = click.option(
-    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many."
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The maximum number of results."
 )
-since_option: Final = click.option("--since", callback=read_moment, metavar="MOMENT", help="Only those after it.")
-until_option: Final = click.option("--until", callback=read_moment, metavar="MOMENT", help="Only those up to it.")
+since_option: Final = click.option(
+    "--since", callback=read_moment, metavar="MOMENT", help="Only commits after this moment."
+)
+until_option: Final = click.option(
+    "--until", callback=read_moment, metavar="MOMENT", help="Only commits up to this moment."
+)
 
 
 def read_json_option(ctx: click.Context, param: click.Parameter, text: str | None) -> Value:  # noqa: ARG001
@@ -52,14 +56,14 @@ def read_json(text: str | bytes, source: str) -> Value:
     except UnicodeDecodeError as wrong:
         raise click.UsageError(f"{source} is not UTF-8, at byte {wrong.start}.") from None
     except json.JSONDecodeError as wrong:
-        raise click.UsageError(_told(wrong, source)) from None
+        raise click.UsageError(_sentence(wrong, source)) from None
     except (ValueError, RecursionError) as wrong:
         why = "it is nested too deeply" if isinstance(wrong, RecursionError) else wrong
         raise click.UsageError(f"{source} is not JSON that can be stored: {why}.") from None
     return value
 
 
-def _told(wrong: json.JSONDecodeError, source: str) -> str:
+def _sentence(wrong: json.JSONDecodeError, source: str) -> str:
     where = f"line {wrong.lineno}, column {wrong.colno}" if "\n" in wrong.doc else f"column {wrong.colno}"
     near = wrong.doc[max(0, wrong.pos - AROUND) : wrong.pos]
     after = wrong.doc[wrong.pos : wrong.pos + AROUND]
@@ -73,7 +77,7 @@ def _once(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
     if len(made) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {json.dumps(twice)} is there twice")
+        raise ValueError(f"the key {json.dumps(twice)} occurs twice")
     return made
 
 
@@ -81,7 +85,7 @@ def _no_number(name: str) -> Value:
     raise ValueError(f"{name} is not a number")
 
 
-class Listing(click.Group):
+class ListingGroup(click.Group):
     """A group that lists what there is when it is not told what to do."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from stemmadb.protocol.errors import BranchDeleted, FutureVersion, InvalidMerge, UnknownBranch
-from stemmadb.protocol.model import pointer
-from stemmadb.protocol.model.branch import Find
-from stemmadb.protocol.model.commit import Strategy
-from stemmadb.protocol.model.ids import BranchName, Version
+from stemmadb.protocol.model.log.branch_spans import Find
+from stemmadb.protocol.model.log.commit_record import Strategy
+from stemmadb.protocol.model.log.state import BranchState
 from stemmadb.protocol.model.merge.decide import STRATEGIES
-from stemmadb.protocol.model.state import BranchState
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.ids import BranchName, Version
 
 
 def check_merge(

@@ -12,12 +12,12 @@ from typing import Literal
 
 import msgspec
 
-from stemmadb.protocol.model import stamps
-from stemmadb.protocol.model.difference import Content, item, keys, same
-from stemmadb.protocol.model.ids import Version
+from stemmadb.protocol.model.history import stamps
+from stemmadb.protocol.model.history.difference import Content, item, keys, same
+from stemmadb.protocol.model.history.stamps import Stamp, is_number
+from stemmadb.protocol.model.log.state import Missing
 from stemmadb.protocol.model.merge.sides import Candidate
-from stemmadb.protocol.model.stamps import Stamp, is_number
-from stemmadb.protocol.model.state import Missing
+from stemmadb.protocol.model.values.ids import Version
 
 Path = tuple[str, ...]
 
@@ -41,12 +41,12 @@ def add(entity: Candidate, path: Path, base: Content, source: Content, target: C
         if is_number(base) and shared <= known and _only_incremented(entity, path):
             return _sum((source, target, -base))
         return None
-    kept = {at: by for at, by in (of_source | of_target).items() if at in shared or at not in known}
-    if kept.keys() == of_target.keys():
+    retained = {at: by for at, by in (of_source | of_target).items() if at in shared or at not in known}
+    if retained.keys() == of_target.keys():
         return Sum(target, "target")
-    if kept.keys() == of_source.keys():
+    if retained.keys() == of_source.keys():
         return Sum(source, "source")
-    return _sum((start, *kept.values()))
+    return _sum((start, *retained.values()))
 
 
 def _sum(amounts: tuple[int | float, ...]) -> Sum | None:

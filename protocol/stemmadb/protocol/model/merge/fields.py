@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from stemmadb.protocol.model import stamps
-from stemmadb.protocol.model.difference import Content, item, keys, same
+from stemmadb.protocol.model.history import stamps
+from stemmadb.protocol.model.history.difference import Content, item, keys, same
+from stemmadb.protocol.model.history.stamps import Stamp
+from stemmadb.protocol.model.log.state import Missing
 from stemmadb.protocol.model.merge import counters
 from stemmadb.protocol.model.merge.precedence import source_is_later
 from stemmadb.protocol.model.merge.report import ContestedPath
 from stemmadb.protocol.model.merge.sides import Candidate
-from stemmadb.protocol.model.stamps import Stamp
-from stemmadb.protocol.model.state import Missing
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values.json_values import Value
 
 Path = tuple[str, ...]
 

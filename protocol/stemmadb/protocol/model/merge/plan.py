@@ -11,19 +11,20 @@ from typing import Final
 import msgspec
 
 from stemmadb.protocol.errors import InvalidMerge, MergeConflict
-from stemmadb.protocol.model import patch, pointer
-from stemmadb.protocol.model.ancestry import Point
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Contested, Merge, Strategy
-from stemmadb.protocol.model.difference import Content, item, keys, same
-from stemmadb.protocol.model.ids import EMPTY_SPACE, EntityId, Version
+from stemmadb.protocol.model import patch
+from stemmadb.protocol.model.commit.request import Operation, Read
+from stemmadb.protocol.model.history.difference import Content, item, keys, same
+from stemmadb.protocol.model.log.ancestry import BranchPoint
+from stemmadb.protocol.model.log.commit_record import Contested, Merge, Strategy
+from stemmadb.protocol.model.log.state import Missing
 from stemmadb.protocol.model.merge.check import check_strategy
-from stemmadb.protocol.model.merge.decide import Decision, Resolutions, decide
-from stemmadb.protocol.model.merge.report import Report, by_entity
+from stemmadb.protocol.model.merge.decide import MergeDecision, Resolutions, decide
+from stemmadb.protocol.model.merge.report import MergeFindings, by_entity
 from stemmadb.protocol.model.merge.sides import Candidate
-from stemmadb.protocol.model.request import Operation, Read
-from stemmadb.protocol.model.state import Missing
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, EntityId, Version
+from stemmadb.protocol.model.values.json_values import Value
 
 NO_RESOLUTIONS: Resolutions = {}
 PATCH_BYTES: Final = 4096
@@ -32,7 +33,7 @@ PATCH_TO_SET: Final = 2
 _SHORT: Final = 512  # what is this short has no long paths in common with what was there, so that it can be tried
 
 
-class Write(msgspec.Struct, frozen=True):
+class EntityWrite(msgspec.Struct, frozen=True):
     """One entity to write: what the target holds afterwards, and the narrowest operation that leads there."""
 
     content: Content
@@ -43,7 +44,7 @@ class Write(msgspec.Struct, frozen=True):
         return self.operation.id
 
 
-class Plan(msgspec.Struct, frozen=True):
+class MergePlan(msgspec.Struct, frozen=True):
     """What the merge does on the target.
 
     `reads` are the entities the source changed, at the version of their last fact on the target: written or not, the
@@ -51,12 +52,12 @@ class Plan(msgspec.Struct, frozen=True):
     """
 
     strategy: Strategy
-    writes: tuple[Write, ...] = ()
+    writes: tuple[EntityWrite, ...] = ()
     reads: tuple[Read, ...] = ()
     conflicts: tuple[Contested, ...] = ()
     resolved: tuple[EntityId, ...] = ()
 
-    def details(self, *, source: Point, target_version: Version) -> Merge:
+    def details(self, *, source: BranchPoint, target_version: Version) -> Merge:
         """The record of the merge that commits this plan: of its conflicts the entities, not the paths (ERASE-1)."""
         return Merge(
             source=source.branch,
@@ -75,7 +76,7 @@ def plan(
     resolutions: Resolutions = NO_RESOLUTIONS,
     ignore: Collection[EntityId] = (),
     oldest: Version = EMPTY_SPACE,
-) -> Plan:
+) -> MergePlan:
     """Three-way, entity by entity; those to ignore, such as the ACL, stay as they are on the target.
 
     `InvalidMerge` for an unknown strategy or a resolution of what is not in conflict, `MergeConflict` with every
@@ -94,9 +95,9 @@ class _Making:
         self._strategy = strategy
         self._resolutions = resolutions
         self._oldest = oldest
-        self._writes: list[Write] = []
+        self._writes: list[EntityWrite] = []
         self._reads: list[Read] = []
-        self._report = Report()
+        self._report = MergeFindings()
         self._resolved: list[EntityId] = []
 
     def take(self, entity: Candidate) -> None:
@@ -109,12 +110,12 @@ class _Making:
             self._resolved.append(entity.id)
         operation = _operation(entity.id, entity.target.content, decision)
         if operation is not None:
-            self._writes.append(Write(decision.content, operation))
+            self._writes.append(EntityWrite(decision.content, operation))
 
-    def plan(self) -> Plan:
+    def plan(self) -> MergePlan:
         self._check_resolutions()
         self._check_failed()
-        return Plan(
+        return MergePlan(
             self._strategy,
             tuple(self._writes),
             tuple(self._reads),
@@ -133,7 +134,7 @@ class _Making:
             raise MergeConflict(count=len(left), conflicts=tuple(left))
 
 
-def _operation(id_: EntityId, target: Content, decision: Decision) -> Operation | None:
+def _operation(id_: EntityId, target: Content, decision: MergeDecision) -> Operation | None:
     """The narrowest operation from the target's content to the merged one; None if there is nothing to write.
 
     A patch rather than a `set` of about its size, because a `set` collides with every reader of the entity; but not

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from stemmadb.protocol.model import stamps
-from stemmadb.protocol.model.difference import Content, is_gone, item, keys, same
-from stemmadb.protocol.model.ids import Version
-from stemmadb.protocol.model.stamps import Stamp
-from stemmadb.protocol.model.state import Missing
+from stemmadb.protocol.model.history import stamps
+from stemmadb.protocol.model.history.difference import Content, is_gone, item, keys, same
+from stemmadb.protocol.model.history.stamps import Stamp
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.ids import Version
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode  # the order of keys does not count (MODEL-3)
 

@@ -11,10 +11,10 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from stemmadb.protocol.model import pointer
-from stemmadb.protocol.model.commit import Contested
-from stemmadb.protocol.model.difference import PATH_BYTES_MAX
-from stemmadb.protocol.model.ids import EntityId
+from stemmadb.protocol.model.history.difference import PATH_BYTES_MAX
+from stemmadb.protocol.model.log.commit_record import Contested
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.ids import EntityId
 
 Winner: TypeAlias = Literal["source", "target", "both", "resolution"]
 
@@ -61,7 +61,7 @@ def _joined(one: Winner, other: Winner) -> Winner:
     return one if one == other else "both"
 
 
-class Report:
+class MergeFindings:
     """The conflicts of a merge: by path as long as the paths are within `PATH_BYTES_MAX`, by entity from there on."""
 
     def __init__(self) -> None:

@@ -7,14 +7,14 @@ from functools import cached_property
 
 import msgspec
 
-from stemmadb.protocol.model import stamps
-from stemmadb.protocol.model.difference import Content, is_gone, same
-from stemmadb.protocol.model.ids import EMPTY_SPACE, EntityId, Version
-from stemmadb.protocol.model.stamps import Stamp
-from stemmadb.protocol.model.state import Missing
+from stemmadb.protocol.model.history import stamps
+from stemmadb.protocol.model.history.difference import Content, is_gone, same
+from stemmadb.protocol.model.history.stamps import Stamp
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, EntityId, Version
 
 
-class Side(msgspec.Struct, frozen=True):
+class MergeSide(msgspec.Struct, frozen=True):
     """An entity at one point, with the version of its last fact there (0 if none).
 
     `origins` is asked at most once, and only where a conflict or a pair of increments depends on it: it takes the
@@ -33,19 +33,19 @@ class Side(msgspec.Struct, frozen=True):
         return self.origins() if self.origins is not None else stamps.whole(self.version)
 
 
-NEVER_WRITTEN = Side(Missing.ABSENT, EMPTY_SPACE)
+NEVER_WRITTEN = MergeSide(Missing.ABSENT, EMPTY_SPACE)
 
 
 class Candidate(msgspec.Struct, frozen=True, dict=True):
     """An entity that may have to be merged: one with facts where the source and a base are apart (`branch.apart`)."""
 
     id: EntityId
-    bases: tuple[Side, ...]
-    source: Side
-    target: Side
+    bases: tuple[MergeSide, ...]
+    source: MergeSide
+    target: MergeSide
 
     @cached_property
-    def base(self) -> Side | None:
+    def base(self) -> MergeSide | None:
         """The state to compare with; None where several best ancestors disagree (MERGE-2)."""
         assert self.bases, "the empty space is an ancestor of everything"
         first, *others = self.bases
@@ -82,7 +82,7 @@ class Candidate(msgspec.Struct, frozen=True, dict=True):
         return self.base is None or not is_same_side(self.target, self.base)
 
 
-def is_same_side(one: Side, other: Side) -> bool:
+def is_same_side(one: MergeSide, other: MergeSide) -> bool:
     """Equal content; where it is not known any more, the same last fact."""
     if is_gone(one.content) or is_gone(other.content):
         return one.version == other.version

@@ -1,4 +1,10 @@
-"""JSON Patch (RFC 6902) with `splice` and `increment`: apply, footprint, diff and inverse (PATCH-1..4)."""
+"""JSON Patch (RFC 6902) with `splice` and `increment`: apply, footprint, diff and inverse (PATCH-1..4).
+
+`apply` changes a value without touching the old one, `footprint` says which paths a patch reads and writes, `diff`
+finds a patch between two values, `invert` undoes one, and `meter` bounds the work.
+
+Imports only `values`.
+"""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from stemmadb.protocol.model import values
 from stemmadb.protocol.model.patch import operation as op
-from stemmadb.protocol.model.patch.draft import Draft
+from stemmadb.protocol.model.patch.draft import PatchDraft
 from stemmadb.protocol.model.patch.operation import Fault, Operation
-from stemmadb.protocol.model.values import INT_MAX, INT_MIN, Value
+from stemmadb.protocol.model.values import json_values
+from stemmadb.protocol.model.values.json_values import INT_MAX, INT_MIN, Value
 
 
 def apply(value: Value, operations: Sequence[Operation]) -> Value:
@@ -22,7 +22,7 @@ def apply(value: Value, operations: Sequence[Operation]) -> Value:
     The old value is never changed, and what the operations do not touch is shared with it (PATCH-2); so is what
     the operations bring. For patches that were admitted before: it bounds nothing.
     """
-    draft = Draft(value)
+    draft = PatchDraft(value)
     op.run(HANDLERS, draft, operations)
     return draft.root
 
@@ -39,19 +39,19 @@ def increased(number: Value, by: int | float) -> int | float:
     return total
 
 
-def _add(draft: Draft, operation: Operation) -> None:
+def _add(draft: PatchDraft, operation: Operation) -> None:
     draft.put(op.tokens(operation), op.value(operation))
 
 
-def _replace(draft: Draft, operation: Operation) -> None:
+def _replace(draft: PatchDraft, operation: Operation) -> None:
     draft.replace(op.tokens(operation), op.value(operation))
 
 
-def _remove(draft: Draft, operation: Operation) -> None:
+def _remove(draft: PatchDraft, operation: Operation) -> None:
     draft.remove(op.tokens(operation))
 
 
-def _move(draft: Draft, operation: Operation) -> None:
+def _move(draft: PatchDraft, operation: Operation) -> None:
     source, target = op.ends(operation)
     value = draft.find(source)
     if source != target:
@@ -59,27 +59,27 @@ def _move(draft: Draft, operation: Operation) -> None:
         draft.put(target, value)
 
 
-def _copy(draft: Draft, operation: Operation) -> None:
+def _copy(draft: PatchDraft, operation: Operation) -> None:
     source, target = op.tokens(operation, "from"), op.tokens(operation)
     draft.put(target, draft.share(draft.find(source)))
 
 
-def _test(draft: Draft, operation: Operation) -> None:
+def _test(draft: PatchDraft, operation: Operation) -> None:
     found = draft.find(op.tokens(operation))
-    if not values.equal(found, op.value(operation)):
+    if not json_values.equal(found, op.value(operation)):
         raise Fault("the test found another value")
 
 
-def _splice(draft: Draft, operation: Operation) -> None:
+def _splice(draft: PatchDraft, operation: Operation) -> None:
     draft.splice(op.tokens(operation), *op.cut(operation))
 
 
-def _increment(draft: Draft, operation: Operation) -> None:
+def _increment(draft: PatchDraft, operation: Operation) -> None:
     place, by = op.tokens(operation), op.step(operation)
     draft.replace(place, increased(draft.find(place), by))
 
 
-HANDLERS: Final[Mapping[str, Callable[[Draft, Operation], None]]] = {
+HANDLERS: Final[Mapping[str, Callable[[PatchDraft, Operation], None]]] = {
     "add": _add,
     "replace": _replace,
     "remove": _remove,

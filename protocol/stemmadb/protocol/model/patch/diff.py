@@ -13,10 +13,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from stemmadb.protocol.model import pointer, values
-from stemmadb.protocol.model.limits import DEFAULTS
 from stemmadb.protocol.model.patch.align import Hunk, align
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values import json_values, pointer
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.model.values.limits import DEFAULTS
 
 Step: TypeAlias = dict[str, Value]
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -52,7 +52,7 @@ class _Changes:
             self._between_objects(old, new, path)
         elif isinstance(old, list) and isinstance(new, list):
             self._between_arrays(old, new, path)
-        elif not values.equal(old, new):
+        elif not json_values.equal(old, new):
             self._append(_step("replace", path, new))
 
     def _between_objects(self, old: dict[str, Value], new: dict[str, Value], path: str) -> None:
@@ -67,42 +67,44 @@ class _Changes:
 
     def _between_arrays(self, old: list[Value], new: list[Value], path: str) -> None:
         start = _equal_ahead(old, new)
-        gone, come = old[start:], new[start:]
-        kept = _equal_ahead(gone[::-1], come[::-1])
-        gone, come = gone[: len(gone) - kept], come[: len(come) - kept]
-        hunks = align([_encode(item) for item in gone], [_encode(item) for item in come])
+        removed, added = old[start:], new[start:]
+        common = _equal_ahead(removed[::-1], added[::-1])
+        removed, added = removed[: len(removed) - common], added[: len(added) - common]
+        hunks = align([_encode(item) for item in removed], [_encode(item) for item in added])
         if len(hunks) == 1:
-            self._between_runs(gone, come, path, start)
+            self._between_runs(removed, added, path, start)
         elif hunks:
-            self._between_hunks(hunks, gone, come, path, start)
+            self._between_hunks(hunks, removed, added, path, start)
 
-    def _between_hunks(self, hunks: list[Hunk], gone: list[Value], come: list[Value], path: str, start: int) -> None:
+    def _between_hunks(
+        self, hunks: list[Hunk], removed: list[Value], added: list[Value], path: str, start: int
+    ) -> None:
         """Hunk by hunk, each at its place in the new array, since those before it are new by then; or one splice."""
 
         def each(changes: _Changes) -> None:
             waiting = hunks[::-1]
             while waiting:
                 hunk = waiting.pop()
-                if waiting and (ends := _moved(hunk, waiting[-1], gone, come)):
+                if waiting and (ends := _moved(hunk, waiting[-1], removed, added)):
                     waiting.pop()
                     changes._append(_move(path, start + ends[0], start + ends[1]))
                     continue
-                old, new = gone[hunk.old_start : hunk.old_end], come[hunk.new_start : hunk.new_end]
+                old, new = removed[hunk.old_start : hunk.old_end], added[hunk.new_start : hunk.new_end]
                 changes._between_runs(old, new, path, start + hunk.new_start)
 
-        self._smaller(_splice(path, start, len(gone), come), each)
+        self._smaller(_splice(path, start, len(removed), added), each)
 
-    def _between_runs(self, gone: list[Value], come: list[Value], path: str, start: int) -> None:
+    def _between_runs(self, removed: list[Value], added: list[Value], path: str, start: int) -> None:
         """Element by element, and a splice for those that have no counterpart; or one splice for all."""
-        pairs = min(len(gone), len(come))
+        pairs = min(len(removed), len(added))
 
         def each(changes: _Changes) -> None:
-            for index, (old, new) in enumerate(zip(gone, come, strict=False), start):
+            for index, (old, new) in enumerate(zip(removed, added, strict=False), start):
                 changes.between(old, new, f"{path}/{index}")
-            if len(gone) != len(come):
-                changes._append(_splice(path, start + pairs, len(gone) - pairs, come[pairs:]))
+            if len(removed) != len(added):
+                changes._append(_splice(path, start + pairs, len(removed) - pairs, added[pairs:]))
 
-        self._smaller(_splice(path, start, len(gone), come), each)
+        self._smaller(_splice(path, start, len(removed), added), each)
 
     def _smaller(self, plain: Step, finer: Callable[[_Changes], None]) -> None:
         """The finer changes, unless they take more bytes than the plain step."""
@@ -125,19 +127,19 @@ def _equal_ahead(old: list[Value], new: list[Value]) -> int:
     """How many elements are equal before the first that is not."""
     count = 0
     for one, other in zip(old, new, strict=False):
-        if not values.equal(one, other):
+        if not json_values.equal(one, other):
             break
         count += 1
     return count
 
 
-def _moved(hunk: Hunk, after: Hunk, gone: list[Value], come: list[Value]) -> tuple[int, int] | None:
+def _moved(hunk: Hunk, after: Hunk, removed: list[Value], added: list[Value]) -> tuple[int, int] | None:
     """From where to where, if the two hunks are one element that changed its place."""
     if (hunk.removes, hunk.adds, after.removes, after.adds) == (1, 0, 0, 1):
-        same = values.equal(gone[hunk.old_start], come[after.new_start])
+        same = json_values.equal(removed[hunk.old_start], added[after.new_start])
         return (hunk.new_start, after.new_start) if same else None
     if (hunk.removes, hunk.adds, after.removes, after.adds) == (0, 1, 1, 0):
-        same = values.equal(gone[after.old_start], come[hunk.new_start])
+        same = json_values.equal(removed[after.old_start], added[hunk.new_start])
         # It is taken out before it is put in, so it stands one place nearer than after the insertion.
         return (after.new_start - 1, hunk.new_start) if same else None
     return None

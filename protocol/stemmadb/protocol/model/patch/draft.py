@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.patch.meter import Meter
 from stemmadb.protocol.model.patch.operation import Fault, Tokens
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.json_values import Value
 
 _BEHIND: Final = "-"  # the place behind an array's last element (RFC 6901)
 Container: TypeAlias = list[Value] | dict[str, Value]
@@ -20,7 +20,7 @@ Owned: TypeAlias = dict[int, Container]
 """Containers by identity; holding one keeps its id from being reused."""
 
 
-class Draft:
+class PatchDraft:
     """Starts as the value given; `root` is the value so far. A draft that raised is to be dropped."""
 
     __slots__ = ("_meter", "_owned", "root")

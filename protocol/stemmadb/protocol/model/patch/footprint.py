@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from stemmadb.protocol.errors import InvalidPointer
-from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.patch import operation as op
 from stemmadb.protocol.model.patch.operation import Operation
+from stemmadb.protocol.model.values import pointer
 
 
 class Footprint(msgspec.Struct, frozen=True, gc=False):

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.patch import operation as op
 from stemmadb.protocol.model.patch.apply import HANDLERS, increased
-from stemmadb.protocol.model.patch.draft import Draft, insertion
+from stemmadb.protocol.model.patch.draft import PatchDraft, insertion
 from stemmadb.protocol.model.patch.operation import Operation, Tokens
-from stemmadb.protocol.model.values import INT_MAX, Value
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.json_values import INT_MAX, Value
 
 Step: TypeAlias = dict[str, Value]
-_Handler: TypeAlias = Callable[[Draft, Operation], list[Step]]
+_Handler: TypeAlias = Callable[[PatchDraft, Operation], list[Step]]
 
 
 def invert(value: Value, operations: Sequence[Operation]) -> list[Step]:
@@ -25,7 +25,7 @@ def invert(value: Value, operations: Sequence[Operation]) -> list[Step]:
     Increments of integers become increments, so that later increments by others stay. `PatchFailed` if the
     operations cannot be applied to the value.
     """
-    undo = op.run(_HANDLERS, Draft(value), operations)
+    undo = op.run(_HANDLERS, PatchDraft(value), operations)
     return [step for steps in reversed(undo) for step in steps]
 
 
@@ -33,7 +33,7 @@ def _before(kind: str, look: _Handler) -> _Handler:
     """First looks what will undo the operation, then performs it."""
     perform = HANDLERS[kind]
 
-    def handler(draft: Draft, operation: Operation) -> list[Step]:
+    def handler(draft: PatchDraft, operation: Operation) -> list[Step]:
         steps = look(draft, operation)
         perform(draft, operation)
         return steps
@@ -41,30 +41,30 @@ def _before(kind: str, look: _Handler) -> _Handler:
     return handler
 
 
-def _put(draft: Draft, operation: Operation) -> list[Step]:
+def _put(draft: PatchDraft, operation: Operation) -> list[Step]:
     return [_undo_put(draft, op.tokens(operation))]
 
 
-def _replace(draft: Draft, operation: Operation) -> list[Step]:
+def _replace(draft: PatchDraft, operation: Operation) -> list[Step]:
     return [_keep("replace", draft, op.tokens(operation))]
 
 
-def _remove(draft: Draft, operation: Operation) -> list[Step]:
+def _remove(draft: PatchDraft, operation: Operation) -> list[Step]:
     return [_keep("add", draft, op.tokens(operation))]
 
 
-def _nothing(_draft: Draft, _operation: Operation) -> list[Step]:
+def _nothing(_draft: PatchDraft, _operation: Operation) -> list[Step]:
     return []
 
 
-def _splice(draft: Draft, operation: Operation) -> list[Step]:
+def _splice(draft: PatchDraft, operation: Operation) -> list[Step]:
     place, (index, remove, added) = op.tokens(operation), op.cut(operation)
     array = draft.find(place)
     removed = [draft.share(item) for item in array[index : index + remove]] if isinstance(array, list) else []
     return [{"op": "splice", "path": pointer.write(place), "index": index, "remove": len(added), "add": removed}]
 
 
-def _increment(draft: Draft, operation: Operation) -> list[Step]:
+def _increment(draft: PatchDraft, operation: Operation) -> list[Step]:
     place, by = op.tokens(operation), op.step(operation)
     total = increased(draft.find(place), by)
     # Only integers have an integer sum; and the least of them has no negative in 64 bits.
@@ -73,7 +73,7 @@ def _increment(draft: Draft, operation: Operation) -> list[Step]:
     return [_keep("replace", draft, place)]
 
 
-def _move(draft: Draft, operation: Operation) -> list[Step]:
+def _move(draft: PatchDraft, operation: Operation) -> list[Step]:
     """A move is a remove and a put; its inverse undoes the put, then the remove, by a move back where that can do."""
     source, target = op.ends(operation)
     undo_remove = _keep("add", draft, source)
@@ -88,7 +88,7 @@ def _move(draft: Draft, operation: Operation) -> list[Step]:
     return [undo_put, undo_remove]
 
 
-def _undo_put(draft: Draft, place: Tokens) -> Step:
+def _undo_put(draft: PatchDraft, place: Tokens) -> Step:
     """Undoes an `add` at this place: by what was there, or by removing it from where it will be."""
     if not place:
         return _keep("replace", draft, place)
@@ -99,7 +99,7 @@ def _undo_put(draft: Draft, place: Tokens) -> Step:
     return {"op": "remove", "path": pointer.write(exact)}
 
 
-def _keep(kind: str, draft: Draft, place: Tokens) -> Step:
+def _keep(kind: str, draft: PatchDraft, place: Tokens) -> Step:
     """An operation that brings back what is at this place now."""
     return {"op": kind, "path": pointer.write(place), "value": draft.share(draft.find(place))}
 

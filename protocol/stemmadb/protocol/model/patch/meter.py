@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from stemmadb.protocol.errors import LimitExceeded
-from stemmadb.protocol.model.limits import MEBIBYTE
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.model.values.limits import MEBIBYTE
 
 encode: Final = msgspec.msgpack.Encoder().encode
 WORK_FACTOR_MAX: Final = 4

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from stemmadb.protocol.errors import InvalidPointer, PatchFailed
-from stemmadb.protocol.model import pointer
-from stemmadb.protocol.model.values import INT_MAX, INT_MIN, Value
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.json_values import INT_MAX, INT_MIN, Value
 
 Operation: TypeAlias = Mapping[str, Value]
 Tokens: TypeAlias = tuple[str, ...]
@@ -35,7 +35,7 @@ def run(
     """
     # Text and maps can be walked too, so that it is a list has to be asked.
     if type(operations) is not list and type(operations) is not tuple:
-        raise PatchFailed(index=0, why="a patch is a list of operations", path="")
+        raise PatchFailed(patch_index=0, why="a patch is a list of operations", path="")
     results: list[Result] = []
     try:
         for operation in operations[done:] if done else operations:
@@ -46,7 +46,7 @@ def run(
             results.append(handler(subject, operation))
     except Fault as fault:
         index = done + len(results)
-        raise PatchFailed(index=index, why=str(fault), path=_shown_path(operations[index])) from None
+        raise PatchFailed(patch_index=index, why=str(fault), path=_shown_path(operations[index])) from None
     return results
 
 

@@ -1,8 +1,8 @@
 """Applying within bounds; what is plain in one go: a member of an object that is replaced, added or incremented.
 
-Most operations are of this kind, and for them the calls between `Draft` and `Meter` cost more than what they do. The
-quick way leaves the same value, size and work behind. It stops before the first operation that is anything else: of
-another kind, through an array, at fault, near a bound. The general way goes on from there and says what is wrong.
+Most operations are of this kind, and for them the calls between `PatchDraft` and `Meter` cost more than what they do.
+The quick way leaves the same value, size and work behind. It stops before the first operation that is anything else:
+of another kind, through an array, at fault, near a bound. The general way goes on from there and says what is wrong.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from stemmadb.protocol.errors import InvalidPointer
-from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.patch import operation as op
 from stemmadb.protocol.model.patch.apply import HANDLERS, increased
-from stemmadb.protocol.model.patch.draft import Draft, Owned
+from stemmadb.protocol.model.patch.draft import Owned, PatchDraft
 from stemmadb.protocol.model.patch.meter import DEPTH_EXTRA, Meter, Work, encode, head
 from stemmadb.protocol.model.patch.operation import Fault, Operation, Tokens
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.json_values import Value
 
 _Object: TypeAlias = dict[str, Value]
 _PLAIN: Final = ("replace", "add", "increment")
@@ -47,7 +47,7 @@ def apply_sized(
         if done == len(operations):
             return value, size
     meter = Meter(size, size_max, depth_max, work)
-    draft = Draft(value, meter, owned)
+    draft = PatchDraft(value, meter, owned)
     op.run(HANDLERS, draft, operations, done)
     return draft.root, meter.size
 
@@ -113,7 +113,7 @@ def _split(path: str) -> tuple[Tokens, str]:
 
 
 def _own(root: _Object, above: Tokens, owned: Owned, work: Work) -> _Object | None:
-    """The object at a place, owned with all above it as in `Draft`; None if one of them is not an object."""
+    """The object at a place, owned with all above it as in `PatchDraft`; None if one of them is not an object."""
     node: Any = root
     for token in above:
         child = node[token]

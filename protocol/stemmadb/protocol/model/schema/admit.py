@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from stemmadb.protocol.errors import InvalidSchema, InvalidValue, LimitExceeded
-from stemmadb.protocol.model import pointer, values
-from stemmadb.protocol.model.limits import DEFAULTS
+from stemmadb.protocol.model.values import json_values, pointer
+from stemmadb.protocol.model.values.limits import DEFAULTS
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
@@ -25,7 +25,7 @@ def check_bounds(schema: object) -> None:
         raise refused((), f"a schema is an object or a bool, not {type(schema).__name__}")
     _check_depth(schema)
     try:
-        values.check(schema)
+        json_values.check(schema)
     except InvalidValue as bad:
         raise InvalidSchema(path=pointer.shown(bad.facts["path"]), why=bad.facts["why"]) from None
 

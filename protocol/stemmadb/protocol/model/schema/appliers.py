@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from stemmadb.protocol.model.schema.work import Run, exceeded, spend
+from stemmadb.protocol.model.schema.work import SchemaRun, refill, spend
 
-Check: TypeAlias = Callable[[Any, Run], bool]
+Check: TypeAlias = Callable[[Any, SchemaRun], bool]
 Kinds: TypeAlias = frozenset[type]
 
 _BRANCH, _COUNTED = 2, 3  # units of work for a branch: there may be thousands, too many for the processor's caches
@@ -26,7 +26,7 @@ class Judging(Protocol):
 def paying(units: int) -> Check:
     """Always true: pays for other checks that would cost more than the judge that runs them has paid."""
 
-    def run(_value: Any, memo: Run) -> bool:
+    def run(_value: Any, memo: SchemaRun) -> bool:
         spend(memo, units)
         return True
 
@@ -41,10 +41,10 @@ def properties(named: list[tuple[str, Kinds, Judging]]) -> Check:
     """Each named property that is there; a kind that is accepted outright is not judged."""
     units = 1 + len(named) // 2  # those that are not there cost little
 
-    def run(value: dict[str, Any], memo: Run) -> bool:
+    def run(value: dict[str, Any], memo: SchemaRun) -> bool:
         memo.left -= units
         if memo.left < 0:
-            raise exceeded(memo)
+            refill(memo)
         for name, accepted, inner in named:
             if name in value:
                 item = value[name]
@@ -58,10 +58,10 @@ def properties(named: list[tuple[str, Kinds, Judging]]) -> Check:
 def properties_and_others(named: dict[str, Judging], accepted: Kinds, others: Judging) -> Check:
     """Every property, by its name or as one of the others."""
 
-    def run(value: dict[str, Any], memo: Run) -> bool:
+    def run(value: dict[str, Any], memo: SchemaRun) -> bool:
         memo.left -= len(value)
         if memo.left < 0:
-            raise exceeded(memo)
+            refill(memo)
         for name, item in value.items():
             if name in named:
                 if not named[name].run(item, memo):
@@ -76,7 +76,7 @@ def properties_and_others(named: dict[str, Judging], accepted: Kinds, others: Ju
 def prefix(judges: list[Judging]) -> Check:
     units = 1 + len(judges)
 
-    def run(value: list[Any], memo: Run) -> bool:
+    def run(value: list[Any], memo: SchemaRun) -> bool:
         spend(memo, units)
         for inner, item in zip(judges, value, strict=False):  # noqa: SIM110
             if not inner.run(item, memo):
@@ -89,12 +89,12 @@ def prefix(judges: list[Judging]) -> Check:
 def items(start: int, accepted: Kinds, inner: Judging) -> Check:
     """Every item from `start` on; gives back what it paid for items behind one that fails."""
 
-    def run(value: list[Any], memo: Run) -> bool:
+    def run(value: list[Any], memo: SchemaRun) -> bool:
         rest = value[start:] if start else value
         if accepted:
             memo.left -= 1 + (len(rest) >> 3)  # looking at the types alone is that much cheaper
             if memo.left < 0:
-                raise exceeded(memo)
+                refill(memo)
             if accepted.issuperset(map(type, rest)):
                 return True
         spend(memo, 1 + len(rest))
@@ -108,7 +108,7 @@ def items(start: int, accepted: Kinds, inner: Judging) -> Check:
 
 
 def any_of(branches: list[Judging]) -> Check:
-    def run(value: Any, memo: Run) -> bool:
+    def run(value: Any, memo: SchemaRun) -> bool:
         for tried, branch in enumerate(branches, 1):
             if branch.run(value, memo):
                 spend(memo, _BRANCH * tried)
@@ -134,7 +134,7 @@ def at_most_one(judges: list[Judging]) -> Check:
 def _counting(judges: list[Judging], *, least: int) -> Check:
     """Whether those that hold are at least so many and at most one."""
 
-    def run(value: Any, memo: Run) -> bool:
+    def run(value: Any, memo: SchemaRun) -> bool:
         spend(memo, _COUNTED * len(judges))
         found = 0
         for inner in judges:

@@ -8,8 +8,8 @@ from typing import Any
 from blake3 import blake3
 
 from stemmadb.protocol.model.schema.judge import MAY, PLAIN, Judge, judge_of
-from stemmadb.protocol.model.schema.node import Node
-from stemmadb.protocol.model.schema.work import JUDGEMENTS_MAX, Run
+from stemmadb.protocol.model.schema.node import SchemaNode
+from stemmadb.protocol.model.schema.work import SchemaRun, begun
 
 
 class Schema:
@@ -17,7 +17,7 @@ class Schema:
 
     __slots__ = ("_hash", "_may", "_plain", "key", "nodes", "plans")
 
-    def __init__(self, nodes: tuple[Node, ...]) -> None:
+    def __init__(self, nodes: tuple[SchemaNode, ...]) -> None:
         self.nodes = nodes
         self.key: bytes = nodes[0].key if len(nodes) == 1 else _key_of_all(nodes)
         self.plans: Any = None  # what `reach` has worked out about it; says nothing that the nodes do not say
@@ -37,11 +37,9 @@ class Schema:
 
     def matches(self, value: Any) -> bool:
         """Whether the value is valid, as draft 2020-12 has it (QUERY-3); `LimitExceeded` if that is too much work."""
-        run = Run()
-        run.left = JUDGEMENTS_MAX
-        return self._plain.run(value, run)
+        return self._plain.run(value, begun())
 
-    def may_match(self, value: Any, run: Run) -> bool:
+    def may_match(self, value: Any, run: SchemaRun) -> bool:
         """The same, where a place that holds a link satisfies everything but `false`."""
         return self._may.run(value, run)
 
@@ -55,7 +53,7 @@ class Schema:
         return f"Schema({self.key.hex()[:12]})"
 
 
-def schema_of(nodes: Iterable[Node]) -> Schema:
+def schema_of(nodes: Iterable[SchemaNode]) -> Schema:
     """The nodes as one schema: `false` if one of them is, without those that say nothing, each once."""
     given = list(nodes)
     if len(given) == 1:
@@ -68,12 +66,12 @@ def schema_of(nodes: Iterable[Node]) -> Schema:
     return Schema(tuple(telling))
 
 
-def _single(node: Node) -> Schema:
+def _single(node: SchemaNode) -> Schema:
     found: Schema | None = node.schema
     if found is None:
         found = node.schema = Schema((node,))
     return found
 
 
-def _key_of_all(nodes: tuple[Node, ...]) -> bytes:
+def _key_of_all(nodes: tuple[SchemaNode, ...]) -> bytes:
     return blake3(b"all of" + b"".join(sorted(node.key for node in nodes))).digest()

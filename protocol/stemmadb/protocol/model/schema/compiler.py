@@ -12,7 +12,7 @@ from stemmadb.protocol.model.schema.compiled import Schema, schema_of
 from stemmadb.protocol.model.schema.parse import parse
 from stemmadb.protocol.model.schema.resolve import resolve
 from stemmadb.protocol.model.schema.work import JUDGEMENTS_MAX
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.values.json_values import Value
 
 SMALL_BYTES_MAX: Final = 8 * 1024
 SMALL_CACHED_MAX: Final = 512

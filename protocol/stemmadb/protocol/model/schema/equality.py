@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
-from stemmadb.protocol.model.schema.work import Run, exceeded, spend
-from stemmadb.protocol.model.values import INT_MAX, INT_MIN, Value
+from stemmadb.protocol.model.schema.work import SchemaRun, refill, spend
+from stemmadb.protocol.model.values.json_values import INT_MAX, INT_MIN, Value
 
 _TEXTS = frozenset((str,))
 _UNITS = 3  # of work for an item
 _DIVISION = 50  # and for dividing what may have hundreds of digits
 
 
-def identity(value: Value, run: Run) -> str:
+def identity(value: Value, run: SchemaRun) -> str:
     """A text that two values share exactly if they are equal as JSON: 1 and 1.0 do, 1 and true do not.
 
     Texts and not tuples are compared, since the hash of a text cannot be foreseen: nobody can send values that all
@@ -34,33 +34,33 @@ def identity(value: Value, run: Run) -> str:
     return repr(value)
 
 
-def _paid(text: str, run: Run) -> str:
+def _paid(text: str, run: SchemaRun) -> str:
     """The text, its length paid for: a few long texts take as long as many short ones."""
     spend(run, len(text) >> 8)
     return text
 
 
-def all_differ(items: list[Value], run: Run) -> bool:
+def all_differ(items: list[Value], run: SchemaRun) -> bool:
     """Whether no two items are equal, in time linear in their size."""
     if len(items) < 2:
         return True
     run.left -= len(items) >> 1
     if run.left < 0:
-        raise exceeded(run)
+        refill(run)
     if _TEXTS.issuperset(map(type, items)):
         return len(set(items)) == len(items)
     spend(run, _UNITS * len(items))
     return len({identity(item, run) for item in items}) == len(items)
 
 
-def multiple_of(divisor: int | float) -> Callable[[int | float, Run], bool]:
+def multiple_of(divisor: int | float) -> Callable[[int | float, SchemaRun], bool]:
     """Whether a number is a whole multiple of the divisor, both taken as the decimals they are written as.
 
     As binary fractions 0.0075 is no multiple of 0.0001; as what a person wrote it is.
     """
     above, below = _ratio(divisor)
 
-    def holds(number: int | float, run: Run) -> bool:
+    def holds(number: int | float, run: SchemaRun) -> bool:
         if type(number) is int and below == 1:
             return number % above == 0
         spend(run, _DIVISION)

@@ -14,8 +14,8 @@ from typing import Any, Final
 from stemmadb.protocol.model.schema.appliers import Check, Judging
 from stemmadb.protocol.model.schema.keywords import KINDS, checks, outright
 from stemmadb.protocol.model.schema.links import SIGIL, is_link
-from stemmadb.protocol.model.schema.node import Node
-from stemmadb.protocol.model.schema.work import REMEMBERED, Run, spend
+from stemmadb.protocol.model.schema.node import SchemaNode
+from stemmadb.protocol.model.schema.work import REMEMBERED, SchemaRun, spend
 
 from . import appliers
 
@@ -29,25 +29,25 @@ _CHECKS_PAID: Final = 4  # as many as cost about what is paid for calling a judg
 class Judge:
     """Some subschemas that apply together, judged one way; `run(value, memo)` answers."""
 
-    __slots__ = ("made", "mode", "nodes", "run")
+    __slots__ = ("is_built", "mode", "nodes", "run")
 
-    def __init__(self, nodes: Sequence[Node], mode: int) -> None:
+    def __init__(self, nodes: Sequence[SchemaNode], mode: int) -> None:
         self.nodes = nodes
         self.mode = mode
-        self.made = False
+        self.is_built = False
         self.run: Check = self._first_run
 
-    def _first_run(self, value: Any, memo: Run) -> bool:
+    def _first_run(self, value: Any, memo: SchemaRun) -> bool:
         """Makes the functions of all that can be met from here first: none is made on the way down a value."""
         making = [self]
         for judge in making:
-            if not judge.made:
-                judge.made = True
+            if not judge.is_built:
+                judge.is_built = True
                 judge.run = _Making(judge, making).function()
         return self.run(value, memo)
 
 
-def judge_of(node: Node, mode: int) -> Judge:
+def judge_of(node: SchemaNode, mode: int) -> Judge:
     """The judge of one subschema, the same object every time."""
     found: Judge | None = node.judges[mode]
     if found is None:
@@ -78,16 +78,16 @@ class _Making:
         remembered = len(nodes) == 1 and nodes[0].arrivals > 1 and nodes[0].applies_others
         return _remembering(table, id(nodes[0]), self._mode) if remembered else inner
 
-    def _judge_of(self, node: Node, mode: int) -> Judging:
+    def _judge_of(self, node: SchemaNode, mode: int) -> Judging:
         found = judge_of(node, mode)
-        if not found.made:
+        if not found.is_built:
             self._making.append(found)
         return found
 
-    def _same_way(self, nodes: Sequence[Node]) -> list[Judging]:
+    def _same_way(self, nodes: Sequence[SchemaNode]) -> list[Judging]:
         return [self._judge_of(node, self._mode) for node in nodes]
 
-    def _checks(self, parts: list[Node], kind: type) -> tuple[Check, ...] | None:
+    def _checks(self, parts: list[SchemaNode], kind: type) -> tuple[Check, ...] | None:
         """What must hold for a value of this kind, beside what is applied in place; None if none is valid."""
         asserted: list[Check] = []
         applied: list[Check] = []
@@ -99,7 +99,7 @@ class _Making:
             applied += self._into(part, kind)
         return (*asserted, *applied)
 
-    def _into(self, node: Node, kind: type) -> list[Check]:
+    def _into(self, node: SchemaNode, kind: type) -> list[Check]:
         found: list[Check] = []
         if kind is dict and (node.properties or node.additional is not None):
             found.append(self._object(node))
@@ -110,7 +110,7 @@ class _Making:
             found.append(appliers.items(len(node.prefix), self._accepted(node.items), inner))
         return found
 
-    def _object(self, node: Node) -> Check:
+    def _object(self, node: SchemaNode) -> Check:
         if node.additional is None or node.additional.is_true:
             telling = [(name, child) for name, child in node.properties.items() if not child.is_true]
             judges = self._same_way([child for _, child in telling])
@@ -121,11 +121,11 @@ class _Making:
         others = self._judge_of(node.additional, self._mode)
         return appliers.properties_and_others(named, self._accepted(node.additional), others)
 
-    def _accepted(self, node: Node) -> frozenset[type]:
+    def _accepted(self, node: SchemaNode) -> frozenset[type]:
         """The kinds that need no judging; a link must not pass for an object where the question is MUST."""
         return outright(node) - ({dict} if self._mode == MUST else set())
 
-    def _in_place(self, parts: list[Node]) -> list[Check]:
+    def _in_place(self, parts: list[SchemaNode]) -> list[Check]:
         found: list[Check] = []
         for part in parts:
             if part.any_of:
@@ -136,7 +136,7 @@ class _Making:
                 found.append(appliers.negation(self._judge_of(part.negated, _OPPOSITE[self._mode])))
         return found
 
-    def _one_of(self, nodes: list[Node]) -> list[Check]:
+    def _one_of(self, nodes: list[SchemaNode]) -> list[Check]:
         """With links: it may be one if one may match and no two must; it must be one if one must and no other may."""
         if self._mode == PLAIN:
             return [appliers.exactly_one(self._same_way(nodes))]
@@ -147,14 +147,14 @@ class _Making:
         return [appliers.any_of(must), appliers.at_most_one(may)]
 
 
-def _applied_together(nodes: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+def _applied_together(nodes: Sequence[SchemaNode]) -> tuple[list[SchemaNode], list[SchemaNode]]:
     """The nodes with all that is applied with them, in two lists: what is theirs alone, and what others share.
 
     What is theirs alone becomes part of their own function; what is shared keeps a function of its own, which
     remembers its answers. So a schema is never multiplied, neither when functions are made nor when they run.
     """
-    parts: dict[Node, None] = dict.fromkeys(nodes)
-    shared: dict[Node, None] = {}
+    parts: dict[SchemaNode, None] = dict.fromkeys(nodes)
+    shared: dict[SchemaNode, None] = {}
     todo = list(parts)
     while todo:
         for child in todo.pop().together():
@@ -174,7 +174,7 @@ def _paid(checks: tuple[Check, ...]) -> tuple[Check, ...]:
 def _by_kind(table: dict[type, tuple[Check, ...]]) -> Check:
     find = table.get
 
-    def run(value: Any, memo: Run) -> bool:
+    def run(value: Any, memo: SchemaRun) -> bool:
         found = find(type(value))
         if found is None:
             return False
@@ -189,7 +189,7 @@ def _by_kind(table: dict[type, tuple[Check, ...]]) -> Check:
 def _past_links(table: dict[type, tuple[Check, ...]], *, answer: bool) -> Check:
     find = table.get
 
-    def run(value: Any, memo: Run) -> bool:
+    def run(value: Any, memo: SchemaRun) -> bool:
         kind = type(value)
         if kind is dict and SIGIL in value and is_link(value, memo):
             return answer
@@ -209,7 +209,7 @@ def _remembering(table: dict[type, tuple[Check, ...]], name: int, mode: int) -> 
     name = name * 3 + mode
     answer = mode == MAY
 
-    def run(value: Any, memo: Run) -> bool:
+    def run(value: Any, memo: SchemaRun) -> bool:
         place = (name, id(value))
         if place in memo:
             return memo[place]

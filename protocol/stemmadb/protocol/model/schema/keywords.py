@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from stemmadb.protocol.model.schema.appliers import Check, paying
 from stemmadb.protocol.model.schema.equality import all_differ, identity, multiple_of
-from stemmadb.protocol.model.schema.node import IGNORED, Node
+from stemmadb.protocol.model.schema.node import IGNORED, SchemaNode
 from stemmadb.protocol.model.schema.work import begun
 
 KINDS: Final = (dict, list, str, int, float, bool, NoneType)
@@ -30,7 +30,7 @@ _MANY: Final = 8  # names looked up
 _TYPE_AND_NOTES: Final = IGNORED | {"type"}
 
 
-def checks(node: Node, kind: type) -> list[Check] | None:
+def checks(node: SchemaNode, kind: type) -> list[Check] | None:
     """What the node asserts of a value of this kind by itself, the cheapest first; None if it allows none."""
     raw = node.raw
     if node.is_false or ("type" in raw and not _allows(raw["type"], kind)):
@@ -46,7 +46,7 @@ def checks(node: Node, kind: type) -> list[Check] | None:
     return found
 
 
-def outright(node: Node) -> frozenset[type]:
+def outright(node: SchemaNode) -> frozenset[type]:
     """The kinds of which every value is valid, where that can be told from `type` alone."""
     if "type" not in node.raw or not node.raw.keys() <= _TYPE_AND_NOTES:
         return frozenset()
@@ -85,11 +85,11 @@ def _among(given: list[Any], kind: type) -> Iterator[Check]:
         yield lambda value, _: value in allowed
 
 
-def _nothing(_node: Node) -> Iterator[Check]:
+def _nothing(_node: SchemaNode) -> Iterator[Check]:
     return iter(())
 
 
-def _of_text(node: Node) -> Iterator[Check]:
+def _of_text(node: SchemaNode) -> Iterator[Check]:
     raw = node.raw
     if "minLength" in raw or "maxLength" in raw:
         yield _length_within(raw.get("minLength", 0), raw.get("maxLength"))
@@ -97,7 +97,7 @@ def _of_text(node: Node) -> Iterator[Check]:
         yield node.search
 
 
-def _of_list(node: Node) -> Iterator[Check]:
+def _of_list(node: SchemaNode) -> Iterator[Check]:
     raw = node.raw
     if "minItems" in raw or "maxItems" in raw:
         yield _length_within(raw.get("minItems", 0), raw.get("maxItems"))
@@ -105,7 +105,7 @@ def _of_list(node: Node) -> Iterator[Check]:
         yield all_differ
 
 
-def _of_object(node: Node) -> Iterator[Check]:
+def _of_object(node: SchemaNode) -> Iterator[Check]:
     raw = node.raw
     if "minProperties" in raw or "maxProperties" in raw:
         yield _length_within(raw.get("minProperties", 0), raw.get("maxProperties"))
@@ -132,7 +132,7 @@ def _length_within(least: int | float, most: int | float | None) -> Check:
     return lambda value, _: least <= len(value) <= most
 
 
-def _of_number(node: Node) -> Iterator[Check]:
+def _of_number(node: SchemaNode) -> Iterator[Check]:
     for keyword, maker in _BOUNDS.items():
         if keyword in node.raw:
             yield maker(node.raw[keyword])
@@ -146,6 +146,6 @@ _BOUNDS: Final[dict[str, Callable[[int | float], Check]]] = {
     "exclusiveMinimum": lambda bound: lambda value, _: value > bound,
     "exclusiveMaximum": lambda bound: lambda value, _: value < bound,
 }
-_OF_KIND: Final[dict[type, Callable[[Node], Iterator[Check]]]] = {
+_OF_KIND: Final[dict[type, Callable[[SchemaNode], Iterator[Check]]]] = {
     dict: _of_object, list: _of_list, str: _of_text, int: _of_number, float: _of_number,
 }  # fmt: skip

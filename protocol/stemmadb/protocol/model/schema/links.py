@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from stemmadb.protocol.errors import InvalidId, InvalidPointer
-from stemmadb.protocol.model import ids, pointer
-from stemmadb.protocol.model.schema.work import REMEMBERED, Run, spend
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.schema.work import REMEMBERED, SchemaRun, spend
+from stemmadb.protocol.model.values import ids, pointer
+from stemmadb.protocol.model.values.json_values import Value
 
 SIGIL: Final = "/"
 KIND: Final = "link@1"
@@ -17,7 +17,7 @@ _MEMBERS: Final = frozenset(("id", "path", "space", "schema"))
 _READING: Final = REMEMBERED + 8  # units of work
 
 
-class Link(msgspec.Struct, frozen=True):
+class EntityLink(msgspec.Struct, frozen=True):
     """A well-formed link. Its schema is as it was written, not compiled."""
 
     id: str
@@ -33,7 +33,7 @@ class BrokenLink(msgspec.Struct, frozen=True):
     why: str
 
 
-def link_of(value: Value) -> Link | BrokenLink | None:
+def link_of(value: Value) -> EntityLink | BrokenLink | None:
     """The link that this value is; None for any other value. What is beside or under another key is data."""
     if type(value) is not dict or len(value) != 1:
         return None
@@ -43,24 +43,24 @@ def link_of(value: Value) -> Link | BrokenLink | None:
     return _read(inner[KIND])
 
 
-def is_link(value: dict[str, Value], run: Run) -> bool:
+def is_link(value: dict[str, Value], run: SchemaRun) -> bool:
     """Whether the object is a well-formed sigil link; found out once in a run, as its path may be long."""
     place = (0, id(value))  # no subschema has this number
     if place not in run:
         spend(run, _READING)
-        run[place] = type(link_of(value)) is Link
+        run[place] = type(link_of(value)) is EntityLink
     return run[place]
 
 
-def reference(text: str) -> Link | BrokenLink:
+def reference(text: str) -> EntityLink | BrokenLink:
     """The link that a string marked `x-entity-reference` is."""
     try:
-        return Link(id=ids.entity_id(text))
+        return EntityLink(id=ids.entity_id(text))
     except InvalidId as bad:
         return BrokenLink(id=text, why=bad.facts["why"])
 
 
-def _read(body: Value) -> Link | BrokenLink:
+def _read(body: Value) -> EntityLink | BrokenLink:
     if type(body) is not dict:
         return BrokenLink(id=None, why="a link's content must be an object")
     text = body.get("id")
@@ -71,11 +71,11 @@ def _read(body: Value) -> Link | BrokenLink:
     except InvalidId as bad:
         return BrokenLink(id=text, why=f"'id' is not an entity id: {bad.facts['why']}")
     if len(body) == 1:  # most links
-        return Link(id_)
+        return EntityLink(id_)
     if why := _offence(body):
         return BrokenLink(id=text, why=why)
     # _offence has looked at the type of each member
-    return Link(id_, body.get("path", ""), body.get("space"), body.get("schema"))  # type: ignore[arg-type]
+    return EntityLink(id_, body.get("path", ""), body.get("space"), body.get("schema"))  # type: ignore[arg-type]
 
 
 def _offence(body: dict[str, Value]) -> str | None:

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias
 from stemmadb.protocol.errors import LimitExceeded
 from stemmadb.protocol.model.schema.compiled import Schema
 from stemmadb.protocol.model.schema.compiler import compile as compile_schema
-from stemmadb.protocol.model.schema.work import JUDGEMENTS_MAX, Run
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.schema.work import WorkBudget, begun, ended
+from stemmadb.protocol.model.values.json_values import Value
 
 Conjuncts: TypeAlias = frozenset[Schema]
 
@@ -30,14 +30,16 @@ def narrow(left: Conjuncts, other: Conjuncts) -> Conjuncts:
     return both
 
 
-def selects(narrowed: Conjuncts, value: Value) -> bool:
+def selects(narrowed: Conjuncts, value: Value, budget: WorkBudget | None = None) -> bool:
     """Whether every conjunct matches, a place that holds a link satisfying everything but `false` (QUERY-3).
 
     `LimitExceeded` if that is too much work.
     """
-    run = Run()
-    run.left = JUDGEMENTS_MAX
-    for schema in narrowed:  # noqa: SIM110  # a generator would cost more than what it runs
+    run = begun(budget)
+    is_selected = True
+    for schema in narrowed:
         if not schema.may_match(value, run):
-            return False
-    return True
+            is_selected = False
+            break
+    ended(run)
+    return is_selected

@@ -7,9 +7,9 @@ from typing import Any
 
 from blake3 import blake3
 
-from stemmadb.protocol.model import pointer
 from stemmadb.protocol.model.schema.admit import canonical
-from stemmadb.protocol.model.schema.work import Run
+from stemmadb.protocol.model.schema.work import SchemaRun
+from stemmadb.protocol.model.values import pointer
 
 IGNORED = frozenset(("$schema", "$comment", "title", "description", "default", "examples", "$defs"))
 MARK = "x-entity-reference"
@@ -31,7 +31,7 @@ class Document:
         return self._key
 
 
-class Node:
+class SchemaNode:
     """A subschema at `path` of its document. Written by `parse` and `resolve`, never changed afterwards."""
 
     __slots__ = (
@@ -49,17 +49,17 @@ class Node:
         self.is_true = raw is True or (raw is not False and self.raw.keys() <= IGNORED)
         self.has_ref = "$ref" in self.raw
         self.is_mere_ref = self.has_ref and self.raw.keys() - IGNORED == {"$ref"}
-        self.properties: dict[str, Node] = {}
-        self.additional: Node | None = None
-        self.prefix: list[Node] = []
-        self.items: Node | None = None
-        self.all_of: list[Node] = []
-        self.any_of: list[Node] = []
-        self.one_of: list[Node] = []
-        self.negated: Node | None = None
-        self.ref: Node | None = None
-        self.defs: dict[str, Node] = {}
-        self.search: Callable[[str, Run], bool] | None = None
+        self.properties: dict[str, SchemaNode] = {}
+        self.additional: SchemaNode | None = None
+        self.prefix: list[SchemaNode] = []
+        self.items: SchemaNode | None = None
+        self.all_of: list[SchemaNode] = []
+        self.any_of: list[SchemaNode] = []
+        self.one_of: list[SchemaNode] = []
+        self.negated: SchemaNode | None = None
+        self.ref: SchemaNode | None = None
+        self.defs: dict[str, SchemaNode] = {}
+        self.search: Callable[[str, SchemaRun], bool] | None = None
         self.arrivals = 0
         self.schema: Any = None  # itself as a `Schema`, once that is asked for
         self.judges: list[Any] = [None, None, None]  # one for each way of judging, see `judge`
@@ -78,20 +78,20 @@ class Node:
     def applies_others(self) -> bool:
         return any(True for inner in (self.together(), self.apart(), self.below()) for _ in inner)
 
-    def together(self) -> Iterator[Node]:
+    def together(self) -> Iterator[SchemaNode]:
         """The subschemas that apply to the same value and must hold with this one."""
         yield from self.all_of
         if self.ref is not None:
             yield self.ref
 
-    def apart(self) -> Iterator[Node]:
+    def apart(self) -> Iterator[SchemaNode]:
         """The subschemas that apply to the same value, each with an answer of its own."""
         yield from self.any_of
         yield from self.one_of
         if self.negated is not None:
             yield self.negated
 
-    def below(self) -> Iterator[Node]:
+    def below(self) -> Iterator[SchemaNode]:
         """The subschemas that apply to parts of the value."""
         yield from self.properties.values()
         yield from self.prefix

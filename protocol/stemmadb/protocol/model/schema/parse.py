@@ -7,7 +7,7 @@ from typing import Any, Final
 from stemmadb.protocol.errors import LimitExceeded
 from stemmadb.protocol.model.schema.admit import refused
 from stemmadb.protocol.model.schema.grammar import ASSERTIONS, NAMED, ONE, SEVERAL
-from stemmadb.protocol.model.schema.node import Document, Node
+from stemmadb.protocol.model.schema.node import Document, SchemaNode
 from stemmadb.protocol.model.schema.pattern import BadPattern, searcher
 
 PATTERNS_MAX: Final = 256
@@ -17,10 +17,10 @@ _SLOTS = {
 }  # fmt: skip
 
 
-def parse(raw: Any) -> tuple[Node, list[Node]]:
+def parse(raw: Any) -> tuple[SchemaNode, list[SchemaNode]]:
     """The root of the tree, and all nodes with each before those inside it. `$ref`s are not followed yet."""
     document = Document(raw)
-    root = Node(document, raw, ())
+    root = SchemaNode(document, raw, ())
     nodes = [root]
     patterns: set[str] = set()
     for node in nodes:  # grows while it is walked: no recursion, whatever the nesting
@@ -31,12 +31,12 @@ def parse(raw: Any) -> tuple[Node, list[Node]]:
     return root, nodes
 
 
-def _inside(node: Node) -> list[Node]:
+def _inside(node: SchemaNode) -> list[SchemaNode]:
     return [*node.below(), *node.together(), *node.apart(), *node.defs.values()]
 
 
-def _read(node: Node, patterns: set[str]) -> list[Node]:
-    children: list[Node] = []
+def _read(node: SchemaNode, patterns: set[str]) -> list[SchemaNode]:
+    children: list[SchemaNode] = []
     for keyword, value in node.raw.items():
         path = (*node.path, keyword)
         if keyword in _SLOTS:
@@ -50,7 +50,7 @@ def _read(node: Node, patterns: set[str]) -> list[Node]:
     return children
 
 
-def _subschemas(node: Node, keyword: str, value: Any, path: tuple[str, ...]) -> list[Node]:
+def _subschemas(node: SchemaNode, keyword: str, value: Any, path: tuple[str, ...]) -> list[SchemaNode]:
     slot = _SLOTS[keyword]
     if keyword in ONE:
         child = _child(node, value, path)
@@ -70,13 +70,13 @@ def _subschemas(node: Node, keyword: str, value: Any, path: tuple[str, ...]) -> 
     return list(named.values())
 
 
-def _child(node: Node, raw: Any, path: tuple[str, ...]) -> Node:
+def _child(node: SchemaNode, raw: Any, path: tuple[str, ...]) -> SchemaNode:
     if type(raw) is not bool and type(raw) is not dict:
         raise refused(path, "a schema is an object or a bool")
-    return Node(node.document, raw, path)
+    return SchemaNode(node.document, raw, path)
 
 
-def _read_pattern(node: Node, patterns: set[str]) -> None:
+def _read_pattern(node: SchemaNode, patterns: set[str]) -> None:
     pattern = node.raw["pattern"]
     patterns.add(pattern)
     if len(patterns) > PATTERNS_MAX:

@@ -15,7 +15,7 @@ from typing import Final
 import jsonschema_rs
 
 from stemmadb.protocol.model.schema.weight import Weight
-from stemmadb.protocol.model.schema.work import Run
+from stemmadb.protocol.model.schema.work import SchemaRun
 
 COMPILED_BYTES_MAX: Final = 256 * 1024
 PATTERNS_CACHED_MAX: Final = 256
@@ -37,7 +37,7 @@ class BadPattern(ValueError):
 
 
 @lru_cache(maxsize=PATTERNS_CACHED_MAX)
-def searcher(pattern: str) -> Callable[[str, Run], bool]:
+def searcher(pattern: str) -> Callable[[str, SchemaRun], bool]:
     """A function that tells whether the pattern occurs in a text, and pays; `BadPattern` if there can be none."""
     translation = _Translation(pattern)
     translated = translation.run()
@@ -49,7 +49,7 @@ def searcher(pattern: str) -> Callable[[str, Run], bool]:
         raise BadPattern("it is not a regular expression, or it is too large") from None
     occurs, pay = validator.is_valid, translation.weight.cost().pay
 
-    def search(text: str, run: Run) -> bool:
+    def search(text: str, run: SchemaRun) -> bool:
         if len(text) > _SHORT:
             pay(text, run)
         return occurs(text)

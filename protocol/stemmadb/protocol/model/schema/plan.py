@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 from stemmadb.protocol.model.schema.compiled import Schema, schema_of
 from stemmadb.protocol.model.schema.compiler import compile as compile_schema
 from stemmadb.protocol.model.schema.judge import MAY, judge_of
-from stemmadb.protocol.model.schema.node import Node
-from stemmadb.protocol.model.schema.work import Run, spend
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.schema.node import SchemaNode
+from stemmadb.protocol.model.schema.work import SchemaRun, spend
+from stemmadb.protocol.model.values.json_values import Value
 
 PLANS_MAX: Final = 64
 _MAKING: Final = 10  # units of work for each subschema that a plan is made of
@@ -22,7 +22,7 @@ _CHOOSING: Final = 20  # and for choosing one
 TRUE: Final = compile_schema(True)
 
 
-class Plan:
+class SchemaPlan:
     """What some contributing subschemas say of children."""
 
     __slots__ = (
@@ -38,7 +38,7 @@ class Plan:
         "width",
     )
 
-    def __init__(self, parts: list[Node], *, silent: bool) -> None:
+    def __init__(self, parts: list[SchemaNode], *, silent: bool) -> None:
         self.marked = any(part.marked for part in parts)
         below = anywhere(child for part in parts for child in part.below())
         self.marks_below = any(node.marked for node in below)
@@ -77,11 +77,11 @@ class Plans:
         every = anywhere(schema.nodes)
         self._silent = not any(node.speaks_of_children for node in every)
         branching = any(node.any_of or node.one_of for node in every)
-        self._fixed = None if branching else Plan(every, silent=self._silent)
-        self._by_parts: dict[tuple[int, ...], Plan] = {}
+        self._fixed = None if branching else SchemaPlan(every, silent=self._silent)
+        self._by_parts: dict[tuple[int, ...], SchemaPlan] = {}
         self.making = _MAKING * len(every) + (self._fixed.making if self._fixed is not None else 0)
 
-    def at(self, value: Value, run: Run, met: Met) -> Plan:
+    def at(self, value: Value, run: SchemaRun, met: Met) -> SchemaPlan:
         """The plan for this value; `met` are the plans that this run has paid for, whether they were kept or not."""
         if self._fixed is not None:
             return self._fixed
@@ -90,20 +90,20 @@ class Plans:
         name = tuple(map(id, parts))
         found = met.get((self, name))
         if found is None:
-            found = met[self, name] = self._kept(name, parts)
+            found = met[self, name] = self._cached(name, parts)
             spend(run, found.making)
         return found
 
-    def _kept(self, name: tuple[int, ...], parts: list[Node]) -> Plan:
+    def _cached(self, name: tuple[int, ...], parts: list[SchemaNode]) -> SchemaPlan:
         found = self._by_parts.get(name)
         if found is None:
             if len(self._by_parts) >= PLANS_MAX:
                 self._by_parts.clear()
-            found = self._by_parts[name] = Plan(parts, silent=self._silent)
+            found = self._by_parts[name] = SchemaPlan(parts, silent=self._silent)
         return found
 
 
-Met: TypeAlias = dict[tuple[Plans, tuple[int, ...]], Plan]
+Met: TypeAlias = dict[tuple[Plans, tuple[int, ...]], SchemaPlan]
 
 
 def plans(schema: Schema) -> Plans:
@@ -114,7 +114,7 @@ def plans(schema: Schema) -> Plans:
     return found
 
 
-def anywhere(nodes: Iterable[Node]) -> list[Node]:
+def anywhere(nodes: Iterable[SchemaNode]) -> list[SchemaNode]:
     """The nodes with all that may contribute on any value."""
     found = dict.fromkeys(nodes)
     todo = list(found)
@@ -127,7 +127,7 @@ def anywhere(nodes: Iterable[Node]) -> list[Node]:
     return list(found)
 
 
-def _contributing(nodes: Iterable[Node], value: Value, run: Run) -> list[Node]:
+def _contributing(nodes: Iterable[SchemaNode], value: Value, run: SchemaRun) -> list[SchemaNode]:
     found = dict.fromkeys(nodes)
     todo = list(found)
     while todo:
@@ -141,13 +141,13 @@ def _contributing(nodes: Iterable[Node], value: Value, run: Run) -> list[Node]:
     return list(found)
 
 
-def _said(part: Node, key: str | int) -> Node | None:
+def _said(part: SchemaNode, key: str | int) -> SchemaNode | None:
     if isinstance(key, str):
         return part.properties.get(key, part.additional)
     return part.prefix[key] if key < len(part.prefix) else part.items
 
 
-def _together(nodes: list[Node]) -> Schema | None:
+def _together(nodes: list[SchemaNode]) -> Schema | None:
     if not nodes:
         return None
     schema = schema_of(nodes)

@@ -9,11 +9,11 @@ import msgspec
 from stemmadb.protocol.errors import InvalidSchema, LimitExceeded
 from stemmadb.protocol.model.schema.compiled import Schema
 from stemmadb.protocol.model.schema.compiler import compile_encoded, compiling, encoded
-from stemmadb.protocol.model.schema.links import SIGIL, BrokenLink, Link, link_of, reference
+from stemmadb.protocol.model.schema.links import SIGIL, BrokenLink, EntityLink, link_of, reference
 from stemmadb.protocol.model.schema.narrowing import EVERYTHING, Conjuncts, conjuncts, narrow
-from stemmadb.protocol.model.schema.plan import Met, Plan, Plans, plans
-from stemmadb.protocol.model.schema.work import JUDGEMENTS_MAX, Run, exceeded, spend
-from stemmadb.protocol.model.values import Value
+from stemmadb.protocol.model.schema.plan import Met, Plans, SchemaPlan, plans
+from stemmadb.protocol.model.schema.work import SchemaRun, WorkBudget, begun, ended, refill, spend
+from stemmadb.protocol.model.values.json_values import Value
 
 Path: TypeAlias = tuple[str, ...]
 
@@ -26,27 +26,27 @@ class Reached(msgspec.Struct, frozen=True):
     """A link at `path` inside the value, and what is asked of its target."""
 
     path: Path
-    link: Link | BrokenLink
+    link: EntityLink | BrokenLink
     conjuncts: Conjuncts
 
 
-def reach(narrowed: Conjuncts, value: Value) -> list[Reached]:
+def reach(narrowed: Conjuncts, value: Value, budget: WorkBudget | None = None) -> list[Reached]:
     """All links that the schema reaches inside the value, in the value's own order; none is followed.
 
     `LimitExceeded` if a link's own schema would make more conjuncts than there may be, or if it is too much work.
     """
-    run = Run()
-    run.left = JUDGEMENTS_MAX
+    run = begun(budget)
     reaching = _Reaching(run)
     if not any(schema.is_false for schema in narrowed):
         reaching.walk(tuple(narrowed), value, ())
+    ended(run)
     return reaching.found
 
 
 class _Reaching(msgspec.Struct):
     """One walk through a value. What is cached elsewhere is paid for once in each walk, as if it were not cached."""
 
-    run: Run
+    run: SchemaRun
     found: list[Reached] = []
     met: Met = {}
     paid: set[Plans] = set()
@@ -65,7 +65,7 @@ class _Reaching(msgspec.Struct):
         elif type(value) is dict or type(value) is list:
             self._walk_children(schemas, value, path)
 
-    def _plan(self, schema: Schema, value: Value) -> Plan:
+    def _plan(self, schema: Schema, value: Value) -> SchemaPlan:
         known = plans(schema)
         if known not in self.paid:
             self.paid.add(known)
@@ -92,7 +92,7 @@ class _Reaching(msgspec.Struct):
         run = self.run
         run.left -= 3 + (len(value) >> 1)
         if run.left < 0:
-            raise exceeded(run)
+            refill(run)
         for key, item in value.items() if type(value) is dict else enumerate(value):
             kind = type(item)
             if kind is dict and SIGIL in item and (link := link_of(item)) is not None:
@@ -100,11 +100,11 @@ class _Reaching(msgspec.Struct):
             elif kind is dict or kind is list:
                 self._walk_all(item, (*path, str(key)))
 
-    def _arrive(self, here: Conjuncts, link: Link | BrokenLink, path: Path) -> None:
+    def _arrive(self, here: Conjuncts, link: EntityLink | BrokenLink, path: Path) -> None:
         run = self.run
         run.left -= _LINK + len(here)
         if run.left < 0:
-            raise exceeded(run)
+            refill(run)
         if isinstance(link, BrokenLink) or link.schema is None:
             self.found.append(Reached(path, link, here))
             return

@@ -10,17 +10,17 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from stemmadb.protocol.errors import InvalidPointer, LimitExceeded
-from stemmadb.protocol.model import pointer
-from stemmadb.protocol.model.limits import DEFAULTS
 from stemmadb.protocol.model.schema.admit import refused
-from stemmadb.protocol.model.schema.node import Node
+from stemmadb.protocol.model.schema.node import SchemaNode
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.limits import DEFAULTS
 
 CALLS_MAX: Final = 700
 """Calls inside one another that a schema may need; Python gives up at 1,000, of which the caller has used some."""
 _CALLS = 2  # an applier and the function of the subschema; what is applied together and not shared needs none
 
 
-def resolve(root: Node, nodes: list[Node]) -> Node:
+def resolve(root: SchemaNode, nodes: list[SchemaNode]) -> SchemaNode:
     """Follows every `$ref`; gives the root, or what stands for it where it is nothing but a `$ref`."""
     for node in nodes:
         if "$ref" in node.raw:
@@ -39,7 +39,7 @@ def resolve(root: Node, nodes: list[Node]) -> Node:
     return _meant(root)
 
 
-def _target(root: Node, node: Node) -> Node:
+def _target(root: SchemaNode, node: SchemaNode) -> SchemaNode:
     text, path = node.raw["$ref"], (*node.path, "$ref")
     if not text.startswith("#"):
         raise refused(path, "a '$ref' points into its own document: '#' or '#/…'")
@@ -53,7 +53,7 @@ def _target(root: Node, node: Node) -> Node:
     return target
 
 
-def _at(node: Node, tokens: tuple[str, ...]) -> Node | None:
+def _at(node: SchemaNode, tokens: tuple[str, ...]) -> SchemaNode | None:
     """The node at a place; None where there is nothing, or something that is not a schema."""
     todo = list(reversed(tokens))
     while todo:
@@ -64,7 +64,7 @@ def _at(node: Node, tokens: tuple[str, ...]) -> Node | None:
     return node
 
 
-def _step(node: Node, todo: list[str]) -> Node | None:
+def _step(node: SchemaNode, todo: list[str]) -> SchemaNode | None:
     keyword = todo.pop()
     single = {"additionalProperties": node.additional, "items": node.items, "not": node.negated}
     if keyword in single:
@@ -82,10 +82,10 @@ def _step(node: Node, todo: list[str]) -> Node | None:
     return None
 
 
-def _places_in_order(nodes: list[Node]) -> list[Node]:
+def _places_in_order(nodes: list[SchemaNode]) -> list[SchemaNode]:
     """Every node after those that it applies to the same value; refuses the cycles that have no such order."""
-    done: dict[Node, bool] = {}
-    order: list[Node] = []
+    done: dict[SchemaNode, bool] = {}
+    order: list[SchemaNode] = []
     for start in nodes:
         todo = [start]
         while todo:
@@ -101,7 +101,7 @@ def _places_in_order(nodes: list[Node]) -> list[Node]:
     return order
 
 
-def _unfinished(node: Node, done: dict[Node, bool]) -> list[Node]:
+def _unfinished(node: SchemaNode, done: dict[SchemaNode, bool]) -> list[SchemaNode]:
     inner = [child for child in (*node.together(), *node.apart()) if not done.get(child)]
     for child in inner:
         if child in done:
@@ -109,12 +109,12 @@ def _unfinished(node: Node, done: dict[Node, bool]) -> list[Node]:
     return inner
 
 
-def _meant(node: Node) -> Node:
+def _meant(node: SchemaNode) -> SchemaNode:
     """The node itself, or what it refers to where it says nothing else."""
     return node.ref if node.is_mere_ref and node.ref is not None else node
 
 
-def _skip_mere_refs(node: Node) -> None:
+def _skip_mere_refs(node: SchemaNode) -> None:
     node.properties = {name: _meant(child) for name, child in node.properties.items()}
     node.prefix = [_meant(child) for child in node.prefix]
     node.all_of = [_meant(child) for child in node.all_of]
@@ -125,7 +125,7 @@ def _skip_mere_refs(node: Node) -> None:
     node.negated = _meant(node.negated) if node.negated is not None else None
 
 
-def _check_calls(order: list[Node]) -> None:
+def _check_calls(order: list[SchemaNode]) -> None:
     """Bounds the calls inside one another that the deepest value can cause."""
     calls = _next_calls(order, {})
     worst = (DEFAULTS.depth_max + 1) * (_CALLS + max(calls.values()))
@@ -140,9 +140,9 @@ def _check_calls(order: list[Node]) -> None:
         raise LimitExceeded(bound="schema_calls_max", maximum=CALLS_MAX, actual=worst)
 
 
-def _next_calls(order: list[Node], inside: dict[Node, int]) -> dict[Node, int]:
+def _next_calls(order: list[SchemaNode], inside: dict[SchemaNode, int]) -> dict[SchemaNode, int]:
     """The calls that each node needs for a value, given those that each needs for what is inside the value."""
-    calls: dict[Node, int] = {}
+    calls: dict[SchemaNode, int] = {}
     for node in order:
         needed = [0]
         needed += [calls[child] + (_CALLS if child.arrivals > 1 else 0) for child in node.together()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from stemmadb.protocol.model.schema.work import Run, spend
+from stemmadb.protocol.model.schema.work import SchemaRun, spend
 
 PLACES_MAX: Final = 8
 """Places of a pattern for which the engine's tables suffice, whatever the text."""
@@ -95,7 +95,7 @@ class Cost(NamedTuple):
     steps: int
     reads: int
 
-    def pay(self, text: str, run: Run) -> None:
+    def pay(self, text: str, run: SchemaRun) -> None:
         """Takes the search through this text from what is left; a character may be several bytes to the engine."""
         length = min(len(text), self.reads) * (1 if text.isascii() else 3)
         spend(run, length * self.steps // _STEPS if self.steps else length // _READ_FAST)

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import msgspec
 
-from stemmadb.protocol.model.access import Rights, Role
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.access.access_roles import Rights, Role
+from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.wire.messages.base import Part, Request, WriteRequest
 from stemmadb.protocol.wire.messages.fields import WireHash, WireVersion
 

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from stemmadb.protocol.model.ids import BranchName, EntityId
-from stemmadb.protocol.model.stale import StaleRead
+from stemmadb.protocol.model.commit.stale_reads import StaleRead
+from stemmadb.protocol.model.values.ids import BranchName, EntityId
 from stemmadb.protocol.wire.messages.base import Message, Part
 from stemmadb.protocol.wire.messages.fields import (
     Body,

@@ -7,14 +7,14 @@ from typing import Annotated, Any, Final, TypeAlias
 from msgspec import Meta
 
 from stemmadb.protocol.identity import CHALLENGE_BYTES, SIGNATURE_BYTES
-from stemmadb.protocol.model.commit import Arguments
-from stemmadb.protocol.model.facts import SALT_BYTES
-from stemmadb.protocol.model.ids import HASH_BYTES, RANDOM_ID_BYTES, Hash, Local, TimeMs, Version
-from stemmadb.protocol.model.request import Content
-from stemmadb.protocol.model.values import INT_MAX
+from stemmadb.protocol.model.commit.request import Content
+from stemmadb.protocol.model.log.commit_record import Arguments
+from stemmadb.protocol.model.log.facts import SALT_BYTES
+from stemmadb.protocol.model.values.ids import HASH_BYTES, RANDOM_ID_BYTES, Hash, Local, TimeMs, Version
+from stemmadb.protocol.model.values.json_values import INT_MAX
 
 
-class Encoded:
+class EncodedField:
     """Marks bytes that are the msgpack of something; in JSON they are that thing itself (MODEL-4).
 
     `type` is what the bytes hold: a message part, or None for any JSON value.
@@ -48,10 +48,10 @@ Salt: TypeAlias = Annotated[bytes, _exactly(SALT_BYTES)]
 Challenge: TypeAlias = Annotated[bytes, _exactly(CHALLENGE_BYTES)]
 Signature: TypeAlias = Annotated[bytes, _exactly(SIGNATURE_BYTES)]
 
-Body: TypeAlias = Annotated[bytes, Encoded()]
+Body: TypeAlias = Annotated[bytes, EncodedField()]
 """The msgpack of a value or a patch list, exactly as its author made it."""
-EncodedContent: TypeAlias = Annotated[bytes, Encoded(Content)]
-EncodedArguments: TypeAlias = Annotated[bytes, Encoded(Arguments | None)]
+EncodedContent: TypeAlias = Annotated[bytes, EncodedField(Content)]
+EncodedArguments: TypeAlias = Annotated[bytes, EncodedField(Arguments | None)]
 
 BODIES_OF_THE_MODEL: Final = frozenset({("Operation", "body"), ("Content", "note")})
 """Fields of the model's own types that are bodies; the model knows nothing of JSON forms and does not mark them."""

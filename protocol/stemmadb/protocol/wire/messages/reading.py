@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, TypeAlias
 
-from stemmadb.protocol.model.commit import NO_ARGUMENTS, CommitKind
-from stemmadb.protocol.model.facts import FactKind
-from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId
-from stemmadb.protocol.model.query import Query
+from stemmadb.protocol.model.log.commit_record import NO_ARGUMENTS, CommitKind
+from stemmadb.protocol.model.log.facts import FactKind
+from stemmadb.protocol.model.query.query import Query
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId
 from stemmadb.protocol.wire.messages.base import PagedAnswer, PagedRequest, Part, Request
 from stemmadb.protocol.wire.messages.fields import (
     Body,
@@ -25,6 +25,7 @@ from stemmadb.protocol.wire.messages.fields import (
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem
 
 Order: TypeAlias = Literal["newest", "oldest"]
+ErasedSides: TypeAlias = Literal["left", "right", "both"]
 
 
 class QueriedEntity(Part, frozen=True, kw_only=True):
@@ -37,7 +38,7 @@ class QueriedEntity(Part, frozen=True, kw_only=True):
 
 
 class UnresolvedLink(Part, frozen=True, kw_only=True):
-    """Where nothing was found, without the reason (QUERY-5)."""
+    """Where nothing was found; an erased target is also in `erased` (QUERY-5)."""
 
     id: str
     path: str = ""
@@ -48,6 +49,7 @@ class QueryAnswer(PagedAnswer, frozen=True, kw_only=True):
 
     entities: tuple[QueriedEntity, ...] = ()
     unresolved: tuple[UnresolvedLink, ...] = ()
+    erased: tuple[EntityId, ...] = ()
 
 
 class QueryRequest(PagedRequest, frozen=True, kw_only=True, tag="query"):
@@ -178,7 +180,8 @@ class Moment(Part, frozen=True, kw_only=True):
 class EntityChange(Part, frozen=True, kw_only=True):
     """An entity that differs: the versions of its last facts on both sides, and how to get from left to right.
 
-    `patch` where both sides have a value; otherwise `body`, the value of the side that has one.
+    `patch` where both sides have a value; otherwise `body`, the value of the side that has one. `erased` names the
+    sides that have a value which is not known any more.
     """
 
     id: EntityId
@@ -186,6 +189,7 @@ class EntityChange(Part, frozen=True, kw_only=True):
     right: WireVersion | None = None
     patch: Body | None = None
     body: Body | None = None
+    erased: ErasedSides | None = None
 
 
 class DiffAnswer(Part, frozen=True, kw_only=True):
@@ -207,13 +211,14 @@ class DiffRequest(PagedRequest, frozen=True, kw_only=True, tag="diff"):
 
 
 class BlameLine(Part, frozen=True, kw_only=True):
-    """The commit that last wrote the leaf at `path`."""
+    """The commit that last wrote the leaf at `path`; only `compacted` where that cannot be told any more."""
 
     path: str
-    version: WireVersion
-    author: Did
-    time: WireTime
+    version: WireVersion | None = None
+    author: Did | None = None
+    time: WireTime | None = None
     note: Body | None = None
+    compacted: bool = False
 
 
 class BlameAnswer(PagedAnswer, frozen=True, kw_only=True):

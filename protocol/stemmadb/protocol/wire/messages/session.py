@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from stemmadb.protocol.model.ids import Did, Local, Version
-from stemmadb.protocol.model.query import Query
+from stemmadb.protocol.model.query.query import Query
+from stemmadb.protocol.model.values.ids import Did, Local, Version
 from stemmadb.protocol.wire.messages.base import Message, Part, Request
 from stemmadb.protocol.wire.messages.fields import (
     Challenge,

@@ -1,4 +1,4 @@
-"""Writes beside plain commits: branches, tags, merge, revert, erase, compact (BRANCH-1, MERGE-1..4, COMMIT-9, 11)."""
+"""Writes other than commits: branches, tags, merge, revert, erase, compact (BRANCH-1, MERGE-1..4, COMMIT-9, 11)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Final, Literal
 
 import msgspec
 
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Contested, Strategy
-from stemmadb.protocol.model.ids import MAIN, BranchName, Did, EntityId, Hash
-from stemmadb.protocol.model.request import digest_request
+from stemmadb.protocol.model.commit.request import digest_request
+from stemmadb.protocol.model.log.commit_record import Contested, Strategy
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Hash
 from stemmadb.protocol.wire.messages.base import PagedAnswer, PagedRequest, Part, WriteRequest, Written
 from stemmadb.protocol.wire.messages.fields import Body, Count, RandomId, WireHash, WireTime, WireVersion
 
@@ -208,7 +208,7 @@ def operation_content(message: WriteRequest) -> bytes:
 
 
 def operation_digest(message: WriteRequest) -> Hash:
-    """The request digest of a write beside plain commits, whichever way it was sent; sent again it is the same.
+    """The request digest of a write beside ordinary commits, whichever way it was sent; sent again it is the same.
 
     The same `operation` with another digest is another request under a name in use: `identity_clash` (COMMIT-11).
     """

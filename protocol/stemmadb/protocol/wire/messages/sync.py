@@ -1,7 +1,11 @@
-"""Sync frames: the one ordered stream of a session, each frame a consistent cut (SYNC-1..7).
+"""Sync frames: the one ordered stream of a session, each frame a consistent view of a version (SYNC-1..7).
 
-A server makes the same commit and the same value known to many sessions. It encodes each once (`codec.encode_item`)
-and puts the bytes into every frame that needs them (`spliced`).
+A frame takes the client from version `from` to version `to`. A large one comes in parts: every part but the last says
+`more`, none of them counts before the last has come, and `joined` puts them together. For example:
+
+    sync from 4 to 9, more: commits 5 and 6      kept aside
+    sync from 4 to 9, more: the facts of 7       kept aside
+    sync from 4 to 9: entered, left, verdicts    all of it is integrated at once; the client stands at 9
 """
 
 from __future__ import annotations
@@ -9,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 from operator import attrgetter
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from stemmadb.protocol.errors import Malformed
-from stemmadb.protocol.model.commit import CommitKind
-from stemmadb.protocol.model.facts import FactKind
-from stemmadb.protocol.model.ids import BranchName, Did, EntityId
+from stemmadb.protocol.model.log.commit_record import CommitKind
+from stemmadb.protocol.model.log.facts import FactKind
+from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId
 from stemmadb.protocol.wire.messages.base import Message, Part
 from stemmadb.protocol.wire.messages.commit import Verdict
 from stemmadb.protocol.wire.messages.fields import (
@@ -68,16 +72,6 @@ class CommitItem(Part, frozen=True, kw_only=True):
     facts: tuple[FactItem, ...]
 
 
-class EntityItem(Part, frozen=True, kw_only=True):
-    """A whole folded value: `version` and `hash` are those of the entity's last fact."""
-
-    branch: BranchName
-    id: EntityId
-    version: WireVersion
-    hash: WireHash
-    body: Body | None = None
-
-
 class Entered(Part, frozen=True, kw_only=True):
     """An entity that a watch now holds. Without `body` the client has it already, at this hash (SYNC-3)."""
 
@@ -107,7 +101,7 @@ class Ended(Part, frozen=True, kw_only=True):
 
 
 class Kept(Part, frozen=True, kw_only=True):
-    """A commit of the principal that the server has: all others the client saw confirmed are lost (RESUME-4).
+    """A commit of the principal that the server has, to find out which others are lost (RESUME-4).
 
     `session` is given for the commits of other sessions than this one.
     """
@@ -133,15 +127,6 @@ class Sync(Message, frozen=True, kw_only=True, tag="sync", rename={"from_": "fro
     reset: Reset | None = None
     kept: tuple[Kept, ...] = ()
     more: bool = False
-
-
-def spliced(frame: Sync, *, commits: Sequence[msgspec.Raw] = (), entered: Sequence[msgspec.Raw] = ()) -> Sync:
-    """The frame with already encoded items behind its own; it encodes to the same bytes, without the work."""
-    return msgspec.structs.replace(
-        frame,
-        commits=(*frame.commits, *cast("Sequence[CommitItem]", commits)),
-        entered=(*frame.entered, *cast("Sequence[Entered]", entered)),
-    )
 
 
 def joined(parts: Sequence[Sync]) -> Sync:
@@ -176,5 +161,5 @@ def _whole(pieces: Sequence[CommitItem]) -> CommitItem:
         raise Malformed(path="commits", why=f"two items of version {first.version} are not of one commit")
     facts = tuple(fact for piece in pieces for fact in piece.facts)
     if any(after.index <= before.index for before, after in pairwise(facts)):
-        raise Malformed(path="commits", why=f"the facts of version {first.version} do not go on by index")
+        raise Malformed(path="commits", why=f"the facts of version {first.version} do not continue by index")
     return msgspec.structs.replace(first, facts=facts)

@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 import msgspec
 
-from stemmadb.protocol.model import commit as commits
-from stemmadb.protocol.model.commit import (
+from stemmadb.protocol.model.log import commit_record as commits
+from stemmadb.protocol.model.log.commit_record import (
     BranchCreate,
     BranchDelete,
     Commit,
@@ -20,33 +20,43 @@ from stemmadb.protocol.model.commit import (
     TagCreate,
     TagDelete,
 )
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import EMPTY_SPACE, MAIN, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
-from stemmadb.protocol.model.state import BranchState, Known
-from stemmadb.server.storage.port import Destroyed, Entry, Place, Snapshot, StoredBlob, Tag, Tip
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.log.state import BranchState, KnownCommit
+from stemmadb.protocol.model.values.ids import (
+    EMPTY_SPACE,
+    MAIN,
+    BranchName,
+    Did,
+    EntityId,
+    Hash,
+    Local,
+    TimeMs,
+    Version,
+)
+from stemmadb.server.storage.port import AcceptedWrite, Destroyed, FactPosition, Snapshot, StoredBlob, StoredTag, Tip
 
 
-class Contents:
+class MemoryContents:
     """Once it is shown to anybody it never changes: a writer changes a copy and puts that in its place."""
 
     def __init__(self, space: Did) -> None:
         self.space = space
         self.commits: list[Commit] = []
-        self.facts: dict[Place, Fact] = {}
-        self.places: dict[EntityId, tuple[Place, ...]] = {}
+        self.facts: dict[FactPosition, Fact] = {}
+        self.places: dict[EntityId, tuple[FactPosition, ...]] = {}
         self.branches: dict[str, BranchState] = {MAIN: BranchState(name=MAIN)}
-        self.tags: dict[str, Tag] = {}
+        self.tags: dict[str, StoredTag] = {}
         self.floor = EMPTY_SPACE
         self.revoked: dict[Hash, Version] = {}
-        self.known: dict[Identity, Known] = {}
+        self.known: dict[Identity, KnownCommit] = {}
         self.highest: dict[tuple[Did, bytes], Local] = {}
-        self.snapshots: dict[Place, Snapshot] = {}
+        self.snapshots: dict[FactPosition, Snapshot] = {}
         self.blobs: dict[Hash, tuple[StoredBlob, bytes | None]] = {}
         self.owes_scrub = False
 
-    def copy(self) -> Contents:
+    def copy(self) -> MemoryContents:
         """Another that can be changed: the containers are copied, what is in them is immutable."""
-        other = Contents(self.space)
+        other = MemoryContents(self.space)
         for name, value in vars(self).items():
             setattr(other, name, copy.copy(value))
         return other
@@ -64,18 +74,18 @@ class Contents:
     def facts_at(self, version: Version) -> tuple[Fact, ...]:
         """The facts of a commit, in order."""
         record = self.commits[version - 1]
-        return tuple(self.facts[Place(version, index)] for index in range(len(record.facts)))
+        return tuple(self.facts[FactPosition(version, index)] for index in range(len(record.facts)))
 
     # ------------------------------------------------------------ changes, made to a copy
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: AcceptedWrite) -> None:
         record, tip = entry.commit, self.tip
         assert record.version == tip.version + 1, "a batch continues the log without a gap"
         assert record.previous == tip.hash, "a record names the one before it"
         assert record.facts == tuple(fact.hash for fact in entry.facts), "an entry brings the facts of its record"
         self.commits.append(record)
         for fact in entry.facts:
-            place = Place(fact.version, fact.index)
+            place = FactPosition(fact.version, fact.index)
             self.facts[place] = fact
             self.places[fact.id] = (*self.places.get(fact.id, ()), place)
         self._remember(record)
@@ -83,7 +93,7 @@ class Contents:
         if entry.destroyed is not None:
             self._destroy(entry.destroyed)
 
-    def keep(self, snapshot: Snapshot) -> None:
+    def store_snapshot(self, snapshot: Snapshot) -> None:
         fact = self.facts.get(snapshot.place)
         assert fact is not None, f"a snapshot of a fact that is not there: {snapshot.place}"
         assert (fact.branch, fact.id) == (snapshot.branch, snapshot.id), "a snapshot of another entity's fact"
@@ -91,7 +101,7 @@ class Contents:
 
     def _remember(self, record: Commit) -> None:
         identity = record.identity
-        self.known[identity] = Known(record.version, record.request)
+        self.known[identity] = KnownCommit(record.version, record.request)
         if isinstance(identity, LocalIdentity):
             session = (identity.principal, identity.session)
             self.highest[session] = max(identity.local, self.highest.get(session, Local(0)))
@@ -107,7 +117,7 @@ class Contents:
                 assert record.branch is not None, "a merge has a target"
                 self._mark(record.branch, merged=record.version)
             case TagCreate(name=label, branch=branch, version=version):
-                self.tags[label] = Tag(label, branch, version)
+                self.tags[label] = StoredTag(label, branch, version)
             case TagDelete(name=label):
                 del self.tags[label]
             case Compact(floor=floor):

@@ -1,27 +1,27 @@
-"""One cut of a log in memory: every answer is a plain loop over what the log held when it was opened."""
+"""One read view of a log in memory: every answer is a plain loop over what the log held when it was opened."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from stemmadb.protocol.model import branch as branches
-from stemmadb.protocol.model import replay
-from stemmadb.protocol.model.branch import Span
-from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit, Identity, LocalIdentity
-from stemmadb.protocol.model.facts import Fact
-from stemmadb.protocol.model.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
-from stemmadb.protocol.model.state import BranchState, Known
-from stemmadb.server.storage.memory.contents import Contents
+from stemmadb.protocol.model.log import branch_spans as branches
+from stemmadb.protocol.model.log import replay
+from stemmadb.protocol.model.log.branch_spans import Span
+from stemmadb.protocol.model.log.commit_record import NO_ARGUMENTS, Commit, Identity, LocalIdentity
+from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.log.state import BranchState, KnownCommit
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
+from stemmadb.server.storage.memory.contents import MemoryContents
 from stemmadb.server.storage.port import (
+    FactPosition,
     LogFilter,
     Order,
-    Place,
     Recorded,
     Replay,
     Snapshot,
     StoredBlob,
-    Tag,
+    StoredTag,
     Tip,
 )
 
@@ -31,7 +31,7 @@ Item = TypeVar("Item")
 class MemoryReader:
     """Implements `LogReader` on contents that never change."""
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: MemoryContents) -> None:
         self._contents = contents
 
     # ------------------------------------------------------------ structure
@@ -45,7 +45,7 @@ class MemoryReader:
     def branches(self) -> list[BranchState]:
         return sorted(self._contents.branches.values(), key=lambda state: state.name)
 
-    def tags(self) -> list[Tag]:
+    def tags(self) -> list[StoredTag]:
         return sorted(self._contents.tags.values(), key=lambda tag: tag.name)
 
     def floor(self) -> Version:
@@ -65,7 +65,7 @@ class MemoryReader:
 
     # ------------------------------------------------------------ exactly once
 
-    def accepted(self, identities: Iterable[Identity]) -> dict[Identity, Known]:
+    def accepted(self, identities: Iterable[Identity]) -> dict[Identity, KnownCommit]:
         known = self._contents.known
         return {identity: known[identity] for identity in identities if identity in known}
 
@@ -148,7 +148,7 @@ class MemoryReader:
         spans: Sequence[Span] | None = None,
         *,
         order: Order = "oldest",
-        after: Place | None = None,
+        after: FactPosition | None = None,
         limit: int | None = None,
     ) -> list[Fact]:
         places = self._contents.places.get(id_, ())
@@ -193,7 +193,7 @@ def _session(commit: Commit) -> bytes | None:
     return commit.identity.session if isinstance(commit.identity, LocalIdentity) else None
 
 
-def _follows(one: Version | Place, other: Version | Place, order: Order) -> bool:
+def _follows(one: Version | FactPosition, other: Version | FactPosition, order: Order) -> bool:
     """Whether it comes later in the order asked for; both are of one type."""
     return one > other if order == "oldest" else one < other  # type: ignore[operator]
 
@@ -202,9 +202,9 @@ def _page(oldest_first: list[Item], order: Order, limit: int | None) -> list[Ite
     return (oldest_first if order == "oldest" else oldest_first[::-1])[:limit]
 
 
-def _beginning(facts: Sequence[Fact], snapshots: Mapping[Place, Snapshot]) -> tuple[int, Snapshot | None]:
+def _beginning(facts: Sequence[Fact], snapshots: Mapping[FactPosition, Snapshot]) -> tuple[int, Snapshot | None]:
     """The last fact with a whole value, its own or in a snapshot taken right after it; the first if there is none."""
-    places = [Place(fact.version, fact.index) for fact in facts]
+    places = [FactPosition(fact.version, fact.index) for fact in facts]
     whole = [index for index, fact in enumerate(facts) if places[index] in snapshots or replay.begins_here(fact)]
     start = max(whole, default=0)
     return start, snapshots.get(places[start])

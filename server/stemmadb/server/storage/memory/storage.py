@@ -10,10 +10,10 @@ from typing import TypeAlias
 import msgspec
 
 from stemmadb.protocol.errors import UnknownSpace
-from stemmadb.protocol.model.ids import Did, Hash, TimeMs, Version
-from stemmadb.server.storage.memory.contents import Contents
+from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
+from stemmadb.server.storage.memory.contents import MemoryContents
 from stemmadb.server.storage.memory.reader import MemoryReader
-from stemmadb.server.storage.port import Entry, LogMoved, Snapshot, StorageFailed, StoredBlob, Told
+from stemmadb.server.storage.port import AcceptedWrite, Done, LogMoved, Snapshot, StorageFailed, StoredBlob
 
 Fail: TypeAlias = Callable[[str], None]
 
@@ -26,7 +26,7 @@ class _Shelf:
     """What all logs opened on one space share."""
 
     def __init__(self, space: Did) -> None:
-        self.contents = Contents(space)
+        self.contents = MemoryContents(space)
         self.lock = Lock()
 
 
@@ -34,6 +34,7 @@ class MemoryLog:
     """Implements `SpaceLog`. Several of them on one space are like several nodes on one database."""
 
     is_alone = False
+    is_unfounded = False
     directory = None
 
     def __init__(self, shelf: _Shelf, storage: MemoryStorage) -> None:
@@ -49,31 +50,27 @@ class MemoryLog:
     def owes_scrub(self) -> bool:
         return self._shelf.contents.owes_scrub
 
-    def prepare(self, batch: Sequence[Entry]) -> None:
+    def prepare(self, batch: Sequence[AcceptedWrite]) -> None:
         """There is nothing to prepare."""
 
-    def hand_over(self, _expected: Version, _batch: Sequence[Entry], _told: Told) -> bool:
+    def hand_over(self, _expected: Version, _batch: Sequence[AcceptedWrite], _done: Done) -> bool:
         """There is nothing that would take it."""
         return False
 
-    def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
+    def append(self, expected: Version, batch: Sequence[AcceptedWrite], snapshots: Sequence[Snapshot] = ()) -> None:
         with self._changing("append") as contents:
             if contents.tip.version != expected:
                 raise LogMoved
             for entry in batch:
                 contents.append(entry)
             for snapshot in snapshots:
-                contents.keep(snapshot)
+                contents.store_snapshot(snapshot)
         self._call("appended")
 
-    def keep(self, snapshots: Sequence[Snapshot]) -> None:
-        with self._changing("keep") as contents:
+    def store_snapshots(self, snapshots: Sequence[Snapshot]) -> None:
+        with self._changing("store_snapshots") as contents:
             for snapshot in snapshots:
-                contents.keep(snapshot)
-
-    def drop_snapshots(self) -> None:
-        with self._changing("drop_snapshots") as contents:
-            contents.snapshots.clear()
+                contents.store_snapshot(snapshot)
 
     def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
         assert blob.in_file is (data is None), "a blob's data is in a file or it is given"
@@ -92,7 +89,7 @@ class MemoryLog:
             contents.drop_blobs(hashes)
 
     def scrub(self) -> None:
-        """There are no files, and what was destroyed is gone with the last cut that shows it."""
+        """There are no files, and what was destroyed is gone with the last read view that shows it."""
         with self._changing("scrub") as contents:
             contents.owes_scrub = False
 
@@ -105,7 +102,7 @@ class MemoryLog:
         self._usable = False
 
     @contextmanager
-    def _changing(self, operation: str) -> Iterator[Contents]:
+    def _changing(self, operation: str) -> Iterator[MemoryContents]:
         """A copy to change, which all see at once at the end, and nobody sees if the change fails."""
         self._call(operation)
         with self._shelf.lock:

@@ -10,12 +10,12 @@ import msgspec
 from blake3 import blake3
 
 from stemmadb.protocol.errors import BrokenChain
-from stemmadb.protocol.model import reference
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.ids import Hash, TimeMs, Version
+from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import Hash, TimeMs, Version
 from stemmadb.server.storage.port import StoredBlob
 from stemmadb.server.storage.sqlite.connection import Row, query
-from stemmadb.server.storage.sqlite.cut import Cut
+from stemmadb.server.storage.sqlite.read_view import ReadView
 
 TAG_BLOB_ROW: Final = "stemma.v1 blob row"
 _BLOB: Final = "SELECT hash, size, content_type, created, data IS NULL, seal FROM blob"
@@ -44,18 +44,18 @@ def seal(blob: StoredBlob) -> bytes:
     return blake3(encode(fields)).digest()
 
 
-def find(cut: Cut, hash_: Hash) -> StoredBlob | None:
-    row = cut.row(f"{_BLOB} WHERE hash = ?", (hash_,))
+def find(view: ReadView, hash_: Hash) -> StoredBlob | None:
+    row = view.row(f"{_BLOB} WHERE hash = ?", (hash_,))
     return None if row is None else _stored(row)
 
 
-def data_of(cut: Cut, hash_: Hash) -> bytes | None:
-    row = cut.row("SELECT data FROM blob WHERE hash = ?", (hash_,))
+def data_of(view: ReadView, hash_: Hash) -> bytes | None:
+    row = view.row("SELECT data FROM blob WHERE hash = ?", (hash_,))
     return None if row is None else row[0]
 
 
-def every(cut: Cut) -> Iterator[StoredBlob]:
-    return (_stored(row) for row in cut.stream(f"{_BLOB} ORDER BY hash"))
+def every(view: ReadView) -> Iterator[StoredBlob]:
+    return (_stored(row) for row in view.stream(f"{_BLOB} ORDER BY hash"))
 
 
 def _stored(row: Row) -> StoredBlob:

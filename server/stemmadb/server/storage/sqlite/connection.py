@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 import apsw
 import msgspec
 
-from stemmadb.server.storage.port import StorageFailed, StorageFull
+from stemmadb.server.storage.port import DiskFull, NoDescriptors, StorageFailed
 
 Row: TypeAlias = tuple[Any, ...]
 Cell: TypeAlias = int | str | bytes | None
@@ -23,7 +23,7 @@ READER_CACHE_KIB: Final = 2 * 1024
 WAL_PAGES_MAX: Final = 4_000
 """The write-ahead log is moved into the database when it has this many pages: 16 MB."""
 WAL_BYTES_MAX: Final = WAL_PAGES_MAX * 4_096
-"""The file of the log is cut to this when it begins anew."""
+"""The file of the log is truncated to this size when it begins anew."""
 BUSY_MS: Final = 5_000
 STATEMENTS_MAX: Final = 128
 REWRITTEN_BYTES: Final = 64 * 1024
@@ -47,7 +47,7 @@ def query(connection: apsw.Connection, sql: str, values: Values = ()) -> list[Ro
     return connection.execute(sql, values).fetchall()
 
 
-class Damaged(StorageFailed):
+class DamagedFile(StorageFailed):
     """What is in the file cannot be read as what it should be."""
 
 
@@ -81,7 +81,7 @@ def begin_writing(connection: apsw.Connection) -> None:
         assert mode == "wal", f"the file system cannot keep a write-ahead log: {mode}"
         connection.pragma("wal_autocheckpoint", WAL_PAGES_MAX)
         connection.pragma("journal_size_limit", WAL_BYTES_MAX)
-    with suppress(StorageFull):
+    with suppress(DiskFull):
         checkpoint(connection, "PASSIVE")
 
 
@@ -209,18 +209,34 @@ def failures(connection: apsw.Connection | None = None) -> Iterator[None]:
 def translated(error: apsw.Error | UnicodeDecodeError, connection: apsw.Connection | None) -> StorageFailed:
     """The port's error for one of SQLite's; text that is not UTF-8 is damage as well."""
     if isinstance(error, UnicodeDecodeError | apsw.CorruptError | apsw.NotADBError):
-        return Damaged(f"the file is damaged: {error}")
+        return DamagedFile(f"the file is damaged: {error}")
     if isinstance(error, apsw.FullError):
-        return StorageFull(str(error))
+        return DiskFull(str(error))
     if isinstance(error, apsw.IOError) and connection is not None and is_no_room(_system_errno(connection)):
         # A sync comes after the writes, so that it is not certain then that nothing was written.
-        return StorageFailed(str(error)) if getattr(error, "extendedresult", 0) in _SYNCS else StorageFull(str(error))
+        return StorageFailed(str(error)) if getattr(error, "extendedresult", 0) in _SYNCS else DiskFull(str(error))
+    if isinstance(error, apsw.CantOpenError | apsw.IOError) and has_no_descriptors():
+        return NoDescriptors(str(error))
     return StorageFailed(f"{type(error).__name__}: {error}")
 
 
 def is_no_room(number: int | None) -> bool:
     """Whether an error of the operating system says that the disk, or what we may use of it, is full."""
     return number in _NO_ROOM
+
+
+def is_no_descriptor(number: int | None) -> bool:
+    """Whether an error of the operating system says that the process, or the system, has no file descriptor left."""
+    return number in (errno.EMFILE, errno.ENFILE)
+
+
+def has_no_descriptors() -> bool:
+    """Whether a file cannot be opened for want of a descriptor: SQLite does not say why it could not open one."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return is_no_descriptor(error.errno)
+    return False
 
 
 def _system_errno(connection: apsw.Connection) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from stemmadb.protocol.model.commit import Identity, LocalIdentity
-from stemmadb.protocol.model.ids import Did, Hash, Local, Version
-from stemmadb.protocol.model.state import Known
+from stemmadb.protocol.model.log.commit_record import Identity, LocalIdentity
+from stemmadb.protocol.model.log.state import KnownCommit
+from stemmadb.protocol.model.values.ids import Did, Hash, Local, Version
 from stemmadb.server.storage.sqlite.connection import as_json
-from stemmadb.server.storage.sqlite.cut import Cut
 from stemmadb.server.storage.sqlite.interning import session_of
+from stemmadb.server.storage.sqlite.read_view import ReadView
 
 # Bytes go through JSON as hexadecimal text, and a local as a number: that tells the two kinds apart.
 _ACCEPTED: Final = (
@@ -26,11 +26,11 @@ _HIGHEST: Final = (  # an integer sorts before every blob, which an operation id
 )
 
 
-def accepted(cut: Cut, identities: Iterable[Identity]) -> dict[Identity, Known]:
+def accepted(view: ReadView, identities: Iterable[Identity]) -> dict[Identity, KnownCommit]:
     """Those of the identities that were accepted, found with one question."""
     asked = list(dict.fromkeys(identities))
-    rows = cut.rows(_ACCEPTED, (as_json([_key(identity) for identity in asked]),)) if asked else []
-    return {asked[position]: Known(Version(version), Hash(request)) for position, version, request in rows}
+    rows = view.rows(_ACCEPTED, (as_json([_key(identity) for identity in asked]),)) if asked else []
+    return {asked[position]: KnownCommit(Version(version), Hash(request)) for position, version, request in rows}
 
 
 def _key(identity: Identity) -> tuple[str, str, int | str]:
@@ -39,6 +39,6 @@ def _key(identity: Identity) -> tuple[str, str, int | str]:
     return principal, session.hex(), number
 
 
-def highest_local(cut: Cut, principal: Did, session: bytes) -> Local:
-    row = cut.row(_HIGHEST, (principal, session))
+def highest_local(view: ReadView, principal: Did, session: bytes) -> Local:
+    row = view.row(_HIGHEST, (principal, session))
     return Local(0) if row is None else Local(row[0])

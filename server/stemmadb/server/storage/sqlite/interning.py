@@ -7,10 +7,10 @@ from typing import Final, Generic, TypeVar, cast
 
 import apsw
 
-from stemmadb.protocol.model.commit import Identity, LocalIdentity
-from stemmadb.protocol.model.ids import BranchName
+from stemmadb.protocol.model.log.commit_record import Identity, LocalIdentity
+from stemmadb.protocol.model.values.ids import BranchName
 from stemmadb.server.storage.sqlite.connection import as_json, query
-from stemmadb.server.storage.sqlite.inserting import insert
+from stemmadb.server.storage.sqlite.insert import insert
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -12,31 +12,32 @@ from typing import Final, Protocol
 import apsw
 
 from stemmadb.protocol.errors import UnknownSpace
-from stemmadb.protocol.model.ids import Did, Hash, TimeMs, Version
-from stemmadb.server.storage.port import Entry, LogMoved, Snapshot, StorageFailed, StoredBlob, Told
-from stemmadb.server.storage.sqlite import appending, blobs, destroying, posting, schema
-from stemmadb.server.storage.sqlite import daybook_pages as pages
-from stemmadb.server.storage.sqlite.appending import Appender
+from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
+from stemmadb.server.storage.port import AcceptedWrite, Done, LogMoved, Snapshot, StorageFailed, StoredBlob
+from stemmadb.server.storage.sqlite import append as appending
+from stemmadb.server.storage.sqlite import blobs, destroy, schema
+from stemmadb.server.storage.sqlite.append import Appender
 from stemmadb.server.storage.sqlite.connection import (
     BUSY_MS,
     Cell,
-    Damaged,
+    DamagedFile,
     begin_writing,
     close,
     failures,
     open_writer,
     transaction,
 )
-from stemmadb.server.storage.sqlite.cut import Cut
-from stemmadb.server.storage.sqlite.daybook import Daybook
-from stemmadb.server.storage.sqlite.daybook_pages import Record
 from stemmadb.server.storage.sqlite.pool import Pool
-from stemmadb.server.storage.sqlite.posting import Posting
+from stemmadb.server.storage.sqlite.read_view import ReadView
 from stemmadb.server.storage.sqlite.reader import SqliteReader
-from stemmadb.server.storage.sqlite.shortening import LONG_BYTES, SHORTEN_WAIT_MS, Shortening
+from stemmadb.server.storage.sqlite.truncate_wal import LONG_BYTES, TRUNCATE_WAIT_MS, WalTruncation
+from stemmadb.server.storage.sqlite.wal import apply, blocks
+from stemmadb.server.storage.sqlite.wal.apply import Applier
+from stemmadb.server.storage.sqlite.wal.blocks import Record
+from stemmadb.server.storage.sqlite.wal.group_wal import GroupWal
 
 SCRUB_WAIT_MS: Final = 10_000
-"""How long a scrub waits for readers that hold an older cut."""
+"""How long a scrub waits for readers that hold an older read view."""
 DAMAGES_MAX: Final = 100
 
 _TOUCHED_WRONGLY = (
@@ -47,28 +48,29 @@ _TOUCHED_WRONGLY = (
 )
 
 
-class Owner(Protocol):
+class LogOwner(Protocol):
     """What a log asks of the storage that it belongs to."""
 
     def room(self) -> int:
         """How many entities may be known without asking; the bound holds from the next write on."""
         ...
 
-    def daybook(self) -> Daybook | None: ...
+    def group_wal(self) -> GroupWal | None: ...
 
-    def clear_daybook(self) -> None:
-        """Leaves no trace in it of anything that is in the files."""
+    def clear_group_wal(self) -> None:
+        """Checkpoints and clears the group WAL, so that it has no trace of anything."""
         ...
 
-    def keep_unsettled(self, space: Did, posting: Posting) -> None:
-        """What could not be posted when the log was closed: the next opening has to `bring_in` it."""
+    def retain_unapplied(self, space: Did, applier: Applier) -> None:
+        """Keeps records that could not be applied when the log was closed: the next opening has to `recover` them."""
         ...
 
 
 class SqliteLog:
-    """Implements `port.SpaceLog`; a read-only one has no writing side, and using it is a mistake."""
+    """Implements `port.SpaceLog`; a read-only one has no writing side, and using it is an internal error."""
 
     is_alone = True
+    is_unfounded = False
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class SqliteLog:
         read_only: bool,
         create: bool,
         scrub_wait_ms: int,
-        owner: Owner,
+        owner: LogOwner,
     ) -> None:
         self.space: Final = space
         self.directory: Final = file.parent
@@ -87,60 +89,60 @@ class SqliteLog:
         self._owner = owner
         self._is_broken = False
         self._is_closed = False
-        self._made: tuple[Sequence[Entry], list[Cell] | None] | None = None
+        self._made: tuple[Sequence[AcceptedWrite], list[Cell] | None] | None = None
         """The batch that is appended next, and its rows."""
         self._pool = Pool(file, vfs)
         self._writer: apsw.Connection | None = None
-        self._posting: Posting | None = None
+        self._applier: Applier | None = None
         try:
             if read_only:
                 self._owes_scrub = self._check_readable(file)
             else:
                 self._writer = writer = _open(file, vfs, space, create=create)
-                self._owes_scrub = destroying.owes_scrub(writer)
+                self._owes_scrub = destroy.owes_scrub(writer)
                 with failures(writer):
                     self._appender = Appender(writer, owner.room)
-                self._shortening = Shortening(writer, long_bytes=LONG_BYTES, wait_ms=SHORTEN_WAIT_MS)
-                self._posting = Posting(writer, self._shorten)
+                self._wal_truncation = WalTruncation(writer, long_bytes=LONG_BYTES, wait_ms=TRUNCATE_WAIT_MS)
+                self._applier = Applier(writer, self._truncate_wal)
                 with failures(writer):
                     self._tip = appending.tip(writer, space)[0]
         except BaseException:
             self.close()
             raise
 
-    def bring_in(self, left: Sequence[Record]) -> None:
-        """Posts, durably, those records of a daybook that follow the log; others are in it, or of another log.
+    def recover(self, left: Sequence[Record]) -> None:
+        """Makes the records of a group WAL that follow the log durable in its file.
 
-        Rows name entities and sessions by the numbers of the file they were made for: one that was put in its place,
-        by hand, may not have them.
+        The others are in the file already, or belong to another log. Rows refer to entities and sessions by the
+        numbers of the file they were made for; a file that an operator put in its place may lack them.
         """
         with self._writing() as writer:
             tip, hash_ = appending.tip(writer, self.space)
-            records = posting.following(left, tip, hash_)
-            if not posting.has_numbers(writer, records):
-                records = list(takewhile(lambda record: posting.has_numbers(writer, [record]), records))
+            records = apply.following(left, tip, hash_)
+            if not apply.has_numbers(writer, records):
+                records = list(takewhile(lambda record: apply.has_numbers(writer, [record]), records))
             for record in records:
-                self._postings.add(pages.encode(record))
-            self._postings.settle()
+                self._writing_applier.add(blocks.encode_record(record))
+            self._writing_applier.checkpoint()
             self._tip = records[-1].last if records else tip
 
     @property
-    def _postings(self) -> Posting:
-        assert self._posting is not None, "the log was opened to be read only"
-        return self._posting
+    def _writing_applier(self) -> Applier:
+        assert self._applier is not None, "the log was opened to be read only"
+        return self._applier
 
     # -- writing
 
-    def prepare(self, batch: Sequence[Entry]) -> None:
+    def prepare(self, batch: Sequence[AcceptedWrite]) -> None:
         """Makes the rows, if all they refer to is in memory: the thread that appends needs the interpreter less."""
         self._take_made(batch)
         if not self._is_broken:
             try:
                 self._made = (batch, self._appender.made(batch))
-            except Exception:  # which the append will meet again, where those who wait are told
+            except Exception:  # which the append will meet again, where those who wait are answered
                 self._appender.forget()
 
-    def _take_made(self, batch: Sequence[Entry]) -> list[Cell] | None:
+    def _take_made(self, batch: Sequence[AcceptedWrite]) -> list[Cell] | None:
         """The rows of this batch, if they were made; those of another, which was never appended, are forgotten."""
         made, self._made = self._made, None
         if made is None:
@@ -150,33 +152,33 @@ class SqliteLog:
             return None
         return made[1]
 
-    def hand_over(self, expected: Version, batch: Sequence[Entry], told: Told) -> bool:
-        """To the daybook: rows that were prepared, and no more than are worth it."""
-        book, made = self._owner.daybook(), self._made
-        if book is None or made is None or made[0] is not batch or made[1] is None or self._must_be_opened_again:
+    def hand_over(self, expected: Version, batch: Sequence[AcceptedWrite], done: Done) -> bool:
+        """Hands rows that were prepared to the group WAL, which refuses a large batch."""
+        wal, made = self._owner.group_wal(), self._made
+        if wal is None or made is None or made[0] is not batch or made[1] is None or self._must_be_opened_again:
             return False
         first, last = batch[0].commit, batch[-1].commit
         if expected != self._tip or first.version != expected + 1:
             return False
         record = Record(self.space, first.previous, first.version, last.version, made[1])
-        if not book.take(self._postings, record, partial(self._handed_over, last.version, told)):
+        if not wal.take(self._writing_applier, record, partial(self._handed_over, last.version, done)):
             return False
         self._made = None
         return True
 
-    def _handed_over(self, tip: Version, told: Told, failure: StorageFailed | None) -> None:
+    def _handed_over(self, tip: Version, done: Done, failure: StorageFailed | None) -> None:
         if failure is None:
             self._tip = tip
         else:
             self._is_broken = True
-        told(failure)
+        done(failure)
 
     @property
     def _must_be_opened_again(self) -> bool:
         """After an error (COMMIT-10)."""
-        return self._is_broken or self._postings.is_broken
+        return self._is_broken or self._writing_applier.is_broken
 
-    def append(self, expected: Version, batch: Sequence[Entry], snapshots: Sequence[Snapshot] = ()) -> None:
+    def append(self, expected: Version, batch: Sequence[AcceptedWrite], snapshots: Sequence[Snapshot] = ()) -> None:
         """Right after the expected version, all or nothing; returns once it is durable (COMMIT-1)."""
         made = self._take_made(batch)
         if made is not None and not snapshots and batch[0].commit.version == expected + 1:
@@ -191,12 +193,12 @@ class SqliteLog:
                 versions = [entry.commit.version for entry in batch]
                 assert versions == list(range(expected + 1, expected + 1 + len(batch))), "a batch follows the log"
                 self._write(batch, made)
-                appending.keep_snapshots(connection, snapshots)
+                appending.store_snapshots(connection, snapshots)
             self._wrote(expected + len(batch))
             self._owes_scrub = self._owes_scrub or any(entry.destroyed is not None for entry in batch)
 
     def _append_made(self, expected: Version, batch_end: int, made: list[Cell]) -> None:
-        """Rows of plain commits, in one step."""
+        """Appends rows of fast-path commits by the fast path."""
         with self._writing() as connection:
             if not self._appender.append_made(made):
                 self._check_tip(connection, expected)
@@ -205,22 +207,18 @@ class SqliteLog:
 
     def _wrote(self, tip: int) -> None:
         self._tip = Version(tip)
-        self._shorten()
+        self._truncate_wal()
 
-    def _write(self, batch: Sequence[Entry], made: list[Cell] | None) -> None:
+    def _write(self, batch: Sequence[AcceptedWrite], made: list[Cell] | None) -> None:
         """In a transaction that is open."""
         if made is None:
             self._appender.write(batch)
         elif not self._appender.append_made(made):
             raise StorageFailed("rows were refused that follow the log")
 
-    def keep(self, snapshots: Sequence[Snapshot]) -> None:
+    def store_snapshots(self, snapshots: Sequence[Snapshot]) -> None:
         with self._changing() as connection:
-            appending.keep_snapshots(connection, snapshots)
-
-    def drop_snapshots(self) -> None:
-        with self._changing() as connection:
-            connection.execute("DELETE FROM snapshot")
+            appending.store_snapshots(connection, snapshots)
 
     def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
         with self._changing() as connection:
@@ -232,13 +230,13 @@ class SqliteLog:
 
     def drop_blobs(self, hashes: Collection[Hash]) -> None:
         with self._changing() as connection:
-            destroying.drop_blobs(connection, hashes)
+            destroy.drop_blobs(connection, hashes)
 
     def scrub(self) -> None:
         """Leaves no trace of destroyed bytes in any file of the log (ERASE-1)."""
-        self._owner.clear_daybook()
+        self._owner.clear_group_wal()
         with self._writing() as connection:
-            destroying.scrub(connection, self._scrub_wait_ms, BUSY_MS)
+            destroy.scrub(connection, self._scrub_wait_ms, BUSY_MS)
             self._owes_scrub = False
 
     @property
@@ -250,11 +248,11 @@ class SqliteLog:
         """The writing connection. After an error nothing is written before the log is opened again (COMMIT-10)."""
         assert self._writer is not None, "the log was opened to be read only"
         assert not self._is_closed, "the log is closed"
-        postings = self._postings
-        with postings.lock:
+        applier = self._writing_applier
+        with applier.lock:
             if self._must_be_opened_again:
                 raise StorageFailed("the log had an error and must be opened again")
-            postings.post()
+            applier.apply()
             try:
                 with failures(self._writer):
                     yield self._writer
@@ -269,12 +267,12 @@ class SqliteLog:
         with self._writing() as connection:
             with transaction(connection):
                 yield connection
-            self._shorten()
+            self._truncate_wal()
 
-    def _shorten(self) -> None:
+    def _truncate_wal(self) -> None:
         """What was written is durable, so that nothing here fails it; an error fails the next write instead."""
         try:
-            self._shortening.shorten()
+            self._wal_truncation.truncate()
         except (StorageFailed, OSError):
             self._is_broken = True
 
@@ -293,21 +291,21 @@ class SqliteLog:
 
     @contextmanager
     def reader(self) -> Iterator[SqliteReader]:
-        with self._cut() as cut:
-            yield SqliteReader(cut, self.space)
+        with self._view() as view:
+            yield SqliteReader(view, self.space)
 
     @contextmanager
-    def _cut(self) -> Iterator[Cut]:
-        if self._posting is not None:
-            self._posting.post()
+    def _view(self) -> Iterator[ReadView]:
+        if self._applier is not None:
+            self._applier.apply()
         connection = self._pool.take()
         is_sound = True
         try:
-            cut = Cut(connection, self.space)
+            view = ReadView(connection, self.space)
             try:
-                yield cut
+                yield view
             finally:
-                cut.end()
+                view.end()
         except StorageFailed:
             is_sound = False
             raise
@@ -326,17 +324,17 @@ class SqliteLog:
                     f"{file} has schema {found}: open it once to be written, which brings it up to date"
                 )
             schema.check_space(connection, self.space)
-            return destroying.owes_scrub(connection)
+            return destroy.owes_scrub(connection)
         finally:
             self._pool.give_back(connection)
 
     def integrity(self) -> list[str]:
         """What SQLite finds wrong with the file, and rows that do not follow from the log; empty if all is well."""
         try:
-            with self._cut() as cut:
-                found = [line for (line,) in cut.rows(f"PRAGMA integrity_check({DAMAGES_MAX})") if line != "ok"]
-                wrong = cut.rows(_TOUCHED_WRONGLY, (DAMAGES_MAX,)) if not found else []
-        except Damaged as damage:
+            with self._view() as view:
+                found = [line for (line,) in view.rows(f"PRAGMA integrity_check({DAMAGES_MAX})") if line != "ok"]
+                wrong = view.rows(_TOUCHED_WRONGLY, (DAMAGES_MAX,)) if not found else []
+        except DamagedFile as damage:
             return [str(damage)]
         return found + [f"version {version}: the branches it touched are recorded wrongly" for (version,) in wrong]
 
@@ -354,15 +352,15 @@ class SqliteLog:
         self._pool.close()
         if self._writer is None:
             return
-        if self._posting is None:
+        if self._applier is None:
             close(self._writer)
             return
-        with self._posting.lock:  # the clerk may be at it
-            with suppress(StorageFailed):  # the daybook has it
-                self._posting.settle()
-            if not self._posting.is_settled:
-                self._owner.keep_unsettled(self.space, self._posting)
-            self._posting.release()
+        with self._applier.lock:  # the checkpointer may be using it
+            with suppress(StorageFailed):  # the group WAL still has the records
+                self._applier.checkpoint()
+            if not self._applier.is_checkpointed:
+                self._owner.retain_unapplied(self.space, self._applier)
+            self._applier.release()
             close(self._writer)
 
 
@@ -377,7 +375,7 @@ def _open(file: Path, vfs: str | None, space: Did, *, create: bool) -> apsw.Conn
             raise UnknownSpace(space=space)
         begin_writing(connection)
         schema.migrate(connection, found, space)
-        destroying.prepare(connection)
+        destroy.prepare(connection)
     except BaseException:
         close(connection)
         raise

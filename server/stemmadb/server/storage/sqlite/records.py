@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NoReturn
 
 from stemmadb.protocol.errors import BrokenChain
-from stemmadb.protocol.model import commit as commits
-from stemmadb.protocol.model import facts
-from stemmadb.protocol.model.commit import NO_ARGUMENTS, Commit, Identity, LocalIdentity, OperationIdentity
-from stemmadb.protocol.model.facts import NO_BODY, Fact, FactKind, digest_of
-from stemmadb.protocol.model.ids import BranchName, Did, Hash, Local, Version
-from stemmadb.server.storage.sqlite import places
+from stemmadb.protocol.model.log import commit_record as commits
+from stemmadb.protocol.model.log import facts
+from stemmadb.protocol.model.log.commit_record import NO_ARGUMENTS, Commit, Identity, LocalIdentity, OperationIdentity
+from stemmadb.protocol.model.log.facts import NO_BODY, Fact, FactKind, digest_of
+from stemmadb.protocol.model.values.ids import BranchName, Did, Hash, Local, Version
+from stemmadb.server.storage.sqlite import positions
 from stemmadb.server.storage.sqlite.connection import Row, as_json
-from stemmadb.server.storage.sqlite.cut import Cut
+from stemmadb.server.storage.sqlite.read_view import ReadView
 from stemmadb.server.storage.sqlite.schema import KINDS
 
 CHUNK: Final = 1_024
@@ -43,33 +43,33 @@ _AUTHORS: Final = (
 )
 
 
-def commits_at(cut: Cut, space: Did, versions: Iterable[int]) -> dict[Version, Commit]:
+def commits_at(view: ReadView, space: Did, versions: Iterable[int]) -> dict[Version, Commit]:
     """The commits of those versions that are there."""
     found: dict[Version, Commit] = {}
     for asked in _chunks(versions):
-        hashes = _hashes(cut, asked)
-        for row in cut.rows(_COMMITS, (asked,)):
+        hashes = _hashes(view, asked)
+        for row in view.rows(_COMMITS, (asked,)):
             found[row[0]] = commit_of(row, space, hashes.get(row[0], ()))
     return found
 
 
-def authors(cut: Cut, versions: Iterable[int]) -> dict[Version, Did]:
-    return {version: did for asked in _chunks(versions) for version, did in cut.rows(_AUTHORS, (asked,))}
+def authors(view: ReadView, versions: Iterable[int]) -> dict[Version, Did]:
+    return {version: did for asked in _chunks(versions) for version, did in view.rows(_AUTHORS, (asked,))}
 
 
-def facts_in(cut: Cut, versions: Iterable[int]) -> dict[Version, tuple[Fact, ...]]:
+def facts_in(view: ReadView, versions: Iterable[int]) -> dict[Version, tuple[Fact, ...]]:
     """The facts of each version, in order; a version without is left out."""
     found: dict[Version, list[Fact]] = {}
     for asked in _chunks(versions):
-        for row in cut.rows(_FACTS, (asked,)):
+        for row in view.rows(_FACTS, (asked,)):
             fact = fact_of(row)
             found.setdefault(fact.version, []).append(fact)
     return {version: tuple(its) for version, its in found.items()}
 
 
-def facts_at(cut: Cut, numbers: Sequence[int]) -> list[Fact]:
+def facts_at(view: ReadView, numbers: Sequence[int]) -> list[Fact]:
     """The facts at those places, in the order asked for."""
-    return [fact_of(row) for asked in _chunks(numbers) for row in cut.rows(_FACTS_AT, (asked,))]
+    return [fact_of(row) for asked in _chunks(numbers) for row in view.rows(_FACTS_AT, (asked,))]
 
 
 def _chunks(numbers: Iterable[int]) -> Iterator[str]:
@@ -78,10 +78,10 @@ def _chunks(numbers: Iterable[int]) -> Iterator[str]:
         yield as_json(wanted[start : start + CHUNK])
 
 
-def _hashes(cut: Cut, asked: str) -> dict[Version, list[tuple[Hash, BranchName]]]:
+def _hashes(view: ReadView, asked: str) -> dict[Version, list[tuple[Hash, BranchName]]]:
     found: dict[Version, list[tuple[Hash, BranchName]]] = {}
-    for number, hash_, branch in cut.rows(_HASHES, (asked,)):
-        found.setdefault(Version(number >> places.INDEX_BITS), []).append((hash_, branch))
+    for number, hash_, branch in view.rows(_HASHES, (asked,)):
+        found.setdefault(Version(number >> positions.INDEX_BITS), []).append((hash_, branch))
     return found
 
 
@@ -116,7 +116,7 @@ def _identity(version: Version, did: Did, session: bytes, local: object) -> Iden
 
 def fact_of(row: Row) -> Fact:
     number, id_, branch, kind, parent, parent_hash, hash_, salt, body, digest = row
-    version, index = Version(number >> places.INDEX_BITS), number & places.INDEX_MAX
+    version, index = Version(number >> positions.INDEX_BITS), number & positions.INDEX_MAX
     if parent == 0:
         parent_hash = facts.empty(id_)
     elif parent_hash is None:
@@ -128,7 +128,7 @@ def fact_of(row: Row) -> Fact:
 
 def kind_name(number: int, kind: int) -> FactKind:
     if not 0 < kind <= len(KINDS):
-        place = places.place_of(number)
+        place = positions.place_of(number)
         _broken(place.version, f"fact {place.index}", "its kind is not known")
     return KINDS[kind - 1]
 

@@ -13,10 +13,10 @@ from typing import Final
 import apsw
 
 from stemmadb.protocol.errors import BrokenChain, NewerStorage
-from stemmadb.protocol.model.body import encode
-from stemmadb.protocol.model.commit import Revoke
-from stemmadb.protocol.model.facts import FactKind
-from stemmadb.protocol.model.ids import HASH_BYTES, Did, Hash, Version
+from stemmadb.protocol.model.log.commit_record import Revoke
+from stemmadb.protocol.model.log.facts import FactKind
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import HASH_BYTES, Did, Hash, Version
 from stemmadb.server.storage.sqlite.connection import failures, query, transaction
 
 APPLICATION_ID: Final = 0x53746D61  # "Stma"
@@ -50,7 +50,7 @@ CREATE TABLE "commit" (
   version INTEGER PRIMARY KEY, session INTEGER NOT NULL,
   local ANY NOT NULL,  -- an integer local or a 16-byte operation id
   branch INTEGER, time INTEGER NOT NULL, hash BLOB NOT NULL, request BLOB NOT NULL,
-  arguments BLOB,  -- NULL for a plain commit
+  arguments BLOB,  -- NULL for a fast-path commit
   note BLOB, note_salt BLOB,
   note_digest BLOB  -- only once the note is gone
 ) STRICT;

@@ -9,16 +9,17 @@ from typing import Final
 
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import InvalidDid, StemmaError, UnknownSpace
-from stemmadb.protocol.model.ids import Did
+from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.storage.port import StorageFailed
-from stemmadb.server.storage.sqlite import daybook_files, schema
-from stemmadb.server.storage.sqlite.clerk import Clerk
+from stemmadb.server.storage.sqlite import schema
 from stemmadb.server.storage.sqlite.connection import close, open_reader, sync_path
-from stemmadb.server.storage.sqlite.daybook import Carrier, Daybook
-from stemmadb.server.storage.sqlite.daybook_pages import Record
-from stemmadb.server.storage.sqlite.daybook_waiting import until_posted
 from stemmadb.server.storage.sqlite.log import SCRUB_WAIT_MS, SqliteLog
-from stemmadb.server.storage.sqlite.posting import Posting
+from stemmadb.server.storage.sqlite.wal import segments
+from stemmadb.server.storage.sqlite.wal.apply import Applier
+from stemmadb.server.storage.sqlite.wal.blocks import Record
+from stemmadb.server.storage.sqlite.wal.checkpointer import Checkpointer
+from stemmadb.server.storage.sqlite.wal.group_wal import GroupWal, WalWriter
+from stemmadb.server.storage.sqlite.wal.wait_for_checkpoint import wait_until_applied
 
 SPACES: Final = "spaces"
 FILE: Final = "space.db"
@@ -26,9 +27,9 @@ EMPTY_BYTES_MAX: Final = 4_096
 """A file without tables is no larger: SQLite writes one page before them."""
 ENTITIES_MAX: Final = 65_536
 """How many entities the logs that are open know without asking, together; one takes about 500 bytes."""
-LEFT_TO_A_THREAD: Final = 32
-"""Spaces that one thread brings in, of those that a process that was killed has left."""
-BRINGING_THREADS_MAX: Final = 16
+SPACES_PER_RECOVERY_THREAD: Final = 32
+"""How many spaces one thread recovers after a process was killed."""
+RECOVERY_THREADS_MAX: Final = 16
 ENTITIES_MIN: Final = 1_024
 """How many each of them may know, however many they are."""
 
@@ -37,8 +38,8 @@ class SqliteStorage:
     """Implements `port.Storage`.
 
     Whoever writes holds the directory (`directory.hold`), so that no second process does. A read-only storage needs
-    no hold and can be used beside a writer: it changes no file's content, unless a process that was killed has left a
-    daybook. Any thread may use it.
+    no hold and can be used beside a writer: it changes no file's content, unless a killed process has left a group
+    WAL. Any thread may use it.
     """
 
     def __init__(
@@ -48,11 +49,11 @@ class SqliteStorage:
         vfs: str | None = None,
         read_only: bool = False,
         scrub_wait_ms: int = SCRUB_WAIT_MS,
-        carrier: Carrier | None = None,
+        wal_writer: WalWriter | None = None,
     ) -> None:
-        """With a carrier there is a daybook, which is used from the event loop that the carrier tells.
+        """With a WAL writer there is a group WAL, which is used from the event loop that the WAL writer reports to.
 
-        The carrier is closed with the storage, and is the caller's if there is none.
+        The storage closes the WAL writer; if the constructor fails, the caller does.
         """
         self._directory = directory
         self._vfs = vfs
@@ -61,15 +62,15 @@ class SqliteStorage:
         self._lock = Lock()
         self._logs: list[SqliteLog] = []
         self._opening: set[Did] = set()
-        self._left: dict[Did, list[Record]] = {}
-        """What the daybook of an earlier process has of a space, and its file may not have."""
-        self._unsettled: dict[Did, Posting] = {}
-        """What could not be posted when the log of a space was closed."""
-        self._clerk: Clerk | None = None
+        self._to_recover: dict[Did, list[Record]] = {}
+        """Records in the group WAL of an earlier process that the file of a space may lack."""
+        self._unapplied: dict[Did, Applier] = {}
+        """Records that could not be applied when the log of a space was closed."""
+        self._checkpointer: Checkpointer | None = None
         if not read_only:
-            self._bring_in()
-        if carrier is not None:
-            self._clerk = Clerk(directory, vfs, carrier, lambda: len(self._logs))
+            self._recover()
+        if wal_writer is not None:
+            self._checkpointer = Checkpointer(directory, vfs, wal_writer, lambda: len(self._logs))
 
     def spaces(self) -> list[Did]:
         """The spaces there are files of, by name; a file that nobody came to make tables in is none."""
@@ -93,7 +94,7 @@ class SqliteStorage:
         """The log of a space; `UnknownSpace` if there is none and it is not to be made."""
         log = self._open(space, create=create)
         try:
-            self._take_up(log)
+            self._recover_log(log)
         except BaseException:
             log.close()
             raise
@@ -101,7 +102,7 @@ class SqliteStorage:
 
     def _open(self, space: Did, *, create: bool) -> SqliteLog:
         identity.public_key(space)  # a DID is safe as a name of a directory, and anything else is refused
-        file = self._directory / SPACES / space / FILE
+        file = self.directory_of(space) / FILE
         with self._lock:
             self._logs = [log for log in self._logs if not log.is_closed]
             is_open = space in self._opening or any(log.space == space for log in self._logs)
@@ -135,6 +136,10 @@ class SqliteStorage:
             _make_private(file)
         return log
 
+    def directory_of(self, space: Did) -> Path:
+        """Where the files of a space are, or would be."""
+        return self._directory / SPACES / space
+
     def room(self) -> int:
         """A fair part for each log: one that was opened before others shrinks to it when it is next written."""
         return max(ENTITIES_MIN, ENTITIES_MAX // max(1, len(self._logs)))
@@ -144,64 +149,62 @@ class SqliteStorage:
             logs, self._logs = self._logs, []
         for log in logs:
             log.close()
-        if self._clerk is not None:
-            self._clerk.close(is_settled=not self._unsettled)
+        if self._checkpointer is not None:
+            self._checkpointer.close(is_checkpointed=not self._unapplied)
 
-    # -- the daybook
+    # -- the group WAL
 
-    @property
-    def clerk(self) -> Clerk | None:
-        return self._clerk
+    def group_wal(self) -> GroupWal | None:
+        """The group WAL, if there is one; None while the one of an earlier process is still needed."""
+        return None if self._checkpointer is None or self._to_recover else self._checkpointer.ask()
 
-    def daybook(self) -> Daybook | None:
-        """None while that of an earlier process is still needed."""
-        return None if self._clerk is None or self._left else self._clerk.ask()
+    def clear_group_wal(self) -> None:
+        if self._to_recover:
+            raise StorageFailed("a space that cannot be opened still needs the group WAL of an earlier process")
+        if self._checkpointer is not None and self._checkpointer.wal is not None:
+            self._checkpointer.wal.reset()
 
-    def clear_daybook(self) -> None:
-        if self._left:
-            raise StorageFailed("a daybook that was left is still needed by a space that cannot be opened")
-        if self._clerk is not None and self._clerk.book is not None:
-            self._clerk.book.start_over()
+    def retain_unapplied(self, space: Did, applier: Applier) -> None:
+        self._unapplied.setdefault(space, applier)  # an earlier one that was not recovered has all these records
 
-    def keep_unsettled(self, space: Did, posting: Posting) -> None:
-        self._unsettled.setdefault(space, posting)  # one that was not brought in has all that this one has
+    def _recover(self) -> None:
+        """Recovers what a killed process left. A space that cannot be recovered now is when it is next opened."""
+        self._to_recover = segments.read(self._directory)
+        # Each space waits for the disk several times.
+        with ThreadPoolExecutor(
+            min(1 + len(self._to_recover) // SPACES_PER_RECOVERY_THREAD, RECOVERY_THREADS_MAX)
+        ) as threads:
+            list(threads.map(self._recover_space, list(self._to_recover)))
+        if not self._to_recover:
+            segments.remove(self._directory)
 
-    def _bring_in(self) -> None:
-        """Posts what a process that was killed has left. A space that cannot take it now does when it is opened."""
-        self._left = daybook_files.read(self._directory)
-        # Of each the disk is waited for several times.
-        with ThreadPoolExecutor(min(1 + len(self._left) // LEFT_TO_A_THREAD, BRINGING_THREADS_MAX)) as threads:
-            list(threads.map(self._bring_in_one, list(self._left)))
-        if not self._left:
-            daybook_files.remove(self._directory)
-
-    def _bring_in_one(self, space: Did) -> None:
+    def _recover_space(self, space: Did) -> None:
         try:
             self.open(space).close()
         except UnknownSpace:
-            del self._left[space]  # it was removed since
+            del self._to_recover[space]  # the space was removed since
         except (StorageFailed, StemmaError):
             return
 
-    def _take_up(self, log: SqliteLog) -> None:
-        """The log has just been opened: first of all it gets what a daybook has of it."""
+    def _recover_log(self, log: SqliteLog) -> None:
+        """Recovers what a group WAL has of a log that was just opened."""
         if self._read_only:
-            until_posted(self._directory, log.space, log.tip, lambda: SqliteStorage(self._directory).close())
+            wait_until_applied(self._directory, log.space, log.tip, lambda: SqliteStorage(self._directory).close())
             return
-        space, unsettled = log.space, self._unsettled.get(log.space)
-        if space in self._left:
-            log.bring_in(self._left[space])
-            with self._lock:  # two may be the last ones
-                if len(self._left) == 1:
-                    daybook_files.remove(self._directory)
-                del self._left[space]
-        if unsettled is not None:
-            log.bring_in(list(unsettled.unposted))
-            unsettled.forget()
-            del self._unsettled[space]
-        book = None if self._clerk is None else self._clerk.book
-        if book is not None and book.is_broken:
-            book.mend()
+        space, unapplied = log.space, self._unapplied.get(log.space)
+        if space in self._to_recover:
+            log.recover(self._to_recover[space])
+            with self._lock:  # two threads may recover the last two
+                if len(self._to_recover) == 1:
+                    segments.remove(self._directory)
+                del self._to_recover[space]
+        if unapplied is not None:
+            log.recover(list(unapplied.unapplied))
+            unapplied.forget()
+            del self._unapplied[space]
+        wal = None if self._checkpointer is None else self._checkpointer.wal
+        if wal is not None and wal.is_broken:
+            wal.repair()
 
 
 def _is_did(name: str) -> bool:
@@ -214,7 +217,7 @@ def _is_did(name: str) -> bool:
 
 def _make_directory(directory: Path) -> None:
     """Makes the directory of a space, so that it is there after a power failure as well."""
-    with daybook_files.disk_failures():
+    with segments.disk_failures():
         for step in (directory.parent.parent, directory.parent, directory):
             step.mkdir(mode=0o700, parents=True, exist_ok=True)
             sync_path(step.parent)

@@ -7,7 +7,7 @@ from typing import Final
 
 import apsw
 
-from stemmadb.protocol.model.commit import (
+from stemmadb.protocol.model.log.commit_record import (
     BranchCreate,
     BranchDelete,
     Commit,
@@ -16,12 +16,12 @@ from stemmadb.protocol.model.commit import (
     TagCreate,
     TagDelete,
 )
-from stemmadb.protocol.model.ids import BranchName, Hash, Version
-from stemmadb.protocol.model.state import BranchState
-from stemmadb.server.storage.port import Tag
-from stemmadb.server.storage.sqlite import places, schema
+from stemmadb.protocol.model.log.state import BranchState
+from stemmadb.protocol.model.values.ids import BranchName, Hash, Version
+from stemmadb.server.storage.port import StoredTag
+from stemmadb.server.storage.sqlite import positions, schema
 from stemmadb.server.storage.sqlite.connection import Cell, Row, query
-from stemmadb.server.storage.sqlite.cut import Cut
+from stemmadb.server.storage.sqlite.read_view import ReadView
 
 _BRANCH: Final = (
     "SELECT b.name, p.name, b.fork, b.depth, b.deleted, b.merged "
@@ -73,7 +73,7 @@ def lineage(connection: apsw.Connection, number: int) -> list[tuple[int, int]]:
     """
     spans: list[tuple[int, int]] = []
     above: int | None = number
-    upto = places.VERSION_MAX
+    upto = positions.VERSION_MAX
     while above is not None:
         spans.append((above, upto))
         above, fork = query(connection, "SELECT parent, fork FROM branch WHERE branch = ?", (above,))[0]
@@ -81,11 +81,11 @@ def lineage(connection: apsw.Connection, number: int) -> list[tuple[int, int]]:
     return spans
 
 
-class Structure:
-    """The structure of one cut; what was asked for once is known to all questions that share the cut."""
+class StoredStructure:
+    """The structure of one read view; what was asked for once is known to all questions that share the read view."""
 
-    def __init__(self, cut: Cut) -> None:
-        self._cut = cut
+    def __init__(self, view: ReadView) -> None:
+        self._view = view
         self._numbers: dict[str, int | None] = {}
         self._states: dict[str, BranchState | None] = {}
         self._floor: Version | None = None
@@ -93,39 +93,39 @@ class Structure:
     def number(self, name: str) -> int | None:
         """The number of a branch; None if there never was one of that name."""
         if name not in self._numbers:
-            row = self._cut.row("SELECT branch FROM branch WHERE name = ?", (name,))
+            row = self._view.row("SELECT branch FROM branch WHERE name = ?", (name,))
             self._numbers[name] = None if row is None else row[0]
         return self._numbers[name]
 
     def branch(self, name: str) -> BranchState | None:
         if name not in self._states:
-            row = self._cut.row(f"{_BRANCH} WHERE b.name = ?", (name,))
+            row = self._view.row(f"{_BRANCH} WHERE b.name = ?", (name,))
             self._states[name] = None if row is None else _state(row)
         return self._states[name]
 
     def branches(self) -> list[BranchState]:
-        return [_state(row) for row in self._cut.rows(f"{_BRANCH} ORDER BY b.name")]
+        return [_state(row) for row in self._view.rows(f"{_BRANCH} ORDER BY b.name")]
 
-    def tags(self) -> list[Tag]:
+    def tags(self) -> list[StoredTag]:
         sql = "SELECT t.name, b.name, t.version FROM tag AS t JOIN branch AS b ON b.branch = t.branch ORDER BY t.name"
-        return [Tag(*row) for row in self._cut.rows(sql)]
+        return [StoredTag(*row) for row in self._view.rows(sql)]
 
     def floor(self) -> Version:
         if self._floor is None:
-            row = self._cut.row("SELECT value FROM meta WHERE key = 'floor'")
+            row = self._view.row("SELECT value FROM meta WHERE key = 'floor'")
             assert row is not None, "every file has a floor"
             self._floor = Version(row[0])
         return self._floor
 
     def revoked(self, names: Iterable[Hash] | None) -> dict[Hash, Version]:
         if names is None:
-            return {Hash(name): Version(version) for name, version in self._cut.rows(f"{_REVOKED} GROUP BY 1")}
-        found = (self._cut.row(f"{_REVOKED} AND {schema.REVOKED} = ? GROUP BY 1", (name,)) for name in names)
+            return {Hash(name): Version(version) for name, version in self._view.rows(f"{_REVOKED} GROUP BY 1")}
+        found = (self._view.row(f"{_REVOKED} AND {schema.REVOKED} = ? GROUP BY 1", (name,)) for name in names)
         return {Hash(row[0]): Version(row[1]) for row in found if row is not None}
 
     def last_write(self, name: BranchName, upto: Version) -> Version:
         number = self.number(name)
-        row = self._cut.row(
+        row = self._view.row(
             'SELECT max(ifnull((SELECT version FROM "commit" INDEXED BY commit_branch '
             "WHERE branch = ?1 AND version <= ?2 ORDER BY version DESC LIMIT 1), 0), "
             "ifnull((SELECT version FROM touched "

@@ -1,0 +1,71 @@
+"""A page: one entity in a draft, with what waits until it is known what is there (NURSERY-8)."""
+
+from __future__ import annotations
+
+from stemmadb.client.drafting.steps import DraftState, DraftStep, StepBase
+from stemmadb.client.nursery.entities import UNKNOWN, CachedEntity, Shown
+from stemmadb.client.nursery.plans import CommitWrite
+
+
+class DraftEntry:
+    """A step in its place among all steps of the draft, and what it writes, as soon as that is known."""
+
+    __slots__ = ("step", "write")
+
+    def __init__(self, step: DraftStep, write: CommitWrite | None) -> None:
+        self.step = step
+        self.write = write
+
+
+class EntityDraft:
+    """`state` is what the draft shows of the entity now. What waits always comes before all that does not."""
+
+    __slots__ = ("_waiting", "ground", "held", "state")
+
+    def __init__(self, ground: StepBase, held: CachedEntity | None = None) -> None:
+        self.ground = ground
+        self.held = held
+        self.state = DraftState(ground.shown.value)
+        self._waiting: list[DraftEntry] = []
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known what lies beneath the draft."""
+        return self.ground.shown.value is not UNKNOWN
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether something waits that cannot be sent as it is."""
+        return not self.is_known and any(not entry.step.blind for entry in self._waiting)
+
+    def learn(self, shown: Shown, held: CachedEntity | None) -> None:
+        """What is there. What was known before stays: a transaction reads one view (NURSERY-2)."""
+        if not self.is_known:
+            self.ground = self.ground._replace(shown=shown)
+            self.held = held
+
+    def take(self, step: DraftStep) -> DraftEntry | None:
+        """Does the step, or lets it wait; None if it comes to nothing."""
+        self.settle()
+        if step.needs_base and self.state.value is UNKNOWN:
+            entry = DraftEntry(step, step.write)
+            self._waiting.append(entry)
+            self.state = step.ahead or self.state
+            return entry
+        self.state, write = step.onto(self.state, self.ground)
+        return None if write is None else DraftEntry(step, write)
+
+    def settle(self) -> None:
+        """Does what waited, once it is known what is there; if one of it cannot be done, this raises each time."""
+        if not self.is_known or not (self._waiting or self.state.value is UNKNOWN):
+            return
+        state = DraftState(self.ground.shown.value)
+        writes = []
+        for entry in self._waiting:
+            state, write = entry.step.onto(state, self.ground)
+            writes.append(write)
+        for entry, write in zip(self._waiting, writes, strict=True):
+            entry.write = write
+        self._waiting = []
+        if not self.state.is_own:
+            self.state = state

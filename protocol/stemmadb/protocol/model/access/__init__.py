@@ -1,0 +1,7 @@
+"""Access: the roles in a space and the delegations that hand rights on.
+
+`access_roles` says what a principal may do, and for which ids; `delegation` reads and verifies signed tokens, each
+never wider than the one before it in the chain.
+
+Imports only `values`.
+"""

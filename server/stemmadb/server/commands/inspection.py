@@ -1,0 +1,102 @@
+"""`stemmadb spaces` and `stemmadb status`: what is in a data directory."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import click
+
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.commands.report import CommandReport
+from stemmadb.server.commands.running_server import ask
+from stemmadb.server.commands.shared import CommandShell, data_option, reading, shown, telling
+from stemmadb.server.serving import presence
+from stemmadb.server.storage.directory import is_held
+from stemmadb.server.storage.port import Storage
+from stemmadb.server.storage.sqlite import sqlite_version
+
+
+@click.command()
+@data_option
+@click.pass_obj
+def spaces(shell: CommandShell, data: Path) -> dict[str, object]:
+    """List the spaces of a data directory, which may be in use.
+
+    Example: stemmadb spaces --data ./data
+    """
+    report = CommandReport(shell, looks=True)
+    with telling(shell), reading(data) as storage:
+        for space in storage.spaces():
+            report.take(space, partial(_told, storage, space))
+    for one in report.good:
+        shell.say(f"{one['space']}  version {one['version']}")
+    if not report.spaces:
+        shell.say(f"There are no spaces in {data}.")
+    return report.answer()
+
+
+@click.command()
+@data_option
+@click.pass_obj
+def status(shell: CommandShell, data: Path) -> dict[str, object]:
+    """Show the state of a data directory, which may be in use: versions, sizes, who holds it, and how that server is.
+
+    Example: stemmadb status --data ./data
+    """
+    report = CommandReport(shell, looks=True)
+    with telling(shell), reading(data) as storage:
+        for space in storage.spaces():
+            report.take(space, partial(_measured, storage, data, space))
+    held = is_held(data)
+    server = _server(data)
+    shell.say(f"data      {data}{' (in use)' if held else ''}")
+    shell.say(f"sqlite    {sqlite_version()}")
+    for line in _server_lines(server):
+        shell.say(line)
+    for one in report.good:
+        shell.say(f"{one['space']}  version {one['version']}, {one['bytes']} bytes, {one['blob_bytes']} in blobs")
+    return report.answer(data=str(data), held=held, sqlite=sqlite_version(), server=server)
+
+
+def _server(data: Path) -> dict[str, object] | None:
+    """The server that runs there, if one does."""
+    found = presence.find(data)
+    return None if found is None else ask(found)
+
+
+def _server_lines(server: dict[str, object] | None) -> list[str]:
+    if server is None:
+        return []
+    health = "ready" if server["ready"] else f"not ready: {server['says']}"
+    numbers = [
+        f"{server[name]} {name}" for name in ("connections", "sessions", "watches", "commits") if name in server
+    ]
+    return [
+        f"server    process {server['pid']}, {server['host']} port {server['port']}, {health}",
+        f"identity  {server['did']}",
+        *([f"now       {', '.join(numbers)}"] if numbers else []),
+    ]
+
+
+def _told(storage: Storage, space: Did) -> dict[str, object]:
+    log = storage.open(space)
+    try:
+        with log.reader() as reader:
+            tip = reader.tip()
+            return {"space": space, "version": tip.version, "hash": shown(tip.hash), "time": tip.time}
+    finally:
+        log.close()
+
+
+def _measured(storage: Storage, data: Path, space: Did) -> dict[str, object]:
+    return _told(storage, space) | _sizes(data, space)
+
+
+def _sizes(data: Path, space: Did) -> dict[str, object]:
+    """The bytes of the log, what is beside it included, and of the blobs that are files."""
+    folder = data / "spaces" / space
+    return {
+        "bytes": sum(file.stat().st_size for file in folder.glob("space.db*")),
+        "blob_bytes": sum(file.stat().st_size for file in folder.glob("blobs/*")),
+    }

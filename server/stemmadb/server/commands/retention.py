@@ -1,0 +1,174 @@
+"""`stemmadb compact` and `stemmadb erase`, on a data directory that nobody holds."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import click
+
+from stemmadb.protocol.errors import InvalidValue
+from stemmadb.protocol.model.commit.request import digest_request
+from stemmadb.protocol.model.log.commit_record import OperationIdentity
+from stemmadb.protocol.model.values import json_values, reference
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.protocol.model.values.ids import (
+    MAIN,
+    RANDOM_ID_BYTES,
+    BranchName,
+    Did,
+    EntityId,
+    Hash,
+    Version,
+    branch_name,
+    entity_id,
+)
+from stemmadb.server.commands.shared import CommandShell, data_option, now, one_space_option, read_did, shown, telling
+from stemmadb.server.engine.base import moments, states
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.base.space_port import Asked, SpaceApi
+from stemmadb.server.engine.plan.compaction import compact as compact_space
+from stemmadb.server.engine.plan.erasure import erase as erase_entity
+from stemmadb.server.maintenance.progress import MaintenanceProgress
+from stemmadb.server.open_store import open_store
+from stemmadb.server.storage.port import LogReader
+
+INTERRUPTED: Final = "It may be done, in part or not at all: the log holds it, or does not. Run it again to be sure."
+
+as_option = click.option(
+    "--as",
+    "principal",
+    callback=read_did,
+    metavar="DID",
+    help="The owner that acts; default: the first owner in the access list.",
+)
+
+
+@click.command()
+@data_option
+@one_space_option
+@click.option("--floor", type=click.IntRange(min=0), required=True, help="The oldest version that can still be read.")
+@as_option
+@click.pass_obj
+def compact(shell: CommandShell, data: Path, space: Did, floor: int, principal: Did | None) -> dict[str, object]:
+    """Drop what only versions below the floor need, and blobs that nothing refers to. This cannot be undone.
+
+    No process may be using the directory. Versions that a tag names stay readable.
+
+    Example: stemmadb compact --data ./data --space did:key:z6Mk... --floor 1000
+    """
+
+    async def work(opened: SpaceApi) -> dict[str, object]:
+        asked = await _asked(opened, principal, ("compact", floor))
+        done = await compact_space(opened, asked, Version(floor), now=now())
+        return {
+            "space": space,
+            "version": done.version,
+            "hash": shown(done.hash),
+            "floor": done.floor,
+            "bodies": done.bodies,
+            "blobs": done.blobs,
+            "snapshots": done.snapshots,
+        }
+
+    answer = _run(shell, data, space, "compacting", work)
+    shell.say(
+        f"{space}: compacted to {answer['floor']}, {answer['bodies']} bodies and {answer['blobs']} blobs are gone"
+    )
+    return answer
+
+
+@click.command()
+@click.argument("id_", metavar="ID", callback=lambda _ctx, _option, text: entity_id(text))
+@data_option
+@one_space_option
+@click.option(
+    "--version", "versions", type=click.IntRange(min=1), multiple=True, required=True, help="May be repeated."
+)
+@click.option(
+    "--survivor",
+    "survivors",
+    multiple=True,
+    metavar="BRANCH=JSON",
+    help="The new value on a branch where the current value is erased; default: the entity is deleted there.",
+)
+@click.option("--blob", "blobs", multiple=True, metavar="REFERENCE", help="A blob to erase too; may be repeated.")
+@as_option
+@click.pass_obj
+def erase(
+    shell: CommandShell,
+    id_: EntityId,
+    data: Path,
+    space: Did,
+    versions: tuple[int, ...],
+    survivors: tuple[str, ...],
+    blobs: tuple[str, ...],
+    principal: Did | None,
+) -> dict[str, object]:
+    """Destroy what the entity ID held at some versions, with every copy of it. This cannot be undone.
+
+    No process may be using the directory. The history still verifies, since hashes stay.
+
+    Example: stemmadb erase urn:person:7 --version 41 --survivor 'main={"name": null}' --space did:key:z6Mk...
+    """
+    kept = dict(map(_survivor, survivors))
+    gone = [reference.read(text) for text in blobs]
+
+    async def work(opened: SpaceApi) -> dict[str, object]:
+        asked = await _asked(opened, principal, ("erase", id_, versions, kept, gone))
+        done = await erase_entity(opened, asked, id_, [Version(one) for one in versions], kept, gone)
+        return {"space": space, "id": id_, "version": done.version, "hash": shown(done.hash), "erased": done.erased}
+
+    answer = _run(shell, data, space, "erasing", work)
+    shell.say(f"{space}: {answer['erased']} bodies of {id_} are gone, version {answer['version']}")
+    return answer
+
+
+def _survivor(text: str) -> tuple[BranchName, bytes]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"{text!r} is not BRANCH=JSON.")
+    try:
+        return branch_name(name), encode(json_values.check(json.loads(value)))
+    except (ValueError, InvalidValue) as wrong:
+        raise click.UsageError(f"What survives on {name!r} is not JSON: {wrong}.") from wrong
+
+
+def _run(
+    shell: CommandShell, data: Path, space: Did, stage: str, work: Callable[[SpaceApi], Awaitable[dict[str, object]]]
+) -> dict[str, object]:
+    """Opens the space, alone, and does the work."""
+
+    async def alone() -> dict[str, object]:
+        async with open_store(data) as store, store.lease(space) as opened:
+            return await work(opened)
+
+    if not data.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(data))
+    with telling(shell, data) as tell:
+        tell(MaintenanceProgress(stage, 0))
+        try:
+            return asyncio.run(alone())
+        except KeyboardInterrupt:
+            raise click.Abort(INTERRUPTED) from None
+
+
+async def _asked(space: SpaceApi, principal: Did | None, content: object) -> Asked:
+    """A new operation of an owner: whoever can write the files could do it under any name."""
+    owner = await space.read(lambda reader: _first_owner(reader, space.did)) if principal is None else principal
+    request: Hash = digest_request(os.urandom(RANDOM_ID_BYTES), encode(content))
+    return Asked(OperationIdentity(owner, os.urandom(RANDOM_ID_BYTES)), request)
+
+
+def _first_owner(reader: LogReader, space: Did) -> Did:
+    """The first by name in the access list; before there is one, the space itself (ACL-1)."""
+    list_id = EntityId(space)
+    found = states.load(reader, moments.resolve(reader, ReadMoment(MAIN)).spans, [list_id]).get(list_id)
+    roles = found.value if found is not None else None
+    owners = sorted(did for did, role in roles.items() if role == "own") if isinstance(roles, dict) else []
+    return Did(owners[0]) if owners else space

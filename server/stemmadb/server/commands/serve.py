@@ -1,0 +1,138 @@
+"""`stemmadb serve`: starts a server, with a flag for every setting."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, get_args, get_origin
+
+import apsw  # noqa: F401 - where it is not installed there is no server: the command is left out, as the others are
+import click
+
+if TYPE_CHECKING:  # what a server needs takes a while to import, and the other commands do not need it
+    from stemmadb.server.serving.settings.config import Config
+
+HEAD = "Options"
+
+
+class ServingShell(Protocol):
+    """A shell that can also be answered before the command ends."""
+
+    def say_lines(self, text: str) -> None:
+        """Lines for a person."""
+        ...
+
+    def answer(self, answer: Mapping[str, object]) -> None:
+        """One JSON object, with `--json`."""
+        ...
+
+
+class ServeCommand(click.Command):
+    """Has the settings as options, and shows them in their groups; they are looked up when they are needed."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), *_options()]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from stemmadb.server.serving.settings.printing import names_by_group  # noqa: PLC0415
+
+        groups = {name: group for group, names in names_by_group().items() for name in names}
+        shown: dict[str, list[tuple[str, str]]] = {HEAD: []}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                shown.setdefault(groups.get(param.name or "", HEAD), []).append(record)
+        for group, records in shown.items():
+            with formatter.section(group):
+                formatter.write_dl(records)
+
+
+@click.command(cls=ServeCommand)
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A TOML file; default: ./stemmadb.toml if it exists.",
+)
+@click.option("--print-config", is_flag=True, help="Print every setting and where it came from, and exit.")
+@click.pass_obj
+def serve(
+    shell: ServingShell, /, config: Path | None, print_config: bool, **flags: object
+) -> Mapping[str, object] | None:
+    """Start a server. It runs until Ctrl-C or SIGTERM, finishes the commits it has received, and exits with 0.
+
+    Every setting can be a flag, a variable (STEMMADB_PORT) or a line of a TOML file (port = 8420); flags win over
+    variables, variables over the file. See docs/operating.md.
+
+    Example: stemmadb serve --port 8420 --data ./data
+    """
+    from stemmadb.server.serving.settings.printing import as_answer, as_toml  # noqa: PLC0415
+    from stemmadb.server.serving.settings.sources import load  # noqa: PLC0415
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    loaded = load(flags=given, environment=os.environ, file=config, directory=Path())
+    if print_config:
+        shell.say_lines(as_toml(loaded).rstrip("\n"))
+        return as_answer(loaded)
+    from stemmadb.server.commands.shared import told  # noqa: PLC0415
+
+    with told(loaded.config.data):
+        _run(shell, loaded.config)
+    return None
+
+
+def _run(shell: ServingShell, config: Config) -> None:
+    from stemmadb.server.serving import banner, build, loops  # noqa: PLC0415
+    from stemmadb.server.serving.app import Serving, serve  # noqa: PLC0415
+    from stemmadb.server.serving.logs import logging_to  # noqa: PLC0415
+    from stemmadb.server.serving.signals import stopping_on_signals  # noqa: PLC0415
+
+    def ready(serving: Serving) -> None:
+        shell.say_lines(banner.human(serving))
+        shell.answer(banner.answer(serving))
+        sys.stdout.flush()
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        with stopping_on_signals(stop):
+            await serve(
+                config,
+                make_service=build.make_service,
+                make_listener=build.make_listener,
+                ready=ready,
+                stop=stop,
+            )
+
+    with logging_to(sys.stderr, form=config.log_format, level=config.log_level):
+        loops.run(run())
+
+
+def _options() -> list[click.Parameter]:
+    from stemmadb.server.serving.settings.printing import names_by_group  # noqa: PLC0415
+
+    return [_option(name) for names in names_by_group().values() for name in names]
+
+
+def _option(name: str) -> click.Option:
+    """Its value is a text or nothing; what it may be is checked where all sources are."""
+    from stemmadb.server.serving.settings.config import Config, description_of  # noqa: PLC0415
+    from stemmadb.server.serving.settings.sources import FITTED, flag_of  # noqa: PLC0415
+
+    field = Config.model_fields[name]
+    flag = flag_of(name)
+    if isinstance(field.default, bool):
+        return click.Option([f"{flag}/--no-{flag.removeprefix('--')}", name], default=None, help=description_of(name))
+    has_default = field.default not in (None, ()) and name not in FITTED
+    shown = f"  [default: {field.default}]" if has_default else ""
+    return click.Option([flag, name], metavar=_metavar(field.annotation), help=f"{description_of(name)}{shown}")
+
+
+def _metavar(kind: object) -> str:
+    from stemmadb.server.serving.settings.config import FilePath  # noqa: PLC0415
+
+    if get_origin(kind) is Literal:
+        return "|".join(get_args(kind))
+    names: Mapping[object, str] = {int: "N", str: "TEXT", Path: "PATH", FilePath | None: "PATH"}
+    return names.get(kind, "LIST")

@@ -1,1 +1,0 @@
-"""Keeping a store: verify it, back it up and restore it, carry a space elsewhere with its whole history."""

@@ -1,0 +1,74 @@
+"""The bytes of stored blobs, from the database or from their files, and whether they give their names (BLOB-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stemmadb.protocol.errors import BlobMismatch, BrokenChain
+from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.ids import Hash
+from stemmadb.server.engine.blobs.blob_files import BlobFiles, blob_path, blocks, hash_of
+from stemmadb.server.maintenance.progress import Counter, Tell
+from stemmadb.server.storage.port import LogReader, SpaceLog, StoredBlob
+
+
+class BlobGone(Exception):
+    """There is a row for it, and no bytes."""
+
+
+def check(log: SpaceLog, reader: LogReader, tell: Tell, directory: Path | None) -> int:
+    """How many there are; `BrokenChain` if the bytes of one do not give its name, its size or its row's seal.
+
+    Those in files are in the directory given. One that is removed while this looks, by a server that goes on, is not
+    missing.
+    """
+    counter = Counter(tell, "reading blobs", every=100)
+    for blob in reader.blobs():
+        why = _offence(reader, directory, blob)
+        if why is not None and is_there(log, blob.hash):
+            place = f"blob {reference.write(blob.hash)}"
+            raise BrokenChain(version=reader.tip().version, place=place, why=why)
+        counter.add()
+    counter.finish()
+    return counter.done
+
+
+def is_there(log: SpaceLog, hash_: Hash) -> bool:
+    """Whether there is a row for it now."""
+    with log.reader() as now:
+        return now.blob(hash_) is not None
+
+
+def _offence(reader: LogReader, directory: Path | None, blob: StoredBlob) -> str | None:
+    if blob.in_file:
+        if directory is None:
+            return "its bytes are said to be in a file, and there is no place for files"
+        try:
+            BlobFiles(directory).check(blob.hash, blob.size)
+        except BlobMismatch as wrong:
+            return str(wrong.facts["why"])
+        return None
+    data = reader.blob_data(blob.hash)
+    if data is None:
+        return "its bytes are not there"
+    if len(data) != blob.size or hash_of([data]) != blob.hash:
+        return "its bytes do not give its name and its size"
+    return None
+
+
+def read(reader: LogReader, directory: Path | None, blob: StoredBlob) -> Iterator[bytes]:
+    """The bytes of a blob a segment at a time; `BlobGone` if there are none."""
+    if not blob.in_file:
+        data = reader.blob_data(blob.hash)
+        if data is None:
+            raise BlobGone
+        yield data
+        return
+    assert directory is not None, "a blob is in a file only where there is a place for files"
+    try:
+        file = blob_path(directory, blob.hash).open("rb")
+    except FileNotFoundError:
+        raise BlobGone from None
+    with file:
+        yield from blocks(file)

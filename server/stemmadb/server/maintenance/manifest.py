@@ -1,0 +1,96 @@
+"""The manifest of a backup: which spaces it has, and how far each of them goes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from blake3 import blake3
+
+from stemmadb.protocol.errors import BrokenChain, StemmaError
+from stemmadb.protocol.identity import public_key
+from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.body import encode
+from stemmadb.server.engine.blobs.blob_files import sync_directory
+from stemmadb.server.maintenance.regular_files import open_regular
+from stemmadb.server.storage.port import StoredBlob
+
+NAME: Final = "manifest.json"
+WAITING: Final = f".{NAME}"
+"""A manifest that was not finished: whoever is interrupted while writing one leaves it, and the next replaces it."""
+FORMAT: Final = 1
+BYTES_MAX: Final = 1 << 28
+"""Of a manifest: enough for half a million spaces."""
+
+
+class SpaceBackup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One space: the last commit of its copy, when that was made, and the blobs it has, as one hash.
+
+    `bytes` is the most that its database file may have; a restore copies no more.
+    """
+
+    space: str
+    version: int
+    hash: str
+    time: int
+    blobs: str
+    bytes: int
+
+
+class Manifest(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="stemmadb", tag="backup", forbid_unknown_fields=True
+):
+    format: Literal[1] = FORMAT
+    spaces: list[SpaceBackup]
+
+    def of(self, space: str) -> SpaceBackup | None:
+        return next((kept for kept in self.spaces if kept.space == space), None)
+
+    def with_(self, kept: SpaceBackup) -> Manifest:
+        """The same with this space as it is now."""
+        others = [other for other in self.spaces if other.space != kept.space]
+        return Manifest(spaces=sorted([*others, kept], key=lambda one: one.space))
+
+
+EMPTY: Final = Manifest(spaces=[])
+
+
+def hash_blobs(blobs: Iterable[StoredBlob]) -> str:
+    """Changes when a blob comes or goes, which takes no version."""
+    hasher = blake3()
+    for blob in blobs:
+        hasher.update(encode(blob))
+    return reference.write(hasher.digest())
+
+
+def load(directory: Path) -> Manifest | None:
+    """The manifest there, None without one; `BrokenChain` if it cannot be read."""
+    try:
+        with open_regular(directory, Path(NAME)) as file:
+            data = file.read(BYTES_MAX + 1)
+    except FileNotFoundError:
+        return None
+    if len(data) > BYTES_MAX:
+        raise BrokenChain(version=0, place=f"file {NAME}", why=f"it has more than {BYTES_MAX} bytes")
+    try:
+        manifest = msgspec.json.decode(data, type=Manifest)
+        for kept in manifest.spaces:
+            public_key(kept.space)
+            reference.read(kept.hash)
+    except (msgspec.DecodeError, UnicodeDecodeError, StemmaError) as wrong:
+        raise BrokenChain(version=0, place=f"file {NAME}", why=f"it cannot be read ({wrong})") from wrong
+    return manifest
+
+
+def save(directory: Path, manifest: Manifest) -> None:
+    """Replaces the manifest, all or nothing; durable when this returns."""
+    waiting = directory / WAITING
+    with waiting.open("wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(waiting, directory / NAME)
+    sync_directory(directory)

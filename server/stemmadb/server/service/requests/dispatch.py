@@ -1,0 +1,86 @@
+"""Every request of the protocol and its handler (WIRE-4); the session itself handles watch, unwatch and ping."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
+
+from stemmadb.protocol.wire.messages import type_of
+from stemmadb.protocol.wire.messages.access import AclRequest, RevokeRequest
+from stemmadb.protocol.wire.messages.base import Part, Request
+from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk, BlobEnd, BlobRead
+from stemmadb.protocol.wire.messages.reading import (
+    BlameRequest,
+    DiffRequest,
+    HistoryRequest,
+    LogRequest,
+    QueryRequest,
+)
+from stemmadb.protocol.wire.messages.structure import (
+    CompactRequest,
+    CreateBranch,
+    CreateTag,
+    DeleteBranch,
+    DeleteTag,
+    EraseRequest,
+    ListBranches,
+    ListTags,
+    MergeRequest,
+    RevertRequest,
+)
+from stemmadb.server.service.base.request_context import Caller, RequestContext
+from stemmadb.server.service.requests import access, blobs, planned_writes, query_request, reads, structure, writes
+
+R = TypeVar("R", bound=Request)
+Handler: TypeAlias = Callable[[R, Caller, RequestContext], Awaitable[Part]]
+
+
+class _Table:
+    """Handlers by the class of the message, each known to take that class."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[type[Request], Handler[Any]] = {}
+
+    def on(self, kind: type[R], handler: Handler[R]) -> _Table:
+        assert kind not in self.handlers, f"two answer {kind.__name__}"
+        self.handlers[kind] = handler
+        return self
+
+
+HANDLERS: Final[Mapping[type[Request], Handler[Any]]] = (
+    _Table()
+    .on(QueryRequest, query_request.query)
+    .on(HistoryRequest, reads.history)
+    .on(LogRequest, reads.log)
+    .on(DiffRequest, reads.diff)
+    .on(BlameRequest, reads.blame)
+    .on(CreateBranch, writes.create_branch)
+    .on(DeleteBranch, writes.delete_branch)
+    .on(ListBranches, structure.list_branches)
+    .on(CreateTag, writes.create_tag)
+    .on(DeleteTag, writes.delete_tag)
+    .on(ListTags, structure.list_tags)
+    .on(MergeRequest, planned_writes.merge)
+    .on(RevertRequest, planned_writes.revert)
+    .on(EraseRequest, writes.erase)
+    .on(CompactRequest, writes.compact)
+    .on(BlobBegin, blobs.begin)
+    .on(BlobChunk, blobs.chunk)
+    .on(BlobEnd, blobs.end)
+    .on(BlobRead, blobs.read)
+    .on(AclRequest, access.acl)
+    .on(RevokeRequest, writes.revoke)
+    .handlers
+)
+
+
+async def answer(request: Request, caller: Caller, context: RequestContext) -> Part:
+    """The answer, of the class that the request names; raises the `StemmaError` to send instead.
+
+    Any other exception is an internal error, which the session reports.
+    """
+    handler = HANDLERS.get(type(request))
+    assert handler is not None, f"{type_of(request)} is not answered here"
+    result: Part = await handler(request, caller, context)
+    assert type(result) is request.answer, f"{type_of(request)} is answered by {request.answer.__name__}"
+    return result

@@ -1,0 +1,127 @@
+"""Requests that write other than commits: branches, tags, erase, compact, revoke (COMMIT-11, BRANCH-1, ERASE-1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stemmadb.protocol.errors import LimitExceeded, Malformed
+from stemmadb.protocol.model.commit.proposal import Proposal
+from stemmadb.protocol.model.log.commit_record import OperationIdentity, Revoke
+from stemmadb.protocol.model.values import body, ids
+from stemmadb.protocol.model.values.ids import BranchName
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire.messages.access import RevokeRequest
+from stemmadb.protocol.wire.messages.base import WriteRequest, Written
+from stemmadb.protocol.wire.messages.structure import (
+    CompactAnswer,
+    CompactRequest,
+    CreateBranch,
+    CreateTag,
+    DeleteBranch,
+    DeleteTag,
+    EraseAnswer,
+    EraseRequest,
+    Survivor,
+    operation_digest,
+)
+from stemmadb.server.engine.base.space_port import Asked
+from stemmadb.server.engine.plan import branch_writes, compaction, erasure
+from stemmadb.server.engine.plan.planned_write import CompletedWrite, decided
+from stemmadb.server.service.base.request_context import Caller, RequestContext
+from stemmadb.server.service.requests.redaction import structural
+
+
+def asked_for(request: WriteRequest, caller: Caller, context: RequestContext, note: bytes | None = None) -> Asked:
+    """Who asks for it, so that it is done once, and what it is known by (COMMIT-11)."""
+    if note is not None:
+        _check_note(note, context.space.limits)
+    identity = OperationIdentity(caller.principal, request.operation)
+    return Asked(identity, operation_digest(request), note, delegated=caller.delegated, at=context.now())
+
+
+async def create_branch(request: CreateBranch, caller: Caller, context: RequestContext) -> Written:
+    name, parent = ids.branch_name(request.name), ids.branch_name(request.parent)
+    asked = asked_for(request, caller, context, request.note)
+    with structural(caller, "write"):
+        done = await branch_writes.create_branch(context.space, asked, name=name, parent=parent, fork=request.fork)
+    return _written(done)
+
+
+async def delete_branch(request: DeleteBranch, caller: Caller, context: RequestContext) -> Written:
+    name = ids.branch_name(request.name)
+    asked = asked_for(request, caller, context, request.note)
+    with structural(caller, "write"):
+        return _written(await branch_writes.delete_branch(context.space, asked, name=name))
+
+
+async def create_tag(request: CreateTag, caller: Caller, context: RequestContext) -> Written:
+    name, branch = ids.branch_name(request.name), ids.branch_name(request.branch)
+    asked = asked_for(request, caller, context, request.note)
+    with structural(caller, "write"):
+        done = await branch_writes.create_tag(context.space, asked, name=name, branch=branch, version=request.version)
+    return _written(done)
+
+
+async def delete_tag(request: DeleteTag, caller: Caller, context: RequestContext) -> Written:
+    name = ids.branch_name(request.name)
+    asked = asked_for(request, caller, context, request.note)
+    with structural(caller, "write"):
+        return _written(await branch_writes.delete_tag(context.space, asked, name=name))
+
+
+async def erase(request: EraseRequest, caller: Caller, context: RequestContext) -> EraseAnswer:
+    """Destroys bodies, and the blobs that are named with everything that was sent of them (ERASE-1)."""
+    id_ = ids.entity_id(request.entity, context.space.limits.id_bytes_max)
+    survivors = _survivors(request.survivors)
+    asked = asked_for(request, caller, context, request.note)
+    with structural(caller, "own"):
+        done = await erasure.erase(context.space, asked, id_, request.versions, survivors, request.blobs)
+    if request.blobs:
+        await context.blobs.remove(request.blobs)
+    return EraseAnswer(version=done.version, hash=done.hash, time=done.time, erased=done.erased)
+
+
+def _survivors(survivors: Sequence[Survivor]) -> Mapping[BranchName, bytes | None]:
+    found = {ids.branch_name(one.branch): one.body for one in survivors}
+    if len(found) < len(survivors):
+        raise Malformed(path="survivors", why="a branch is named twice")
+    return found
+
+
+async def compact(request: CompactRequest, caller: Caller, context: RequestContext) -> CompactAnswer:
+    asked = asked_for(request, caller, context, request.note)
+    with structural(caller, "own"):
+        done = await compaction.compact(context.space, asked, request.floor, now=context.now())
+    return CompactAnswer(
+        version=done.version,
+        hash=done.hash,
+        time=done.time,
+        floor=done.floor,
+        bodies=done.bodies,
+        blobs=done.blobs,
+        bytes=done.bytes,
+    )
+
+
+async def revoke(request: RevokeRequest, caller: Caller, context: RequestContext) -> Written:
+    """An ordinary write: what follows it is judged without the delegation (ACL-1, ACL-4)."""
+    asked = asked_for(request, caller, context)
+    proposal = Proposal(
+        identity=asked.identity,
+        request=asked.request,
+        branch=None,
+        details=Revoke(delegation=request.delegation),
+        delegated=asked.delegated,
+    )
+    with structural(caller, "own"):
+        return _written(await decided(context.space, proposal))
+
+
+def _written(done: CompletedWrite) -> Written:
+    return Written(version=done.version, hash=done.hash, time=done.time)
+
+
+def _check_note(note: bytes, limits: Limits) -> None:
+    if len(note) > limits.note_bytes_max:
+        raise LimitExceeded(bound="note_bytes_max", maximum=limits.note_bytes_max, actual=len(note))
+    body.read(note, depth_max=limits.depth_max)

@@ -1,0 +1,486 @@
+"""The one ordered stream of a session: verdicts, changes and answers, each frame a consistent cut (SYNC-1..7).
+
+Nothing is built for a client that does not read: past `unsent_bytes_max` the outbox waits, and when the client has
+drained, one frame takes it from its version to now (SYNC-6). Verdicts wait here; everything else is looked up in the
+batches of the feed and the journals of the watch groups when the frame is built.
+
+Example: a session stands at version 4 and watches `urn:a:*`.
+
+    batch 5 changes urn:a:1      the outbox is touched; at the end of the turn one frame goes out, 4 -> 5
+    the client stops reading     batches 6 to 9 come; nothing is built, its own verdict at 7 waits
+    the client has drained       one frame, 5 -> 9: the net change of the watch, and the verdict at 7
+    the watch ends               its `ended` goes into the next frame, after everything before it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from stemmadb.protocol.errors import Compacted, StemmaError
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Hash, Version
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire.codec.fast_path import Own
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
+from stemmadb.protocol.wire.connection import problems
+from stemmadb.protocol.wire.connection.base import ConnectionState
+from stemmadb.protocol.wire.connection.server_side import ServerConnection
+from stemmadb.protocol.wire.messages.commit import Verdict
+from stemmadb.protocol.wire.messages.sync import Ended, Kept, Reset, Sync
+from stemmadb.server.counters import SpaceCounts
+from stemmadb.server.service.base.transport import DRAIN_BYTES, Socket
+from stemmadb.server.service.stream import frame_changes
+from stemmadb.server.service.stream.awaiting import PendingAnswers, PendingVerdicts
+from stemmadb.server.service.stream.broadcast import BroadcastGroup, BroadcastGroups, BroadcastKey
+from stemmadb.server.service.stream.frame_changes import HasBytes
+from stemmadb.server.service.stream.frames import Frame
+from stemmadb.server.service.stream.session_watch import SessionWatch
+from stemmadb.server.service.stream.shared_frames import EncodedFrame
+from stemmadb.server.service.watch.feed import Feed
+from stemmadb.server.service.watch.watch_groups import Delta
+
+BARE_MAX: Final = 16
+"""Verdicts that are sent in one message without looking at their size: those of accepted commits are small."""
+
+
+class _Reach(NamedTuple):
+    """How far a frame can go now, and what has changed for each watch on the way."""
+
+    to: Version
+    hash: Hash
+    changes: list[tuple[SessionWatch, Delta]]
+
+
+class Outbox:
+    """Belongs to one connection of one session."""
+
+    failed: Callable[[Exception], None]
+    """Ends the session after an internal error; set by the session."""
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        socket: Socket,
+        feed: Feed,
+        broadcasts: BroadcastGroups,
+        counts: SpaceCounts,
+        *,
+        limits: Limits,
+        unsent_bytes_max: int,
+        has_bytes: HasBytes,
+    ) -> None:
+        self.socket: Final = socket
+        self.watches: dict[int, SessionWatch] = {}
+        self._joining: dict[int, SessionWatch] = {}
+        self._connection = connection
+        self._feed = feed
+        self._broadcasts = broadcasts
+        self._shared = broadcasts.shared
+        self._counts = counts
+        self._limits = limits
+        self._unsent_bytes_max = unsent_bytes_max
+        self._has_bytes = has_bytes
+        self._verdicts = PendingVerdicts()
+        self._answers = PendingAnswers()
+        self._refused: list[Ended] = []
+        self._parts: Iterator[Sync] | None = None
+        self._reset: Reset | None = None
+        self._kept: Sequence[Kept] = ()
+        self._to = EMPTY_SPACE
+        self._broadcast: BroadcastGroup | None = None
+        """The group that sends the changes of its only watch, until it has anything else to send."""
+        self._is_started = False
+        self._is_due = False
+        self._is_ahead = False
+        """Whether what was read is ahead of the feed, which will follow."""
+
+    @property
+    def to(self) -> Version:
+        """The version its client was sent last."""
+        return self._to if self._broadcast is None else self._broadcast.to
+
+    # ------------------------------------------------------------ what is put in
+
+    def start(self, to: Version, *, reset: Reset | None = None, kept: Sequence[Kept] = ()) -> None:
+        """The first frame may be built: it goes on from what the client holds, or starts over."""
+        self._to = EMPTY_SPACE if reset else to
+        self._reset, self._kept = reset, kept
+        self._is_started = self._is_due = True
+
+    def decide(self, verdict: Verdict, at: Version) -> None:
+        """On an own commit; a frame with it reaches this version at least."""
+        if self._broadcast is not None:
+            self.leave_broadcast()
+        self._verdicts.add(verdict, at)
+
+    def accept(self, own: Own) -> None:
+        """As `decide`, on a commit of this session that was accepted."""
+        if self._broadcast is not None:
+            self.leave_broadcast()
+        self._verdicts.add_own(own)
+
+    def answer(self, version: Version, send: Callable[[], None]) -> None:
+        """Sends a result with state once the stream has reached its version (SYNC-7)."""
+        if version <= self.to:
+            send()
+        else:
+            self.leave_broadcast()
+            self._answers.add(version, send)
+
+    def owe(self) -> None:
+        """A frame is due even if it is empty: the session has had none for a while."""
+        self.leave_broadcast()
+        self._is_due = True
+
+    def add(self, watch: SessionWatch, *, goes_on: bool) -> None:
+        """One that goes on was notified up to `to`; a new one joins, and then replaces one of the same number."""
+        self.leave_broadcast()
+        place = self.watches if goes_on else self._joining
+        if (before := place.get(watch.number)) is not None:
+            self._let_go(before)
+        place[watch.number] = watch
+        self._counts.watches += 1
+
+    def remove(self, number: int) -> None:
+        self.leave_broadcast()
+        for place in (self.watches, self._joining):
+            if (watch := place.pop(number, None)) is not None:
+                self._let_go(watch)
+
+    def _let_go(self, watch: SessionWatch) -> None:
+        watch.leave()
+        self._counts.watches -= 1
+
+    def refuse(self, number: int, error: StemmaError) -> None:
+        """A watch that the client wanted to resume cannot go on."""
+        self.leave_broadcast()
+        self._refused.append(problems.ended(number, error, limits=self._limits))
+
+    def end_watches(self, error: StemmaError) -> None:
+        """All of them are over."""
+        for number in self.watches.keys() | self._joining.keys():
+            joining = self._joining.get(number)
+            if joining is None or not joining.fail(error) or number in self.watches:
+                self.refuse(number, error)
+            self.remove(number)
+
+    @property
+    def count(self) -> int:
+        return len(self.watches.keys() | self._joining.keys())
+
+    def holds(self, number: int) -> bool:
+        return number in self.watches or number in self._joining
+
+    def close(self) -> None:
+        for number in [*self.watches, *self._joining]:
+            self.remove(number)
+        self._is_started = False
+
+    # ------------------------------------------------------------ what goes out
+
+    @property
+    def is_slow(self) -> bool:
+        return self.socket.unsent > self._unsent_bytes_max
+
+    @property
+    def is_in_parts(self) -> bool:
+        """Whether a frame was begun whose last part is not sent yet."""
+        return self._parts is not None
+
+    @property
+    def has_drained(self) -> bool:
+        return self.socket.unsent <= DRAIN_BYTES
+
+    @property
+    def verdict_bytes(self) -> int:
+        """What the verdicts that wait take in memory, about."""
+        return self._verdicts.size
+
+    @property
+    def expects_more(self) -> bool:
+        """Whether something waits for a version that the feed has not published yet."""
+        return bool(self._answers or self._verdicts or self._is_ahead)
+
+    def flush(self) -> None:
+        """Builds and sends frames as long as there is something to send and the client reads."""
+        if self._broadcast is not None:
+            self.leave_broadcast()
+        while self._is_started and self._connection.state is ConnectionState.OPEN and not self.is_slow:
+            if self._parts is not None:
+                self._send_part(self._parts)
+            elif self._is_up_to_date or not self._begin():
+                return
+
+    @property
+    def _is_up_to_date(self) -> bool:
+        """Whether there is clearly nothing to send, as for most sessions right after a frame."""
+        to = self._feed.version
+        if self._to != to or self._owes(to) or self._has_extras:
+            return False
+        return all(watch.is_caught_up and watch.group.at == to for watch in self.watches.values())
+
+    @property
+    def _has_extras(self) -> bool:
+        """Whether the next frame has something in it that is this session's alone."""
+        return bool(self._verdicts or self._joining or self._refused or self._reset)
+
+    def _owes(self, to: Version) -> bool:
+        """Whether a frame to that version is due even if empty: an answer waits for it, or `owe` was called."""
+        return self._is_due or self._answers.are_due(to)
+
+    def _send_part(self, parts: Iterator[Sync]) -> None:
+        part = next(parts)
+        self._send_frame(part)
+        if not part.more:
+            self._parts = None
+            self._reached(part.to)
+
+    def _send_frame(self, part: Sync) -> Data:
+        data = self._connection.send(part)
+        assert data is not None, "the session is open"
+        self.send(data)
+        return data
+
+    def send(self, data: Data) -> None:
+        """At once: a frame, or what may stand between two of them."""
+        self._counts.messages_out += 1
+        self._counts.bytes_out += len(data)
+        self.socket.send(data)
+
+    def _reached(self, to: Version) -> None:
+        self._to, self._is_due = to, False
+        if self._answers:
+            self._answers.release(to)
+
+    def _begin(self) -> bool:
+        """Begins the next frame; False if there is nothing to send, or not yet."""
+        if self._is_bare:
+            return self._send_bare()
+        self._restart_below_floor()
+        reach = self._reach()
+        if reach is None:
+            return False
+        return self._begin_shared(reach) if self._is_shared(reach) else self._begin_frame(reach)
+
+    # ------------------------------------------------------------ a frame of a few verdicts, or none
+
+    @property
+    def _is_bare(self) -> bool:
+        """Whether the session watches nothing, so that a frame has at most a few verdicts, as for most writers."""
+        if self.watches or self._joining or self._refused or self._reset:
+            return False
+        return self._verdicts.are_few(BARE_MAX)
+
+    def send_own_verdicts(self) -> bool:
+        """Fast path for a session that only writes: sends its verdicts, if there is nothing else to send.
+
+        Returns False, and leaves the work to `flush`, in every other case.
+        """
+        if self.watches or self._joining or self._refused or self._reset or self._answers or not self._is_started:
+            return False
+        feed, connection = self._feed, self._connection
+        to = feed.version
+        if to < self._to or self._parts is not None or connection.state is not ConnectionState.OPEN or self.is_slow:
+            return False
+        own = self._verdicts.take_own(to, BARE_MAX)
+        if own is None:
+            return False
+        data = connection.tell_accepted(self._to, to, feed.hash, own)
+        assert data is not None, "the session is open"
+        self.send(data)
+        self._to, self._is_due = to, False
+        return True
+
+    def _send_bare(self) -> bool:
+        to = self._feed.version
+        if to < self._to:
+            return False
+        verdicts = tuple(self._verdicts.take(to))
+        if not (verdicts or self._owes(to)):
+            return False
+        frame = Sync(from_=self._to, to=to, hash=self._feed.hash, verdicts=verdicts)
+        self._send_frame(frame)
+        self._reached(to)
+        return True
+
+    # ------------------------------------------------------------ a frame of its own
+
+    def _begin_frame(self, reach: _Reach) -> bool:
+        frame, replacing = self._frame(reach)
+        if frame.is_empty and not self._owes(frame.to):
+            return replacing  # what replaced them has more than fits into the frame it began in
+        frame.kept, self._kept, self._reset = list(self._kept), (), None
+        self._parts = frame.parts(self._limits.part_bytes_max)
+        return True
+
+    def _frame(self, reach: _Reach) -> tuple[Frame, bool]:
+        """The frame, and whether a watch has replaced another in it."""
+        frame = Frame(self._to, reach.to, reach.hash, reset=self._reset)
+        frame.verdicts = self._verdicts.take(frame.to)
+        self._take_ended(frame)
+        batches = None if self._reset else self._feed.batches(self._to)
+        frame_changes.add_changes(frame, reach.changes, batches, self._has_bytes)
+        replacing = self._take_joining(frame)
+        for number, watch in self.watches.items():
+            if number not in replacing:  # what the one before has lost may enter again, and comes in the next frame
+                watch.fill(frame)
+        return frame, bool(replacing)
+
+    def _take_ended(self, frame: Frame) -> None:
+        frame.ended += self._refused
+        self._refused = []
+        for place in (self.watches, self._joining):
+            for number, watch in list(place.items()):
+                if (error := watch.error) is not None:
+                    if not watch.fail(error):
+                        frame.ended.append(problems.ended(number, error, limits=self._limits))
+                    del place[number]
+                    self._let_go(watch)
+
+    def _take_joining(self, frame: Frame) -> set[int]:
+        """A watch joins where its group is; those that replace another are returned.
+
+        One whose number ends in this frame joins in the next.
+        """
+        replacing: set[int] = set()
+        ended = {one.watch for one in frame.ended}
+        for number, watch in list(self._joining.items()):
+            if number not in ended and watch.group.at == frame.to == self._feed.version:
+                before = self.watches.get(number)
+                watch.join(frame, before)
+                if before is not None:
+                    replacing.add(number)
+                    self._let_go(before)
+                self.watches[number] = self._joining.pop(number)
+        return replacing
+
+    # ------------------------------------------------------------ how far it goes
+
+    def _reach(self) -> _Reach | None:
+        going = [watch for watch in self.watches.values() if watch.error is None]
+        to = min([self._feed.version, *(watch.group.at for watch in going)])
+        self._is_ahead = to < self._to or any(to < watch.notified_to for watch in going)
+        if self._is_ahead:
+            return None
+        hash_ = self._hash_at(to)
+        deltas = [(watch, watch.delta(to)) for watch in going]
+        known = [(watch, delta) for watch, delta in deltas if delta is not None]
+        if hash_ is None or len(known) < len(deltas):
+            return None
+        return _Reach(to, hash_, known)
+
+    def _hash_at(self, to: Version) -> Hash | None:
+        if to == self._feed.version:
+            return self._feed.hash
+        return self._feed.hash_at(to)
+
+    def _restart_below_floor(self) -> None:
+        """A client so far behind that what it holds was compacted away starts over (RESUME-1)."""
+        if any(isinstance(watch.error, Compacted) for watch in self.watches.values()):
+            self.start(EMPTY_SPACE, reset="floor")
+            going, self.watches = self.watches, {}
+            for number, watch in going.items():
+                watch.start_over()
+                if self._joining.setdefault(number, watch) is not watch:
+                    self._let_go(watch)
+
+    # ------------------------------------------------------------ a frame that others get too
+
+    def repeat(self) -> bool:
+        """Fast path for a session in no broadcast group: repeats the frame of another session with an equal watch.
+
+        Returns False, and leaves the work to `flush`, if there is anything else to send.
+        """
+        if self._broadcast is not None:
+            self.leave_broadcast()
+        if not self._shared.encoded or len(self.watches) != 1 or self._parts is not None or not self._is_started:
+            return False
+        if self._verdicts.decided or self._answers or self._joining or self._refused or self._reset:
+            return False
+        (watch,) = self.watches.values()
+        connection, to = self._connection, self._feed.version
+        found = self._shared.find((connection.subprotocol, self._to, to, watch.group), watch.number)
+        if found is None or not watch.is_caught_up or watch.notified_to != self._to:
+            return False
+        if connection.state is not ConnectionState.OPEN or self.socket.unsent > self._unsent_bytes_max:
+            return False
+        watch.mark_notified(to)
+        connection.sent(found.frame)
+        self.send(found.data)
+        self._to, self._is_due = to, False
+        self._broadcasts.offer(self)
+        return True
+
+    def _is_shared(self, reach: _Reach) -> bool:
+        """Whether other sessions get the same frame: it has no extras, and the session has just one watch."""
+        if self._has_extras or len(self.watches) != 1 or len(reach.changes) != 1:
+            return False
+        ((watch, delta),) = reach.changes
+        return watch.is_caught_up and watch.notified_to == self._to and not delta.is_empty()
+
+    def _begin_shared(self, reach: _Reach) -> bool:
+        """The first to get it encodes it; one in parts is each session's own."""
+        ((watch, delta),) = reach.changes
+        names_watch = delta.entered or delta.left or self._feed.batches(self._to) is None
+        key = (self._connection.subprotocol, self._to, reach.to, watch.group)
+        frame, _ = self._frame(reach)
+        parts = frame.parts(self._limits.part_bytes_max)
+        first = next(parts)
+        data = self._send_frame(first)
+        if first.more:
+            self._parts = parts
+            return True
+        if not frame.is_own:
+            self._shared.keep(key, EncodedFrame(first, data, watch.number if names_watch else 0))
+            self._broadcasts.offer(self)
+        self._reached(first.to)
+        return True
+
+    # ------------------------------------------------------------ in a broadcast group
+
+    @property
+    def broadcast_key(self) -> BroadcastKey | None:
+        """See `Subscriber`."""
+        if self._broadcast is not None or len(self.watches) != 1 or not self._is_started or self._parts is not None:
+            return None
+        (watch,) = self.watches.values()
+        if (
+            self._has_extras
+            or self._is_due
+            or self._answers
+            or not watch.is_caught_up
+            or watch.notified_to != self._to
+        ):
+            return None
+        if not self.has_drained:
+            return None
+        connection = self._connection
+        return (
+            BroadcastKey(connection.subprotocol, watch.group, watch.number)
+            if connection.state is ConnectionState.OPEN
+            else None
+        )
+
+    def join(self, broadcast: BroadcastGroup) -> None:
+        """The broadcast group takes the place of the watch in the watch group."""
+        if not broadcast.add(self):
+            return
+        self._broadcast = broadcast
+        (watch,) = self.watches.values()
+        watch.group.leave(watch)
+
+    def leave_broadcast(self) -> None:
+        """From here on the session sends its own frames again."""
+        broadcast = self._broadcast
+        if broadcast is not None:
+            (watch,) = self.watches.values()
+            watch.group.join(watch)
+            watch.mark_notified(broadcast.to)
+            self._to = broadcast.to
+            self._connection.told(broadcast.to, broadcast.hash)
+            self._broadcast = None
+            broadcast.remove(self)
+
+    def touch(self) -> None:
+        for watch in self.watches.values():
+            watch.stepped(watch.group)

@@ -1,0 +1,128 @@
+"""A connection until it is a WebSocket: reads the head of the request, then answers and closes, or hands over."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import socket
+from typing import TYPE_CHECKING, Final, cast
+
+from stemmadb.server.service.base.transport import Arrival, HandlerFactory
+from stemmadb.server.serving.listeners.handshake import HandshakeReply, Upgrade, answer_head, refuse
+from stemmadb.server.serving.listeners.http import HEAD_BYTES_MAX, HEAD_END, Http
+
+if TYPE_CHECKING:
+    from stemmadb.server.serving.listeners.gate import Gate
+
+_log: Final = logging.getLogger(__name__)
+
+
+class EarlyRefusal(enum.Enum):
+    """Why a connection is refused before it has sent anything."""
+
+    SILENT = enum.auto()
+    """There are far too many: not even an answer."""
+    ADDRESS = enum.auto()
+
+
+class Front(asyncio.Protocol):
+    """The first protocol of every connection. Whatever comes after its request is left to what it hands over to."""
+
+    def __init__(self, gate: Gate, handlers: HandlerFactory, http: Http) -> None:
+        self._gate = gate
+        self._handlers = handlers
+        self._http = http
+        self._head = bytearray()
+        self._done = False
+        self.address = ""
+        self.counted = False
+        """Whether it is one of the connections of its address; the gate's."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast("asyncio.Transport", transport)  # that of uvloop only looks like one
+        self._transport = transport
+        _tune(transport, unanswered_ms=2 * self._gate.settings.heartbeat_ms)
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if isinstance(peer, tuple) else ""
+        match self._gate.arrived(self):
+            case EarlyRefusal.SILENT:
+                self._gate.refused += 1
+                self._done = True
+                transport.abort()
+            case EarlyRefusal.ADDRESS:
+                self._finish(refuse(429, "There are too many connections from this address."))
+            case None:
+                pass
+
+    def data_received(self, data: bytes) -> None:
+        if self._done:
+            return
+        searched = max(len(self._head) - len(HEAD_END) + 1, 0)
+        self._head += data
+        end = self._head.find(HEAD_END, searched) + len(HEAD_END)
+        whole = end >= len(HEAD_END)
+        if (end if whole else len(self._head)) > HEAD_BYTES_MAX:
+            self._finish(refuse(431, f"The head of a request is limited to {HEAD_BYTES_MAX} bytes."))
+        elif whole:
+            self._answer(bytes(self._head[:end]), rest=bytes(self._head[end:]))
+
+    def eof_received(self) -> None:
+        """The peer sends no more: the transport closes itself, once what was written is sent or the time is over."""
+        self._gate.hurry(self)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._gate.left(self)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _answer(self, head: bytes, *, rest: bytes) -> None:
+        answer: Upgrade | HandshakeReply
+        try:
+            answer = answer_head(head, origins=self._gate.origins, http=self._http)
+        except Exception:
+            _log.exception("a plain request failed")
+            answer = refuse(500, "The server failed to answer. Its log says why.")
+        if isinstance(answer, Upgrade):
+            self._hand_over(answer, rest)
+        else:
+            self._finish(answer)
+
+    def _hand_over(self, upgrade: Upgrade, rest: bytes) -> None:
+        if self._gate.full():
+            self._finish(refuse(503, "The server has reached its limit of connections. Try again later."))
+            return
+        self._done = True
+        self._head.clear()
+        self._transport.write(upgrade.response)
+        connection = self._gate.connect(self._transport, self.address)
+        self._gate.upgraded(self, connection)
+        arrival = Arrival(space=upgrade.space, subprotocol=upgrade.subprotocol, address=self.address)
+        connection.greet(self._handlers, arrival, rest)
+
+    def _finish(self, reply: HandshakeReply) -> None:
+        """Sends the answer and reads on: closing with unread bytes would take the answer away from the peer."""
+        self._done = True
+        self._head.clear()
+        self._gate.refused += reply.refused
+        self._transport.write(reply.data)
+        self._gate.hurry(self)
+        half_close(self._transport)
+
+
+def half_close(transport: asyncio.Transport) -> None:
+    """Ends our direction after what was written; TLS cannot, and ends both."""
+    if transport.can_write_eof():
+        transport.write_eof()
+    else:
+        transport.close()
+
+
+def _tune(transport: asyncio.Transport, *, unanswered_ms: int) -> None:
+    """Sends small messages at once, and lets the system drop a peer that acknowledges nothing for so long."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unanswered_ms)

@@ -1,0 +1,157 @@
+"""What every listener does alike: accepts connections, counts and bounds them, and watches all with one timer."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from typing import Final, Protocol
+
+from stemmadb.server.service.base.transport import HandlerFactory
+from stemmadb.server.serving.listeners.connection import Connection
+from stemmadb.server.serving.listeners.front import EarlyRefusal, Front
+from stemmadb.server.serving.listeners.http import Http
+from stemmadb.server.serving.listeners.listener import ListenerSettings
+from stemmadb.server.serving.listeners.origins import AllowedOrigins
+
+BACKLOG: Final = 1024
+_SWEEPS_PER_PERIOD: Final = 4
+_SOONEST_SWEEP: Final = 0.005
+_READ_ON_MAX: Final = 8
+"""Connections with more to read than their share that go on in one turn of the loop; the others wait in line."""
+
+
+class Abortable(Protocol):
+    """Something that can be ended at once."""
+
+    def abort(self) -> None: ...
+
+
+class Gate(ABC):
+    """A listener without the WebSocket library. It is a `Listener`."""
+
+    def __init__(self, settings: ListenerSettings) -> None:
+        self.settings = settings
+        self.origins = AllowedOrigins(settings.origins)
+        self.connections = self.refused = self.bytes_in = self.bytes_out = self.messages_in = self.messages_out = 0
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._addresses: Counter[str] = Counter()
+        self._fronts: set[Front] = set()
+        self._open: set[Connection] = set()
+        self._deadlines: dict[Abortable, float] = {}
+        self._unread: deque[Connection] = deque()
+        self._beat_at = 0.0
+        shortest = min(settings.handshake_timeout_ms, settings.close_timeout_ms, settings.heartbeat_ms)
+        self._interval = max(shortest / 1000 / _SWEEPS_PER_PERIOD, _SOONEST_SWEEP)
+        self._heartbeat = settings.heartbeat_ms / 1000
+
+    @abstractmethod
+    def connect(self, transport: asyncio.Transport, address: str) -> Connection:
+        """A connection on a transport that has become a WebSocket; it is the transport's protocol from now on."""
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None, "start first"
+        return self._port
+
+    async def start(self, handlers: HandlerFactory, http: Http) -> None:
+        assert self._server is None, "a listener starts once"
+        self.loop = asyncio.get_running_loop()
+        settings = self.settings
+        self._server = await self.loop.create_server(
+            lambda: Front(self, handlers, http),
+            settings.host,
+            settings.port,
+            ssl=settings.ssl,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=settings.handshake_timeout_ms / 1000 if settings.ssl is not None else None,
+            ssl_shutdown_timeout=settings.close_timeout_ms / 1000 if settings.ssl is not None else None,
+        )
+        self._port = int(self._server.sockets[0].getsockname()[1])
+        self._timer = self.loop.call_later(self._interval, self._sweep)
+
+    async def stop(self) -> None:
+        if self._server is None or not self._server.is_serving():
+            return
+        self._server.close()
+        for front in list(self._fronts):
+            front.abort()
+        await asyncio.sleep(0)
+
+    # ---------------------------------------------------------------- connections that come and go
+
+    def arrived(self, front: Front) -> EarlyRefusal | None:
+        """Counts a new connection; returns why it is refused, if it is."""
+        self._fronts.add(front)
+        self._deadlines[front] = self.loop.time() + self.settings.handshake_timeout_ms / 1000
+        if len(self._fronts) + self.connections > self.settings.connections_max + self.settings.spare_max:
+            return EarlyRefusal.SILENT
+        most = self.settings.connections_per_address_max
+        if most is not None and self._addresses[front.address] >= most:
+            return EarlyRefusal.ADDRESS
+        front.counted = True
+        self._addresses[front.address] += 1
+        return None
+
+    def full(self) -> bool:
+        return self.connections >= self.settings.connections_max
+
+    def upgraded(self, front: Front, connection: Connection) -> None:
+        """The same peer goes on as a WebSocket."""
+        self._fronts.discard(front)
+        self._deadlines.pop(front, None)
+        self._open.add(connection)
+        self.connections += 1
+
+    def left(self, front: Front) -> None:
+        """It is gone and was no WebSocket."""
+        self._fronts.discard(front)
+        self._deadlines.pop(front, None)
+        if front.counted:
+            self._forget(front.address)
+
+    def ended(self, connection: Connection) -> None:
+        """A WebSocket is gone."""
+        self._open.discard(connection)
+        self._deadlines.pop(connection, None)
+        self.connections -= 1
+        self._forget(connection.address)
+
+    def hurry(self, ending: Front | Connection) -> None:
+        """It is being closed, and is aborted if that takes too long."""
+        if isinstance(ending, Connection):
+            self._open.discard(ending)
+        self._deadlines[ending] = self.loop.time() + self.settings.close_timeout_ms / 1000
+
+    def wait_a_turn(self, connection: Connection) -> None:
+        """It has had its share of this turn of the loop, and reads on in a later one."""
+        if not self._unread:
+            self.loop.call_soon(self._read_on)
+        self._unread.append(connection)
+
+    def _read_on(self) -> None:
+        for _ in range(min(_READ_ON_MAX, len(self._unread))):
+            self._unread.popleft().read_on()
+        if self._unread:
+            self.loop.call_soon(self._read_on)
+
+    def _forget(self, address: str) -> None:
+        self._addresses[address] -= 1
+        if not self._addresses[address]:
+            del self._addresses[address]
+
+    # ---------------------------------------------------------------- the one timer
+
+    def _sweep(self) -> None:
+        assert self._server is not None, "the timer runs since the start"
+        if self._server.is_serving() or self._deadlines or self.connections:
+            self._timer = self.loop.call_later(self._interval, self._sweep)
+        now = self.loop.time()
+        for late in [it for it, deadline in self._deadlines.items() if now >= deadline]:
+            del self._deadlines[late]
+            late.abort()
+        if now >= self._beat_at:
+            self._beat_at = now + self._heartbeat / _SWEEPS_PER_PERIOD
+            for connection in list(self._open):
+                connection.beat(now, self._heartbeat)

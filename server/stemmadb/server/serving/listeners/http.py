@@ -1,0 +1,119 @@
+"""Plain HTTP as far as a WebSocket port needs it: read the head of a request, write one answer, close.
+
+Every answer closes the connection, so nothing of a request can be taken for the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Final, TypeAlias
+
+import msgspec
+
+HEAD_BYTES_MAX: Final = 16 * 1024
+"""The request line and all headers together."""
+HEADERS_MAX: Final = 100
+HEAD_END: Final = b"\r\n\r\n"
+TEXT: Final = "text/plain; charset=utf-8"
+
+_NAME: Final = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz")
+_VERSIONS: Final = ("HTTP/1.1", "HTTP/1.0")
+
+
+class HttpAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plain request gets."""
+
+    status: int
+    content_type: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+    """Beside those that every answer has."""
+
+
+class BadRequest(Exception):
+    """The bytes are not a request that is taken here; the message says why, for the peer to read."""
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """The head of a request. Names of headers are in lower case; one that came twice has two values."""
+
+    method: str
+    target: str
+    version: str
+    headers: Mapping[str, Sequence[str]]
+
+    @property
+    def path(self) -> str:
+        """The target without its query."""
+        return self.target.partition("?")[0]
+
+    def all(self, name: str) -> Sequence[str]:
+        return self.headers.get(name, ())
+
+    def listed(self, name: str) -> list[str]:
+        """The items of headers that are lists divided by commas."""
+        return [item.strip() for value in self.all(name) for item in value.split(",") if item.strip()]
+
+
+Http: TypeAlias = Callable[[HttpRequest], HttpAnswer | None]
+"""Answers a plain GET or HEAD; None if there is nothing at its path."""
+
+
+def read_head(head: bytes) -> HttpRequest:
+    """The request in `head`, which ends with an empty line. Strict, and a request with a body is refused."""
+    try:
+        lines = head[: -len(HEAD_END)].decode("ascii").split("\r\n")
+    except UnicodeDecodeError:
+        raise BadRequest("The head of the request has bytes that are not ASCII.") from None
+    parts = lines[0].split(" ")
+    if len(parts) != 3 or not parts[0].isalpha() or not parts[1].startswith("/") or parts[2] not in _VERSIONS:
+        raise BadRequest("The first line is not an HTTP/1.1 request such as 'GET /healthz HTTP/1.1'.")
+    if len(lines) - 1 > HEADERS_MAX:
+        raise BadRequest(f"There are more than {HEADERS_MAX} headers.")
+    headers: dict[str, list[str]] = {}
+    for line in lines[1:]:
+        name, value = _header(line)
+        headers.setdefault(name, []).append(value)
+    if "transfer-encoding" in headers or any(length != "0" for length in headers.get("content-length", ())):
+        raise BadRequest("A request with a body is not taken here.")
+    return HttpRequest(parts[0], parts[1], parts[2], headers)
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, colon, value = line.partition(":")
+    name = name.lower()
+    if not colon or not name or not _NAME.issuperset(name):
+        raise BadRequest("A header is not of the form 'Name: value'.")
+    value = value.strip(" \t")
+    if not all(" " <= character <= "~" or character == "\t" for character in value):
+        raise BadRequest("The value of a header has control characters.")
+    return name, value
+
+
+def write_answer(answer: HttpAnswer, extra: Sequence[tuple[str, str]] = (), *, body: bool = True) -> bytes:
+    """The bytes of an answer after which the connection is closed; without the body for HEAD."""
+    fields = [
+        ("Content-Type", answer.content_type),
+        ("Content-Length", str(len(answer.body))),
+        ("Cache-Control", "no-store"),
+        ("Connection", "close"),
+        *answer.headers,
+        *extra,
+    ]
+    return _head(answer.status, fields) + (answer.body if body else b"")
+
+
+def write_text(status: int, text: str, extra: Sequence[tuple[str, str]] = ()) -> bytes:
+    """One sentence for a person."""
+    return write_answer(HttpAnswer(status=status, content_type=TEXT, body=text.encode() + b"\n"), extra)
+
+
+def write_switch(fields: Sequence[tuple[str, str]]) -> bytes:
+    """The answer after which the connection is a WebSocket."""
+    return _head(HTTPStatus.SWITCHING_PROTOCOLS, fields)
+
+
+def _head(status: int, fields: Sequence[tuple[str, str]]) -> bytes:
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in fields)]
+    return "\r\n".join(lines).encode("ascii") + HEAD_END

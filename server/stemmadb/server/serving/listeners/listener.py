@@ -1,0 +1,79 @@
+"""What a listener is: the process starts one, the service talks to its sockets, and metrics read its counters."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final, Protocol
+
+import msgspec
+
+from stemmadb.protocol.model.values.limits import DEFAULTS
+from stemmadb.server.service.base.transport import HandlerFactory
+from stemmadb.server.serving.listeners.http import Http
+
+RECEIVED_FACTOR: Final = 2
+"""How much larger than `message_bytes_max` a message may be that is answered with an error and not with 1009."""
+
+
+class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to listen, and every limit on connections."""
+
+    host: str
+    port: int
+    handshake_timeout_ms: int = 10_000
+    """A connection that has not become a WebSocket by then is aborted."""
+    heartbeat_ms: int = 20_000
+    """A peer that was silent so long is pinged, and is dead if it is silent once more as long."""
+    close_timeout_ms: int = 2_000
+    """How long a connection that is being closed may take."""
+    message_bytes_max: int = DEFAULTS.message_bytes_max
+    """Of one message. A larger one is still received, so that the answer can name it, up to `received_bytes_max`."""
+    connections_max: int = 10_000
+    """WebSockets at a time; one more gets 503."""
+    spare_max: int = 1_024
+    """Connections beyond that, so that handshakes and probes still work when the server is full."""
+    opening_bytes_max: int = 3 * DEFAULTS.schema_bytes_max
+    """Bytes that a peer may send before it is authenticated."""
+    opening_frames_max: int = 1_000
+    """Frames that a peer may send before it is authenticated."""
+    fragments_max: int = 4_096
+    """Fragments of one message."""
+    small_frames_per_second: int = 1_000
+    """Pings, pongs and fragments below 1 KiB of one connection."""
+    connections_per_address_max: int | None = None
+    """Connections of any kind from one address; one more gets 429. Not for a server behind a proxy."""
+    origins: tuple[str, ...] = ()
+    """The browser origins that may connect, or `*`."""
+    ssl: ssl.SSLContext | None = None
+
+    @property
+    def received_bytes_max(self) -> int:
+        """A message beyond this is not received: the connection is closed with 1009."""
+        return RECEIVED_FACTOR * self.message_bytes_max
+
+
+class Listener(Protocol):
+    """Accepts connections and gets a connection handler for each that becomes a WebSocket."""
+
+    connections: int
+    """WebSockets now."""
+    refused: int
+    """Connections and handshakes that were refused."""
+    bytes_in: int
+    """Of messages, without their framing."""
+    bytes_out: int
+    messages_in: int
+    messages_out: int
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, also if the settings said 0."""
+        ...
+
+    async def start(self, handlers: HandlerFactory, http: Http) -> None:
+        """Listens from now on."""
+        ...
+
+    async def stop(self) -> None:
+        """Accepts no more connections. WebSockets stay open: the service closes them."""
+        ...

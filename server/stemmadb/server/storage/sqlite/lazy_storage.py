@@ -1,0 +1,111 @@
+"""A space takes no file before its first write, so that one that is opened and never founded costs no disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from stemmadb.protocol.errors import UnknownSpace
+from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
+from stemmadb.server.storage.memory.contents import MemoryContents
+from stemmadb.server.storage.memory.reader import MemoryReader
+from stemmadb.server.storage.port import AcceptedWrite, Done, LogReader, Snapshot, SpaceLog, StoredBlob
+from stemmadb.server.storage.sqlite.log import SqliteLog
+from stemmadb.server.storage.sqlite.storage import SqliteStorage
+
+
+class UnfoundedLog:
+    """Implements `port.SpaceLog`: empty and in memory until the first append, and the log of a file from then on."""
+
+    is_alone = True
+
+    def __init__(self, space: Did, directory: Path, make: Callable[[], SqliteLog]) -> None:
+        self.space: Final = space
+        self.directory: Final[Path | None] = directory
+        self._make = make
+        self._log: SqliteLog | None = None
+        """The log of the file, once there is one."""
+        self._empty = MemoryContents(space)
+        self._lock = Lock()
+        """Held while the file is made: a reader that comes meanwhile may find the log empty, or as it is then."""
+
+    @property
+    def is_unfounded(self) -> bool:
+        return self._log is None
+
+    def prepare(self, batch: Sequence[AcceptedWrite]) -> None:
+        if self._log is not None:
+            self._log.prepare(batch)
+
+    def hand_over(self, expected: Version, batch: Sequence[AcceptedWrite], done: Done) -> bool:
+        return self._log is not None and self._log.hand_over(expected, batch, done)
+
+    def append(self, expected: Version, batch: Sequence[AcceptedWrite], snapshots: Sequence[Snapshot] = ()) -> None:
+        if self._log is None and not batch and expected == self._empty.tip.version:
+            return  # only asks whether the log is there
+        self._file().append(expected, batch, snapshots)
+
+    def store_snapshots(self, snapshots: Sequence[Snapshot]) -> None:
+        if snapshots:
+            self._file().store_snapshots(snapshots)
+
+    def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
+        self._file().put_blob(blob, data)
+
+    def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:
+        return self._log is not None and self._log.renew_blob(hash_, created)
+
+    def drop_blobs(self, hashes: Collection[Hash]) -> None:
+        if self._log is not None:
+            self._log.drop_blobs(hashes)
+
+    def scrub(self) -> None:
+        if self._log is not None:
+            self._log.scrub()
+
+    @property
+    def owes_scrub(self) -> bool:
+        return self._log is not None and self._log.owes_scrub
+
+    @contextmanager
+    def reader(self) -> Iterator[LogReader]:
+        if self._log is None:
+            yield MemoryReader(self._empty)
+            return
+        with self._log.reader() as reader:
+            yield reader
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+
+    def _file(self) -> SqliteLog:
+        with self._lock:
+            if self._log is None:
+                self._log = self._make()
+            return self._log
+
+
+class LazyStorage:
+    """Implements `port.Storage` on a `SqliteStorage`: opens what has a file, and makes no file for what has none."""
+
+    def __init__(self, storage: SqliteStorage) -> None:
+        self._storage = storage
+
+    def spaces(self) -> list[Did]:
+        return self._storage.spaces()
+
+    def open(self, space: Did, *, create: bool = False) -> SpaceLog:
+        try:
+            return self._storage.open(space)
+        except UnknownSpace:
+            if not create:
+                raise
+        directory = self._storage.directory_of(space)
+        return UnfoundedLog(space, directory, lambda: self._storage.open(space, create=True))
+
+    def close(self) -> None:
+        self._storage.close()

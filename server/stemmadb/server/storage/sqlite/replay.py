@@ -1,0 +1,122 @@
+"""Replays: for many entities at once, the few facts their state on a lineage is folded from (HISTORY-3).
+
+One statement serves all entities for a span of the lineage. For each it finds, walking the index of the entity's
+facts down from the end of the span: the newest snapshot, the newest fact at or after it that needs none before, and
+the newest fact that is not a checkpoint. It never looks further back than the snapshot, however long the history is.
+Entities for which a span did not suffice are asked for again in the next older one.
+
+Facts before that beginning, which are wanted for the changes they made, come with a body only if they are patches:
+all others change the whole, whatever they say (COMMIT-2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from stemmadb.protocol.model.log.branch_spans import Span
+from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.server.storage.port import Recorded, Replay, Snapshot
+from stemmadb.server.storage.sqlite import positions
+from stemmadb.server.storage.sqlite.connection import Row, as_json
+from stemmadb.server.storage.sqlite.read_view import ReadView
+from stemmadb.server.storage.sqlite.records import kind_name
+from stemmadb.server.storage.sqlite.structure import StoredStructure
+
+_IN_SPAN = "entity = {} AND branch = :branch AND place BETWEEN {} AND :high"
+_BEGINS = "(kind = 1 OR kind = 3 OR kind = 4 AND body IS NOT NULL)"  # as `replay.begins_here`
+_NEWEST = "ORDER BY place DESC LIMIT 1"
+_START = "coalesce(max(l.snapshot, l.beginning), l.snapshot, l.beginning, :low)"  # what the state is folded from
+
+# Each item asked for: [id, the least place that is wanted in any case or null, a beginning is known, a change is].
+_REPLAYS = f"""
+WITH asked AS MATERIALIZED (
+  SELECT j.key AS key, e.entity AS entity, j.value ->> 1 AS since, j.value ->> 2 AS begun, j.value ->> 3 AS changed,
+    (SELECT place FROM snapshot INDEXED BY snapshot_entity WHERE {_IN_SPAN.format("e.entity", ":low")} {_NEWEST})
+      AS snapshot
+  FROM json_each(:asked) AS j CROSS JOIN entity AS e ON e.id = j.value ->> 0
+), located AS MATERIALIZED (
+  SELECT key, asked.entity AS entity, since, begun, changed, snapshot,
+    CASE WHEN NOT begun THEN (SELECT place FROM fact INDEXED BY fact_entity
+      WHERE {_IN_SPAN.format("asked.entity", "ifnull(snapshot, :low)")} AND {_BEGINS} {_NEWEST}) END AS beginning,
+    CASE WHEN NOT changed THEN (SELECT place FROM fact INDEXED BY fact_entity
+      WHERE {_IN_SPAN.format("asked.entity", ":low")} AND kind <> 4 {_NEWEST}) END AS change
+  FROM asked
+)
+SELECT l.key, l.snapshot, l.beginning, l.change, f.place, f.kind, f.hash,
+  CASE WHEN f.kind = 2 OR NOT l.begun AND f.place >= {_START} THEN f.body END,
+  CASE WHEN NOT l.begun AND f.place = l.snapshot AND l.snapshot > ifnull(l.beginning, 0)
+    THEN (SELECT body FROM snapshot WHERE place = l.snapshot) END
+FROM located AS l CROSS JOIN fact AS f INDEXED BY fact_entity
+  ON f.entity = l.entity AND f.branch = :branch AND f.place <= :high AND f.place >= max(:low, min(
+    CASE WHEN l.begun THEN :high ELSE {_START} END,
+    CASE WHEN l.changed THEN :high ELSE ifnull(l.change, :low) END,
+    ifnull(l.since, :high)))
+"""  # noqa: S608  # our own text
+
+
+class _Search:
+    """What is known of one entity so far; its facts newest span first."""
+
+    __slots__ = ("begun", "changed", "facts", "since", "snapshot")
+
+    def __init__(self, since: int | None) -> None:
+        self.since = since
+        self.begun = False
+        self.changed = False
+        self.snapshot: Snapshot | None = None
+        self.facts: list[list[Recorded]] = []
+
+    def is_done(self, span: Span) -> bool:
+        """Whether nothing in older spans is wanted any more."""
+        return self.begun and self.changed and (self.since is None or self.since >= positions.first(span.after + 1))
+
+    def replay(self) -> Replay:
+        return Replay(self.snapshot, tuple([fact for part in reversed(self.facts) for fact in part]))
+
+
+def replays(
+    view: ReadView,
+    structure: StoredStructure,
+    spans: Sequence[Span],
+    ids: Iterable[EntityId],
+    since: Mapping[EntityId, Version] | None,
+) -> dict[EntityId, Replay]:
+    """What the state of each entity at the newest end of the spans is folded from."""
+    after = since or {}
+    searches = {id_: _Search(positions.first(after[id_] + 1) if id_ in after else None) for id_ in ids}
+    left = list(searches)
+    for span in spans:
+        if not left:
+            break
+        number = structure.number(span.branch)
+        if number is not None:
+            _search(view, number, span, left, searches)
+            left = [id_ for id_ in left if not searches[id_].is_done(span)]
+    return {id_: search.replay() for id_, search in searches.items() if search.facts}
+
+
+def _search(
+    view: ReadView, number: int, span: Span, left: Sequence[EntityId], searches: Mapping[EntityId, _Search]
+) -> None:
+    low, high = positions.bounds(span)
+    asked = [(id_, (one := searches[id_]).since, one.begun, one.changed) for id_ in left]
+    rows = view.rows(_REPLAYS, {"asked": as_json(asked), "branch": number, "low": low, "high": high})
+    parts: dict[int, list[Row]] = {}
+    for row in rows:
+        parts.setdefault(row[0], []).append(row)
+    for key, part in parts.items():
+        _take(searches[left[key]], span, left[key], part)
+
+
+def _take(search: _Search, span: Span, id_: EntityId, rows: Sequence[Row]) -> None:
+    """Adds what a span gave for one entity, oldest first."""
+    part: list[Recorded] = []
+    for _, _, _, _, number, kind, hash_, body, snapshot in rows:
+        version, index = Version(number >> positions.INDEX_BITS), number & positions.INDEX_MAX
+        part.append(Recorded(version, index, span.branch, id_, kind_name(number, kind), hash_, body))
+        if snapshot is not None:
+            search.snapshot = Snapshot(span.branch, id_, positions.place_of(number), snapshot)
+    _, found_snapshot, beginning, change, *_ = rows[0]
+    search.begun = search.begun or beginning is not None or found_snapshot is not None
+    search.changed = search.changed or change is not None
+    search.facts.append(part)

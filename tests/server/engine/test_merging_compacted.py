@@ -1,0 +1,125 @@
+"""Merges after compactions: no compaction changes a later merge (MERGE-1, MERGE-3, COMPACT-1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from asking import asked
+from engines import Engine, engine
+from merge_schedules import CompactedSchedule
+from space import patch_, set_
+from stemmadb.protocol.model.log.commit_record import BranchCreate, BranchDelete, Strategy
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, TimeMs, Version
+from stemmadb.server.engine.plan.compaction import compact
+from stemmadb.server.engine.plan.merge import MergeWanted, PlannedMerge, merge
+
+E = "urn:e"
+HISTORIES = 60
+
+
+@pytest.mark.rule("MERGE-1", "MERGE-3", "MERGE-4", "COMPACT-1")
+@pytest.mark.parametrize("seed", range(HISTORIES))
+async def test_a_compaction_changes_no_later_merge(seed: int) -> None:
+    async with engine() as it:
+        await CompactedSchedule(seed, it).run()
+
+
+class Story:
+    """Writes, merges and compactions of one entity, one after the other."""
+
+    def __init__(self, it: Engine) -> None:
+        self.it = it
+        self.operations = 0
+
+    def asked(self) -> str:
+        self.operations += 1
+        return f"o{self.operations}"
+
+    async def create(self, name: str) -> None:
+        fork = Version(self.it.space.version)
+        await self.it.structure(BranchCreate(name=BranchName(name), parent=BranchName("main"), fork=fork))
+
+    async def set(self, branch: str, n: int) -> None:
+        await self.it.must(set_(E, {"n": n, "t": "a", "o": {"m": 2}}, blind=True), branch=branch)
+
+    async def increment(self, branch: str, path: str, by: int) -> None:
+        await self.it.must(patch_(E, {"op": "increment", "path": path, "by": by}, blind=True), branch=branch)
+
+    async def merge(self, source: str, target: str, strategy: Strategy) -> PlannedMerge:
+        wanted = MergeWanted(source=BranchName(source), target=BranchName(target), strategy=strategy)
+        return await merge(self.it.space, asked(self.asked()), wanted)
+
+    async def compact(self) -> None:
+        head = Version(self.it.space.version)
+        await compact(self.it.space, asked(self.asked()), head, now=TimeMs(0))
+
+
+def told(report: PlannedMerge) -> object:
+    return [(item.id, item.path, item.winner) for item in report.conflicts], [write.id for write in report.writes]
+
+
+async def _crosswise(story: Story, *, counts: bool) -> None:
+    await story.create("b1")
+    await story.set("main", 0)
+    if counts:
+        await story.increment("main", "/n", 1)
+    await story.merge("main", "b1", "source")
+    await story.set("main", 1)
+    await story.create("b2")
+    if counts:
+        await story.merge("b1", "main", "target")
+    await story.merge("b1", "b2", "source")
+    await story.increment("b2", "/o/m", 2)
+    await story.merge("main", "b1", "fields")
+    await story.merge("b2", "main", "source")
+    if counts:
+        await story.merge("b2", "b1", "target")
+
+
+@pytest.mark.rule("MERGE-1", "MERGE-3", "COMPACT-1")
+@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.parametrize("strategy", ["fields", "lww"])
+async def test_the_original_of_a_copied_value_outlives_a_compaction(counts: bool, strategy: Strategy) -> None:
+    reports = []
+    for compacted in (False, True):
+        async with engine() as it:
+            story = Story(it)
+            await _crosswise(story, counts=counts)
+            if compacted:
+                await story.compact()
+            reports.append((told(await story.merge("main", "b1", strategy)), await it.value(E, "b1")))
+    assert reports[0] == reports[1]
+
+
+@pytest.mark.rule("MERGE-4", "COMPACT-1")
+async def test_a_checkpoint_is_nothing_that_a_merge_could_bring() -> None:
+    async with engine() as it:
+        story = Story(it)
+        await story.set("main", 0)
+        for _ in range(18):
+            await story.increment("main", "/n", 1)
+        await story.create("b1")
+        await story.merge("main", "b1", "lww")
+        await story.compact()
+        assert (await story.merge("main", "b1", "lww")).version is None
+
+
+@pytest.mark.rule("COMPACT-1")
+async def test_what_was_merged_goes_once_no_other_branch_can_be_merged_any_more() -> None:
+    """Origins are kept for merges to come, and not for ever: with one branch left there are none."""
+    async with engine() as it:
+        story = Story(it)
+        await story.set("main", 0)
+        await story.create("b1")
+        for _ in range(5):
+            await story.increment("b1", "/n", 1)
+        await story.increment("main", "/o/m", 1)
+        await story.merge("b1", "main", "fields")
+        await story.compact()
+        left = await it.space.read(lambda reader: [fact.branch for fact in reader.facts_of(EntityId(E)) if fact.body])
+        assert left.count(BranchName("b1")) == 5
+        await it.structure(BranchDelete(name=BranchName("b1")))
+        await story.increment("main", "/o/m", 1)
+        await story.compact()
+        left = await it.space.read(lambda reader: [fact.branch for fact in reader.facts_of(EntityId(E)) if fact.body])
+        assert left.count(BranchName("b1")) == 0

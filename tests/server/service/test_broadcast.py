@@ -1,0 +1,264 @@
+"""Broadcast groups: sessions with equal watches get the same bytes, and each session exactly what it has to get."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+import pytest
+
+from service_machine import Machine
+from service_peers import ALICE, BOB, CAROL, Peer, ServiceHarness, patch, put, remove, service_harness
+from stemmadb.protocol.errors import Unavailable
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.ids import Local
+from stemmadb.protocol.model.values.limits import DEFAULTS
+from stemmadb.protocol.wire.messages.commit import Rejected
+from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest, UnwatchRequest
+from stemmadb.protocol.wire.messages.sync import Sync
+from stemmadb.protocol.wire.version import JSON, MSGPACK
+from stemmadb.server.service.base.settings import ServiceSettings
+from stemmadb.server.service.base.transport import DRAIN_BYTES
+from stemmadb.server.service.stream import broadcast
+from stemmadb.server.service.stream.broadcast import BroadcastGroup
+from stemmadb.server.service.stream.outbox import Outbox
+
+DOC = "urn:doc"
+LARGE = "x" * (DRAIN_BYTES // 4)
+
+
+@pytest.fixture
+async def home() -> AsyncIterator[ServiceHarness]:
+    async with service_harness() as made:
+        yield made
+
+
+async def watchers(home: ServiceHarness, count: int, **more: str) -> list[Peer]:
+    made = [await home.peer(CAROL, **more).open() for _ in range(count)]  # type: ignore[arg-type]
+    for peer in made:
+        await peer.watch(1, DOC)
+    return made
+
+
+async def subscribers(home: ServiceHarness, writer: Peer, count: int = 4) -> list[Peer]:
+    """Watchers that are in one broadcast group, after one event."""
+    made = await watchers(home, count)
+    await writer.commit(put(DOC, {"n": 0}))
+    assert len({id(broadcast_of(peer)) for peer in made}) == 1
+    assert broadcast_of(made[0]) is not None
+    return made
+
+
+def outbox_of(peer: Peer) -> Outbox:
+    return peer.handler.outbox
+
+
+def broadcast_of(peer: Peer) -> BroadcastGroup | None:
+    return outbox_of(peer)._broadcast
+
+
+def told(peer: Peer, since: int = 0) -> list[tuple[int, int]]:
+    """From where to where each frame with something in it goes."""
+    return [(frame.from_, frame.to) for frame in peer.frames[since:] if frame.commits or frame.entered or frame.left]
+
+
+def contiguous(frames: list[Sync]) -> bool:
+    return all(before.to == frame.from_ for before, frame in pairwise(frames))
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-1")
+async def test_many_watchers_of_the_same_are_told_every_event_once_and_in_order(home: ServiceHarness) -> None:
+    writer = await home.peer(ALICE).open()
+    peers = await subscribers(home, writer)
+    for number in range(1, 6):
+        await writer.commit(patch(DOC, {"op": "replace", "path": "/n", "value": number}))
+    for peer in peers:
+        assert contiguous(peer.frames)
+        assert peer.frames[-1].to == writer.frames[-1].to == outbox_of(peer).to
+        assert [len(frame.commits) for frame in peer.frames[-5:]] == [1] * 5
+    assert len({id(broadcast_of(peer)) for peer in peers}) == 1
+
+
+@pytest.mark.rule("WATCH-2")
+async def test_watchers_of_two_encodings_are_in_two_broadcast_groups(home: ServiceHarness) -> None:
+    writer = await home.peer(ALICE).open()
+    peers = [await watchers(home, 3, subprotocol=one) for one in (MSGPACK, JSON)]
+    for number in range(4):
+        await writer.commit(put(DOC, {"n": number}))
+    first, second = (broadcast_of(some[0]) for some in peers)
+    assert first is not None
+    assert second is not None
+    assert first is not second
+    assert [told(peer, -3) for some in peers for peer in some] == [told(peers[0][0], -3)] * 6
+
+
+@pytest.mark.rule("SYNC-2")
+@pytest.mark.parametrize("place", range(4))
+async def test_a_member_that_commits_has_its_verdict_in_the_frame_of_its_commit(
+    home: ServiceHarness, place: int
+) -> None:
+    owner = await home.peer(ALICE).open()
+    await owner.commit(put(DOC, {"n": 9}))
+    peers = [await home.peer(BOB).open() for _ in range(4)]
+    for peer in peers:
+        await peer.watch(1, DOC)
+    for number in range(3):
+        await owner.commit(put(DOC, {"n": number}))
+        await peers[place].commit(put(DOC, {"n": -number}))
+    for peer in peers:  # of its own commits it has the bytes
+        assert contiguous(peer.frames)
+        assert [len(frame.commits) + len(frame.verdicts) for frame in peer.frames[-6:]] == [1] * 6
+    assert [len(frame.verdicts) for frame in peers[place].frames[-6:]] == [0, 1] * 3
+
+
+@pytest.mark.rule("SYNC-2")
+@pytest.mark.parametrize("place", range(4))
+async def test_a_member_whose_commit_is_refused_gets_the_verdict_before_later_events(
+    home: ServiceHarness, place: int
+) -> None:
+    writer = await home.peer(ALICE).open()
+    peers = await subscribers(home, writer)
+    outbox_of(peers[place]).decide(Rejected(local=Local(1), code="conflict", message=""), outbox_of(peers[place]).to)
+    assert broadcast_of(peers[place]) is None
+    await writer.commit(put(DOC, {"n": 8}))
+    for peer in peers:
+        assert contiguous(peer.frames)
+    assert [len(frame.verdicts) for frame in peers[place].frames[-1:]] == [1]
+
+
+@pytest.mark.rule("SYNC-7", "SYNC-1")
+async def test_an_answer_with_a_state_ahead_of_a_member_follows_its_frame(home: ServiceHarness) -> None:
+    writer = await home.peer(ALICE).open()
+    first, *others = await subscribers(home, writer)
+    await writer.commit(put("urn:other", 1))  # of which the watchers are not told
+    assert outbox_of(first).to < writer.frames[-1].to
+    answer = await first.ask(QueryRequest, query=Query(roots=(Root("urn:other"),)))
+    assert isinstance(answer, QueryAnswer)
+    assert first.frames[-1].to == answer.version
+    await writer.commit(put(DOC, {"n": 7}))
+    assert all(contiguous(peer.frames) and told(peer)[-1][1] == writer.frames[-1].to for peer in (first, *others))
+
+
+@pytest.mark.rule("SYNC-6")
+async def test_a_member_that_does_not_read_leaves_and_goes_on_with_one_frame(home: ServiceHarness) -> None:
+    writer = await home.peer(ALICE).open()
+    first, slow, *others = await subscribers(home, writer)
+    others.append(first)
+    slow.stop_reading()
+    for number in range(12):
+        await writer.commit(put(DOC, {"n": number, "text": LARGE}))
+    assert all(len(told(peer, 1)) == 13 for peer in others)
+    assert broadcast_of(slow) is None
+    assert broadcast_of(others[0]) is not None
+    slow.read_on()
+    await home.settle()
+    await writer.commit(put(DOC, {"n": "after"}))
+    assert contiguous(slow.frames)
+    assert slow.frames[-1].to == writer.frames[-1].to
+
+
+@pytest.mark.rule("WATCH-1")
+async def test_members_come_and_go_and_the_last_one_leaves_nothing_behind(home: ServiceHarness) -> None:
+    writer = await home.peer(ALICE).open()
+    first, second, third, fourth = await subscribers(home, writer)
+    group = next(iter(outbox_of(first).watches.values())).group
+    await first.ask(UnwatchRequest, watch=1)
+    second.lose()
+    await writer.commit(put(DOC, {"n": 1}))
+    assert (len(told(first)), len(told(third)), len(told(fourth))) == (1, 2, 2)
+    late = await home.peer(CAROL).open()
+    await late.watch(1, DOC)
+    for number in range(2, 4):
+        await writer.commit(put(DOC, {"n": number}))
+    assert broadcast_of(late) is broadcast_of(third) is not None
+    for peer in (late, third, fourth):
+        peer.lose()
+    assert not group.members
+
+
+@pytest.mark.rule("ACL-2")
+async def test_members_that_may_not_read_any_more_are_told_so_and_nothing_else(home: ServiceHarness) -> None:
+    writer = await home.peer(ALICE).open()
+    peers = await subscribers(home, writer)
+    await writer.commit(put(home.space, {ALICE.did: "own"}))
+    before = [len(peer.frames) for peer in peers]
+    await writer.commit(put(DOC, {"n": "secret"}))
+    assert all(told(peer, since) == [] for peer, since in zip(peers, before, strict=True))
+    assert all(peer.frames[-1].ended or peer.closed for peer in peers)
+
+
+@pytest.mark.rule("WATCH-1")
+async def test_a_group_that_is_over_is_over_for_every_member(home: ServiceHarness) -> None:
+    writer = await home.peer(ALICE).open()
+    peers = await subscribers(home, writer)
+    watch = next(iter(outbox_of(peers[0]).watches.values()))
+    hub = peers[0].handler._hub
+    assert hub is not None
+    hub.feed.groups._stepper.end(watch.group, Unavailable(), at=watch.group.at)
+    for member in watch.group.members:
+        member.stepped(watch.group)
+    await home.settle()
+    assert [[one.code for frame in peer.frames for one in frame.ended] for peer in peers] == [["unavailable"]] * 4
+
+
+@pytest.mark.rule("SYNC-3")
+async def test_what_enters_and_leaves_is_told_to_members_too(home: ServiceHarness) -> None:
+    writer = await home.peer(ALICE).open()
+    peers = await subscribers(home, writer)
+    await writer.commit(remove(DOC))
+    await writer.commit(put(DOC, {"n": 1}))
+    for peer in peers:
+        assert [(len(frame.left), len(frame.entered)) for frame in peer.frames[-2:]] == [(1, 0), (0, 1)]
+
+
+@pytest.mark.parametrize("place", [1, 3])
+async def test_an_internal_error_with_one_member_costs_no_other(home: ServiceHarness, place: int) -> None:
+    writer = await home.peer(ALICE).open()
+    peers = await subscribers(home, writer)
+
+    def fail(_: object) -> bool:
+        raise RuntimeError
+
+    broadcast = broadcast_of(peers[place])
+    assert broadcast is not None
+    broadcast._members[outbox_of(peers[place])] = fail
+    for number in range(1, 3):
+        await writer.commit(put(DOC, {"n": number}))
+    assert all(contiguous(peer.frames) for peer in peers)
+    assert {told(peer)[-1][1] for peer in peers} == {writer.frames[-1].to}
+
+
+@pytest.mark.rule("SYNC-1")
+async def test_an_internal_error_with_the_one_that_is_told_first_ends_its_session(
+    home: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has to come again: what it was told so far is not sure."""
+    writer = await home.peer(ALICE).open()
+    first, *others = await subscribers(home, writer)
+    flushes = iter([True])
+
+    def fail(outbox: Outbox) -> None:
+        if outbox is outbox_of(first) and next(flushes, False):
+            raise ZeroDivisionError
+        flush(outbox)
+
+    flush = Outbox.flush
+    monkeypatch.setattr(Outbox, "flush", fail)
+    await writer.commit(put(DOC, {"n": 1}))
+    assert first.closed is not None
+    assert first.closed.error.code == "internal"
+    assert {told(peer)[-1][1] for peer in others} == {writer.frames[-1].to}
+
+
+@pytest.mark.rule("WATCH-1", "SYNC-1", "SYNC-2", "SYNC-3", "SYNC-6", "RESUME-1")
+@pytest.mark.parametrize("seed", range(100, 112))
+async def test_what_a_watcher_holds_equals_the_query_afresh_in_broadcast_groups_of_any_size(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broadcast, "SUBSCRIBERS_MIN", 1 + seed % 2)
+    async with service_harness(
+        limits=DEFAULTS, settings=ServiceSettings(feed_batches_max=3 if seed % 3 else 64)
+    ) as made:
+        machine = Machine(made, seed)
+        await machine.run(60)
+        assert machine.checked
