@@ -64,7 +64,7 @@ async def merge(
     """Merges, or returns exactly what a merge would write (MERGE-4). The access list is passed by.
 
     `UnknownBranch`, `BranchDeleted`, `FutureVersion` and `InvalidMerge` for what cannot be merged, `MergeConflict`
-    under `fail`, `Conflict` if the target is not at `expect_target`, `Erased` or `Compacted` where a value is asked for
+    under `fail`, `Conflict` if the target is not at `expect_target`, `Erased` or `Compacted` where a value is needed
     that is gone, `MergeBusy` if others were faster each time: nothing is written. `known` are the merges read before,
     to be kept along with the space.
     """
