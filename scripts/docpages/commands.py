@@ -32,9 +32,9 @@ With `--json` the last line of standard output is one JSON object; a command tha
 
 | variable | meaning |
 |---|---|
-| `STEMMA_URL` | `--url`, the address of the server |
-| `STEMMA_SPACE` | `--space`, a local name or a `did:key` |
-| `STEMMA_HOME` | the directory of your keys and names, as `--config` |
+| `STEMMADB_URL` | `--url`, the address of the server |
+| `STEMMADB_SPACE` | `--space`, a local name or a `did:key` |
+| `STEMMADB_HOME` | the directory of your keys and names, as `--config` |
 | `STEMMADB_*` | settings of `stemmadb serve`, see [operating](../operating.md#settings) |
 """
 EVERYWHERE: Final = frozenset({"--json", "--help"})

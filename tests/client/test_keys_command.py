@@ -20,7 +20,7 @@ from stemmadb.client.keys.ring import KeyRing
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("STEMMA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STEMMADB_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 

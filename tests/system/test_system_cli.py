@@ -368,7 +368,7 @@ def test_a_name_that_nothing_was_made_under_makes_nothing(ada: Home) -> None:
 
 
 def test_without_a_space_it_is_wrong_use(ada: Home) -> None:
-    del ada.variables["STEMMA_SPACE"]
+    del ada.variables["STEMMADB_SPACE"]
     done = ada("get", "urn:a")
     assert (done.code, done.err.count("\n"), "--space" in done.err) == (2, 1, True)
     assert ada("get", "urn:todo:1", "--space", "todo").code == 0

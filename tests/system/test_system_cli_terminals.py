@@ -303,7 +303,7 @@ def test_completion_does_not_wait_for_a_server_and_makes_no_identity(
 ) -> None:
     space = str(ada("status", "--json").json["space"]["did"])
     began = time.monotonic()
-    assert completed(ada, "stemmadb get urn:", STEMMA_URL=url_of(silence), STEMMA_SPACE=space) == []
+    assert completed(ada, "stemmadb get urn:", STEMMADB_URL=url_of(silence), STEMMADB_SPACE=space) == []
     assert time.monotonic() - began < 30  # of which one second is waiting
     fresh = Home(tmp_path / "fresh", server.address, space=space)
     fresh.directory.mkdir()
