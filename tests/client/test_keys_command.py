@@ -20,7 +20,7 @@ from stemmadb.client.keys.ring import KeyRing
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("STEMMA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STEMMADB_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
@@ -53,7 +53,7 @@ def test_show_makes_the_default_identity_once(home: Path) -> None:
 
 def test_show_makes_no_other() -> None:
     done = told("show", "robot")
-    assert done.code == 4
+    assert done.code == 1
     assert "There is no identity 'robot'." in done.err
     assert "stemmadb keys new robot" in done.err
     assert told("show", "robot", "--json").error == "not_found"
@@ -89,7 +89,7 @@ def test_a_secret_is_printed_only_on_request() -> None:
     assert (for_a_program.code, for_a_program.error) == (2, "wrong_use")
     answer = told("export", "robot", "--yes", "--json").json
     assert (answer["did"], from_pem(answer["secret"].encode(), source="x").did) == (did, did)
-    assert told("export", "nobody", "--yes").code == 4
+    assert told("export", "nobody", "--yes").code == 1
 
 
 def test_what_was_exported_can_be_imported(tmp_path: Path, home: Path) -> None:

@@ -127,6 +127,6 @@ def test_a_newer_file_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_the_names_of_the_user_are_in_the_config_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STEMMA_HOME", str(tmp_path))
+    monkeypatch.setenv("STEMMADB_HOME", str(tmp_path))
     Names().remember(HERE, "todo", FIRST)
     assert Names(tmp_path).find(HERE, "todo") == FIRST

@@ -24,8 +24,8 @@ from stemmadb.protocol.errors import NotFound, UnknownSpace
 from stemmadb.protocol.model.values.ids import MAIN, Did
 
 URL: Final = "ws://127.0.0.1:8420"
-URL_VARIABLE: Final = "STEMMA_URL"
-SPACE_VARIABLE: Final = "STEMMA_SPACE"
+URL_VARIABLE: Final = "STEMMADB_URL"
+SPACE_VARIABLE: Final = "STEMMADB_SPACE"
 UNSURE: Final = "It may be written or not. Look with 'stemmadb log' before you do it again."
 
 T = TypeVar("T")

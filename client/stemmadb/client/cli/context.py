@@ -45,7 +45,7 @@ class CliContext:
     def __init__(self, *, is_json: bool) -> None:
         self.is_json = is_json
         self.exit_code: int | None = None
-        """How to exit when the answer has an error in it; None if no part of the work has said why."""
+        """How to exit after the answer; None if no part of the work has said why, and nobody stopped it."""
 
     def say(self, text: str) -> None:
         """A line for a person; a program reads the answer instead."""
@@ -82,6 +82,10 @@ class CliContext:
         """A part of the work was not done, and this is why: the first error decides how the command exits."""
         if self.exit_code is None:
             self.exit_code = exits.code_of(error)
+
+    def stopped(self) -> None:
+        """A person ended it with Ctrl-C; the command still gives its answer."""
+        self.exit_code = exits.INTERRUPTED
 
     def answer(self, answer: Mapping[str, object]) -> None:
         """What a command has returned, for a program."""

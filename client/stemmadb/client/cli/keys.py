@@ -26,7 +26,7 @@ json_option = click.option(
 def keys(ctx: click.Context) -> dict[str, object] | None:
     """List, make, export and import your identities. They are files that only you can read.
 
-    They are kept in the directory that STEMMA_HOME names, else in your config directory.
+    They are kept in the directory that STEMMADB_HOME names, else in your config directory.
 
     Example: stemmadb keys show
     """
