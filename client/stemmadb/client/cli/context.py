@@ -98,6 +98,11 @@ class CliContext:
         if not self.is_json:
             click.echo(clean(f"Error: {message}"), err=True)
 
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person is there to answer a question."""
+        return not self.is_json and sys.stdin.isatty() and sys.stderr.isatty()
+
     @contextmanager
     def progress(self, *, after_seconds: float = 0) -> Iterator[Show]:
         """Shows a bar while the block runs; none if it ends before `after_seconds`."""

@@ -77,6 +77,8 @@ class ClientSession:
         self.delegations = delegations
         self.nursery = Nursery(identity.did)
         self.why_offline: StemmaError | None = None
+        self.server: Did | None = None
+        """The server that the last connection led to; None before the first."""
         self.reconnect: Callable[[], None] = _nothing
         """Asks the link to give up its connection and open another."""
         self.resubmit: Callable[[Refused, Sequence[Mapping[str, Any]] | None], Awaitable[Any]]
