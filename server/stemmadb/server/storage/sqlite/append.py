@@ -16,7 +16,7 @@ from stemmadb.server.storage.sqlite import destroy, fast_path_append, positions,
 from stemmadb.server.storage.sqlite.connection import Cell, as_json, query
 from stemmadb.server.storage.sqlite.insert import insert
 from stemmadb.server.storage.sqlite.interning import BranchNumbers, Memo, Sessions, Texts, session_of
-from stemmadb.server.storage.sqlite.rows import ENTITY_BITS, Cells, LastFact, Numbers, head_key, make_rows
+from stemmadb.server.storage.sqlite.rows import ENTITY_BITS, Cells, LastFact, RowNumbers, head_key, make_rows
 from stemmadb.server.storage.sqlite.schema import COMMIT_COLUMNS, FACT_COLUMNS, KIND_NUMBERS
 
 _ENTITY_MASK: Final = (1 << ENTITY_BITS) - 1
@@ -49,7 +49,7 @@ class Appender:
         self._branches = BranchNumbers(connection)
         self._heads: Memo[int, LastFact] = Memo(room)
         """Last facts, each under its `head_key`."""
-        self._in_memory = Numbers(self._sessions.memo, self._branches.memo, self._entities.memo, self._heads)
+        self._in_memory = RowNumbers(self._sessions.memo, self._branches.memo, self._entities.memo, self._heads)
 
     def rows_from_memory(self, batch: Sequence[AcceptedWrite]) -> list[Cell] | None:
         """The rows of fast-path commits where all they refer to is in memory, without a look at the file; else None.
@@ -119,7 +119,7 @@ class Appender:
         ):
             insert(self._connection, table, ",".join(columns), [cell for row in its_rows for cell in row])
 
-    def _numbers(self, run: Sequence[AcceptedWrite]) -> Numbers:
+    def _numbers(self, run: Sequence[AcceptedWrite]) -> RowNumbers:
         """What the rows refer to, from memory and from the file; what is new gets a number now."""
         identities = [entry.commit.identity for entry in run]
         sessions = dict(zip(map(session_of, identities), self._sessions.numbers(identities), strict=True))
@@ -134,7 +134,7 @@ class Appender:
         if cold:
             self._find_heads(cold)
         heads = {key: self._heads.get(key) or (0, model_facts.empty(id_)) for key, id_ in keys.items()}
-        return Numbers(sessions, branches, entities, heads)
+        return RowNumbers(sessions, branches, entities, heads)
 
     def _touched_rows(self, run: Iterable[AcceptedWrite]) -> list[Cells]:
         touched = {

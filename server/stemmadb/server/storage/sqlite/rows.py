@@ -23,7 +23,7 @@ LastFact: TypeAlias = tuple[int, bytes]
 """The place and the hash of the last fact of an entity on a branch."""
 
 
-class Numbers(NamedTuple):
+class RowNumbers(NamedTuple):
     """What rows refer to: numbers of sessions, branches and entities, and last facts by `head_key`."""
 
     sessions: Mapping[tuple[str, bytes], int]
@@ -32,7 +32,7 @@ class Numbers(NamedTuple):
     heads: Mapping[int, LastFact]
 
 
-class Rows(NamedTuple):
+class MadeRows(NamedTuple):
     """Each is a fact beside its commit; beside None if the commit was named before. A commit may have no fact."""
 
     rows: list[tuple[Cells | None, Cells | None]]
@@ -45,7 +45,7 @@ def head_key(branch: int, entity: int) -> int:
     return branch << ENTITY_BITS | entity
 
 
-def make_rows(batch: Sequence[AcceptedWrite], numbers: Numbers) -> Rows:
+def make_rows(batch: Sequence[AcceptedWrite], numbers: RowNumbers) -> MadeRows:
     """`KeyError` if the numbers lack something."""
     sessions, branches, entities, heads = numbers
     rows: list[tuple[Cells | None, Cells | None]] = []
@@ -63,7 +63,7 @@ def make_rows(batch: Sequence[AcceptedWrite], numbers: Numbers) -> Rows:
             rows.append((beside, _fact_row(fact, entity, on, written.get(key) or heads[key])))
             written[key] = (fact.version << positions.INDEX_BITS | fact.index, fact.hash)
             beside = None
-    return Rows(rows, written)
+    return MadeRows(rows, written)
 
 
 def _commit_row(commit: Commit, session: int, branch: int | None) -> Cells:
