@@ -21,7 +21,6 @@ from stemmadb.server.service.base.request_context import RequestContext
 from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.session.access import Access
 from stemmadb.server.service.stream.broadcast import BroadcastGroups
-from stemmadb.server.service.stream.shared_frames import SharedFrames
 from stemmadb.server.service.watch.feed import Feed
 
 
@@ -72,8 +71,7 @@ class SpaceHub:
             groups_max=settings.watch_groups_max,
             entities_max=settings.watched_entities_max,
         )
-        self.shared = SharedFrames()
-        self.broadcasts = BroadcastGroups(self.feed, self.shared, counts, self.touch)
+        self.broadcasts = BroadcastGroups(self.feed, counts, space.limits, self.touch)
         self.authors: dict[tuple[Did, bytes], HubSession] = {}
         """The session that gets the verdicts of a principal and a session id."""
         self.sessions: dict[HubSession, None] = {}
@@ -152,7 +150,6 @@ class SpaceHub:
         if self._early is not None:
             self._early.append(batch)
             return
-        self.shared.clear()
         self.counts.commits += len(batch.commits)
         self.counts.batch_commits.observe(len(batch.commits))
         self.counts.groups = self.feed.groups.count
