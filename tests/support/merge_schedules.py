@@ -270,9 +270,8 @@ class ErasedSchedule(CompactedSchedule):
             return
         self.erasures += 1
         picked = self.random.sample(self.written[id_], min(len(self.written[id_]), self.random.choice([1, 1, 3])))
-        done = await erase(
-            self.it.space, asked(f"e{self.erasures}"), EntityId(id_), [Version(at) for at in picked], {}
-        )
+        versions = [Version(at) for at in picked]
+        done = await erase(self.it.space, asked(f"e{self.erasures}"), {EntityId(id_): versions}, {})
         self.tainted.add(id_)
         record = await self.it.space.read(lambda reader: reader.commits([done.version])[done.version])
         for name in dict.fromkeys(record.fact_branches):

@@ -8,7 +8,6 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -204,16 +203,15 @@ async def test_a_server_on_a_full_disk_is_not_ready_says_so_and_tells_a_new_spac
     small_disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (small_disk / "ballast").write_bytes(bytes(BALLAST_BYTES // 4))
-    ask = partial(asyncio.get_running_loop().run_in_executor, None, status_of)
     async with served(config_of(small_disk / "data")) as address:
         made = ServedSpace(address)
         await made.found()
         client = await made.enter()
-        assert await ask(address, "/readyz") == 200
+        assert await asyncio.to_thread(status_of, address, "/readyz") == 200
         fill_up(small_disk / "more ballast")
         await asyncio.sleep(health.LOOK_SECONDS)
-        assert await ask(address, "/readyz") == 503
-        assert await ask(address, "/healthz") == 200
+        assert await asyncio.to_thread(status_of, address, "/readyz") == 503
+        assert await asyncio.to_thread(status_of, address, "/healthz") == 200
         other = ServedSpace(address)
         founder = await other.enter(other.key)
         await founder.commit(plain_set(other.space, other.roles))
@@ -224,7 +222,7 @@ async def test_a_server_on_a_full_disk_is_not_ready_says_so_and_tells_a_new_spac
         assert (await client.request("ping"))["version"] == 1
         (small_disk / "more ballast").unlink()
         await asyncio.sleep(health.LOOK_SECONDS)
-        assert await ask(address, "/readyz") == 200
+        assert await asyncio.to_thread(status_of, address, "/readyz") == 200
         await made.close()
 
 
