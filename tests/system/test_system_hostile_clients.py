@@ -287,3 +287,44 @@ async def test_the_large_schema_of_a_watch_is_not_compiled_on_the_event_loop(mon
         schema = {"anyOf": [{"const": number} for number in range(20_000)]}
         await alice.watch(1, Root("urn:x", schema=schema))
         assert where == [True]
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-6")
+async def test_large_frames_for_many_sessions_take_many_turns_of_the_loop() -> None:
+    """200 sessions with ten watches each, and a commit of 1,000 operations, stopped all other spaces for seconds."""
+    async with service_harness() as made:
+        alice = await made.peer(ALICE).open()
+        watchers = [await made.peer(BOB if number % 2 else CAROL).open() for number in range(12)]
+        for watcher in watchers:
+            await watcher.watch(1, "urn:a*")
+            await watcher.watch(2, "urn:b*")
+        alice.send(*(put(f"urn:{'ab'[number % 2]}:{number}", "x" * 200) for number in range(800)))
+        sent, turns = {watcher: len(watcher.wire.sent) for watcher in watchers}, []
+        for _ in range(200):
+            await asyncio.sleep(0)
+            now = {watcher: len(watcher.wire.sent) for watcher in watchers}
+            turns.append(sum(now[watcher] > sent[watcher] for watcher in watchers))
+            sent = now
+        assert max(turns) == 1
+        assert sum(turns) == len(watchers)
+
+
+@pytest.mark.rule("WATCH-2")
+async def test_a_batch_with_many_entities_is_not_stepped_on_the_event_loop() -> None:
+    reading = Marked()
+    worked: list[int] = []
+
+    async def run(work: Callable[[], T]) -> T:
+        worked.append(1)
+        return work()
+
+    reading.run = run  # type: ignore[method-assign]  # counts what workers do
+    async with service_harness(workers=Executors(Inline(), reading)) as made:
+        alice, carol = await made.peer(ALICE).open(), await made.peer(CAROL).open()
+        await carol.watch(1, "urn:*")
+        for count, is_large in ((10, False), (900, True)):
+            worked.clear()
+            await alice.commit(*(put(f"urn:{number}", count) for number in range(count)))
+            await made.settle()
+            assert bool(worked) is is_large
+        assert carol.frames[-1].to == made.service.hubs[made.space].feed.version

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Protocol
+from typing import Final, Protocol
 
 from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model.log.commit_record import LocalIdentity
@@ -22,6 +22,9 @@ from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.session.access import Access
 from stemmadb.server.service.stream.broadcast import BroadcastGroups
 from stemmadb.server.service.watch.feed import Feed
+
+TURN_BYTES: Final = 64 * 1024
+"""Bytes of frames after which the rest of the sessions is left to the next turn of the loop: a few milliseconds."""
 
 
 class Publisher(Protocol):
@@ -220,12 +223,23 @@ class SpaceHub:
             for session in waiting:
                 session.queue_has_capacity()
         dirty, self._dirty = self._dirty, {}
-        for publisher in dirty:
+        publishers, sent = iter(dirty), self.counts.bytes_out
+        for publisher in publishers:
             try:
                 publisher.flush()
             except Exception as error:
                 publisher.failed(error)
+            if self.counts.bytes_out - sent > TURN_BYTES:
+                break
         self.broadcasts.gather()
+        self._flush_later(dict.fromkeys(publishers))
+
+    def _flush_later(self, rest: dict[Publisher, None]) -> None:
+        """Large frames for many sessions take several turns of the loop: other spaces go on between them."""
+        if rest:
+            if not self._dirty:
+                asyncio.get_running_loop().call_soon(self._flush)
+            self._dirty = rest | self._dirty
 
     def _safely(self, session: HubSession, act: Callable[[], None]) -> None:
         """An internal error ends that session and no other."""
