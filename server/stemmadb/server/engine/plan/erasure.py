@@ -95,6 +95,21 @@ async def erase(
     raise MergeBusy(attempts=ATTEMPTS_MAX)
 
 
+async def preview(
+    space: SpaceApi,
+    asked: Asked,
+    id_: EntityId,
+    versions: Collection[Version],
+    survivors: Mapping[BranchName, bytes | None],
+) -> int:
+    """How many bodies an erasure would destroy now, copies included; nothing is written."""
+    nothing: frozenset[Hash] = frozenset()
+    wanted = _Wanted(space.did, asked, id_, frozenset(versions), survivors, nothing, nothing, space.limits)
+    ready = await space.read(wanted.look)
+    assert isinstance(ready, _Ready), "the operation is new"
+    return len(ready.destroyed.facts)
+
+
 class _Wanted(msgspec.Struct, frozen=True):
     """What was asked for, to be planned on a read view, and on a later one if that was overtaken."""
 
