@@ -113,7 +113,7 @@ class ConnectionPump:
             raise ChannelClosed(1006, "it did not say hello") from None
         if closed is not None:
             return closed
-        standing = session.standing(self._connection.limits)
+        standing = session.standing(self._connection.limits, self._connection.server)
         identity = session.identity
         data = self._connection.open(
             principal=identity.did, session=session.id, sign=identity.sign, standing=standing

@@ -230,6 +230,13 @@ class Space:
         stop = self._portal.touch(self._space.on_lost, lambda one: self._callbacks.call(callback, one))
         return partial(_stop, self._portal, stop)
 
+    def forget(self) -> None:
+        """Deletes what is cached of this space on this device, say when a user logs out; returns once it is gone.
+
+        Nothing more is cached until the app starts again. The journal, with undecided work, stays.
+        """
+        self._portal.call(self._space.forget)
+
     def nudge(self) -> None:
         """Tries to connect at once, say after the machine has woken up."""
         self._portal.touch(self._space.nudge)

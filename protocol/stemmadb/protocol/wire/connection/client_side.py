@@ -77,6 +77,11 @@ class ClientConnection:
         """The hash of the commit at `to`."""
         return self._frames.hash
 
+    @property
+    def server(self) -> Did | None:
+        """The server's identity; None before it said hello."""
+        return None if self._hello is None else self._hello.server
+
     def open(
         self,
         *,
