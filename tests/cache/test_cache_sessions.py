@@ -240,7 +240,8 @@ async def test_forget_deletes_the_cache_and_not_the_journal(stage: Stage) -> Non
 async def test_the_cache_of_another_server_is_dropped(stage: Stage) -> None:
     app = await cached(stage)
     await watched(app)
-    app.core.session.standing(app.core.limits, Did("did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp"))
+    app.core.session.server = Did("did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp")
+    app.core.session.standing(app.core.limits)
     assert app.disk.state().cache is None
 
 

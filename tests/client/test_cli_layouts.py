@@ -22,6 +22,7 @@ from stemmadb.client.cli.safe_text import (
     short_did,
 )
 from stemmadb.client.cli.shapes import Shape, TextCell, TextLines, line
+from stemmadb.client.notes import Note
 from stemmadb.client.reading.branches import Branch, Tag
 from stemmadb.client.reading.differences import Difference, EntityChange
 from stemmadb.client.reading.entries import BlameLine, FactChange, HistoryEntry, LogEntry
@@ -67,7 +68,7 @@ HISTORY = [
     changed(2, value={"title": "write the specification of everything", "done": False}, note={"message": "first"}),
 ]
 BLAME = [
-    BlameLine(path="/title", version=Version(2), author=ADA, time_ms=TIME, note={"message": "first"}),
+    BlameLine(path="/title", version=Version(2), author=ADA, time_ms=TIME, note=Note(message="first")),
     BlameLine(path="/done", version=Version(12), author=BOB, time_ms=TIME),
 ]
 VALUE: Value = {"title": "write the specification of everything", "done": True}

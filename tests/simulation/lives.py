@@ -90,7 +90,7 @@ class Life:
 
     def _rebind(self) -> None:
         """Commits of earlier lives that the journal gave back; some may have been decided since."""
-        pending = {one._handle.name: one for one in self.space.pending() if one.note is not None}
+        pending = {one._handle.name: one for one in self.space.pending() if one.note}
         for record in self.app.undecided():
             one = pending.pop(record.name, None)
             if one is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from appends import append_to
 from logs import LogMaker
 from space import SPACE, delete_, patch_, set_
 from stemmadb.protocol.model.commit.native import FastPath, native
@@ -33,7 +34,7 @@ def known(tmp_path: Path) -> Iterator[tuple[Appender, LogMaker]]:
     """One that has written all ids before, and remembers them."""
     storage, maker = SqliteStorage(tmp_path), LogMaker()
     log = storage.open(SPACE, create=True)
-    log.append(maker.version, [maker.commit(*[set_(id_, {"n": 0}, blind=True) for id_ in IDS])])
+    append_to(log, maker.version, [maker.commit(*[set_(id_, {"n": 0}, blind=True) for id_ in IDS])])
     yield log._appender, maker
     storage.close()
 

@@ -45,7 +45,7 @@ class CliContext:
     def __init__(self, *, is_json: bool) -> None:
         self.is_json = is_json
         self.exit_code: int | None = None
-        """How to exit when the answer has an error in it; None if no part of the work has said why."""
+        """How to exit after the answer; None if no part of the work has said why, and nobody stopped it."""
 
     def say(self, text: str) -> None:
         """A line for a person; a program reads the answer instead."""
@@ -83,6 +83,10 @@ class CliContext:
         if self.exit_code is None:
             self.exit_code = exits.code_of(error)
 
+    def stopped(self) -> None:
+        """A person ended it with Ctrl-C; the command still gives its answer."""
+        self.exit_code = exits.INTERRUPTED
+
     def answer(self, answer: Mapping[str, object]) -> None:
         """What a command has returned, for a program."""
         if self.is_json:
@@ -93,6 +97,11 @@ class CliContext:
         self.answer({"error": {"code": code, "message": message}})
         if not self.is_json:
             click.echo(clean(f"Error: {message}"), err=True)
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person is there to answer a question."""
+        return not self.is_json and sys.stdin.isatty() and sys.stderr.isatty()
 
     @contextmanager
     def progress(self, *, after_seconds: float = 0) -> Iterator[Show]:

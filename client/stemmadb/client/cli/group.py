@@ -111,9 +111,9 @@ def _answered(result: object, shell: CliContext) -> int:
     if not isinstance(result, Mapping):
         return result if isinstance(result, int) else exits.DONE
     shell.answer(result)
-    if "error" not in result:
-        return exits.DONE
-    return exits.NO if shell.exit_code is None else shell.exit_code
+    if shell.exit_code is not None:
+        return shell.exit_code
+    return exits.NO if "error" in result else exits.DONE
 
 
 def _sentence(wrong: click.ClickException) -> str:

@@ -60,7 +60,7 @@ def short_did(did: str) -> str:
 
 def note_text(note: Value) -> str:
     """A note as a person wrote it: a text, or an object with `message`; anything else as JSON."""
-    if note is None:
+    if note is None or note == {}:
         return ""
     if isinstance(note, dict) and isinstance(note.get("message"), str) and len(note) == 1:
         note = note["message"]

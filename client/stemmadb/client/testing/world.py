@@ -188,7 +188,7 @@ class World:
         given = roles or founding.USUAL
         listed = {self.identity(who).did: role for who, role in given.items()}
         did = await founding.found(self._lives.process.store, seeds.secret(self.seed, "space", name), listed)
-        return self.names.remember(URL, name, did)
+        return self.names.remember(URL, self.server.did, name, did)
 
     # ------------------------------------------------------------ the server
 

@@ -27,6 +27,7 @@ from stemmadb.client.cli.moments import AtTime, When, parse_place
 from stemmadb.client.reading.differences import Difference
 from stemmadb.client.reading.entries import BlameLine, HistoryEntry, LogEntry
 from stemmadb.client.reading.past import LogFilters
+from stemmadb.protocol.errors import NotFound
 from stemmadb.protocol.model.query.query import EVERY
 from stemmadb.protocol.model.values import pointer
 from stemmadb.protocol.model.values.ids import Version
@@ -90,7 +91,7 @@ def log(shell: CliContext, target: Target, **given: Unpack[_Asked]) -> dict[str,
 @branch_options
 @click.pass_obj
 def history(shell: CliContext, target: Target, id_: str, limit: int, when: When) -> dict[str, object]:
-    """Show the changes of the entity ID, newest first.
+    """Show the changes of the entity ID, newest first. Exits with 1 if there are none.
 
     Example: stemmadb history urn:todo:1 --space todo
     """
@@ -100,9 +101,14 @@ def history(shell: CliContext, target: Target, id_: str, limit: int, when: When)
 
     found = run(target, work)
     entries, is_cut = found[:limit], len(found) > limit
+    answer = {"id": id_, "entries": [answers.of_history(one) for one in entries], "more": is_cut}
+    if not entries:
+        return shell.no(
+            NotFound(f"{id_!r} has no history on branch {target.branch!r}. Check its id.", id=id_), **answer
+        )
     shell.show(layouts.history(entries, viewer(target)))
-    _say_rest(shell, bool(entries), is_cut, limit)
-    return {"id": id_, "entries": [answers.of_history(one) for one in entries], "more": is_cut}
+    _say_rest(shell, True, is_cut, limit)
+    return answer
 
 
 @click.command()
@@ -136,7 +142,7 @@ def diff(shell: CliContext, target: Target, left: str, right: str, prefix: str) 
 @branch_options
 @click.pass_obj
 def blame(shell: CliContext, target: Target, id_: str, path: str, when: When) -> dict[str, object]:
-    """Show who wrote each part of the entity ID last, when and why.
+    """Show who wrote each part of the entity ID last, when and why. Exits with 1 if it is not there.
 
     Example: stemmadb blame urn:todo:1 --space todo --path /done
     """

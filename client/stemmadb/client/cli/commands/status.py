@@ -27,6 +27,7 @@ def status(shell: CliContext, target: Target) -> dict[str, object]:
                 "url": target.url,
                 "ready": is_ready,
                 "says": says,
+                "server": await db.server(),
                 "identity": db.identity.did,
             }
             return answer if target.space is None else answer | {"space": await _space(db, target)}

@@ -77,11 +77,6 @@ class ClientConnection:
         """The hash of the commit at `to`."""
         return self._frames.hash
 
-    @property
-    def server(self) -> Did | None:
-        """The server's identity; None before it said hello."""
-        return None if self._hello is None else self._hello.server
-
     def open(
         self,
         *,
@@ -159,6 +154,11 @@ class ClientConnection:
         if isinstance(message, Sync):
             return self._frames.take(message, size)
         return message if isinstance(message, Deferred) else self._answered(message)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the server announced beyond the protocol."""
+        return frozenset(() if self._hello is None else self._hello.features)
 
     def _greet(self, hello: Hello) -> Hello:
         if hello.protocol != PROTOCOL:

@@ -70,7 +70,7 @@ class Appender:
         self._heads: Memo[int, tuple[int, bytes]] = Memo(room)
         """The places and hashes of last facts, each under the number of its branch and its entity in one."""
 
-    def made(self, batch: Sequence[AcceptedWrite]) -> list[Cell] | None:
+    def rows_from_memory(self, batch: Sequence[AcceptedWrite]) -> list[Cell] | None:
         """The rows of fast-path commits where all they refer to is in memory, without a look at the file; else None.
 
         For the fast path, to be appended next: what comes after them is made on them. `forget` if they are not. Each
@@ -138,10 +138,6 @@ class Appender:
     def forget(self) -> None:
         """What was made is not written: the last facts are those of the file."""
         self._heads.clear()
-
-    def append_made(self, cells: list[Cell]) -> bool:
-        """In a transaction of its own, durable once this returns; False if the log does not end before them."""
-        return fast_path_append.append(self._connection, cells)
 
     def write(self, batch: Sequence[AcceptedWrite]) -> None:
         for run in _runs(batch):
