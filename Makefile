@@ -10,7 +10,7 @@ LOCK := $(VENV)/uv pip compile --universal --python-version 3.11 --generate-hash
 # The tests start hundreds of processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: env server-env serve test quick checks style types layers tests pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
+.PHONY: env server-env serve test quick checks style types layers tests tests-cache pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
 
 serve: server-env   ## start the server on 127.0.0.1:8420 with its data in ./data; ARGS="--port 9000" and the like
 	@$(VENV)/stemmadb serve $(ARGS)
@@ -39,7 +39,10 @@ layers: env         ## import-linter: imports go down only
 	@$(VENV)/lint-imports --no-cache
 
 tests: env          ## pytest
-	@$(PYTEST) $(ARGS)
+	@$(PYTEST) --ignore=tests/cache $(ARGS)
+
+tests-cache: env    ## the cache of confirmed data
+	@$(PYTEST) tests/cache
 
 pure: env           ## the tests of what does no I/O
 	@$(PYTEST) $(PURE)

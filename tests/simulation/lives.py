@@ -27,6 +27,7 @@ class LifeJournal:
         self._journal = journal
         self._to = EMPTY_SPACE
         self.keeps = journal.keeps
+        self.is_cache_full = False
         self.is_dead = False
 
     def load(self) -> JournalState:

@@ -31,7 +31,15 @@ from stemmadb.client.session.session import ClientSession
 from stemmadb.client.session.settings import DEFAULT_SETTINGS, ClientSettings
 from stemmadb.client.space import Space
 from stemmadb.protocol import identity as identities
-from stemmadb.protocol.errors import Forbidden, GoingAway, NotFound, Rejected, StemmaError, UnknownSpace
+from stemmadb.protocol.errors import (
+    Forbidden,
+    GoingAway,
+    Malformed,
+    NotFound,
+    Rejected,
+    StemmaError,
+    UnknownSpace,
+)
 from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, MAIN, Did, EntityId, TimeMs
 from stemmadb.protocol.wire.channel import Dial
@@ -74,6 +82,7 @@ class Means(NamedTuple):
     random: Callable[[int], bytes]
     now: Callable[[], TimeMs]
     settings: ClientSettings
+    cache: bool = False
 
     def chance(self) -> float:
         """A number from 0 to 1."""
@@ -209,10 +218,11 @@ class Database:
             await journal.close()
             raise
         async with self._beginning(core):
-            await core.link.settled()
+            if not core.session.is_cached:  # what is cached is shown before there is a connection (CACHE-3)
+                await core.link.settled()
+                if core.link.state != "open" and not (core.link.state == "offline" and core.session.is_known):
+                    raise core.link.why_not_open()
             self._server = core.session.server or self._server
-            if core.link.state != "open" and not (core.link.state == "offline" and core.session.is_known):
-                raise core.link.why_not_open()
             self._cores[space] = core
             return core
 
@@ -240,6 +250,7 @@ class Database:
             now=means.now,
             settings=means.settings,
             delegations=self._delegations,
+            cache=means.cache and journal.keeps,
         )
         return SpaceCore(session, means.dial, url=self.url, random=means.chance)
 
@@ -325,6 +336,7 @@ def connect(  # noqa: PLR0913  # each has a default, and most apps give none
     url: str = "ws://127.0.0.1:8420",
     *,
     journal: str | os.PathLike[str] | MakeJournal | None = None,
+    cache: bool = False,
     identity: Identity | str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | None = None,
     delegations: Iterable[str | bytes] = (),
@@ -344,18 +356,24 @@ def connect(  # noqa: PLR0913  # each has a default, and most apps give none
     At a prompt or in a notebook, where a block ends too early, write `db = await connect(...)` and later
     `await db.close()`.
 
-    `journal` is a directory that keeps undecided and refused commits over restarts of the app. `identity` is who you
-    are: one of the key ring by its name, the path of a key file, or an `Identity`; the default one is made on first
-    use in the config directory `config`. `delegations` are tokens that delegate rights to you. `notice` gets a
+    `journal` is a directory that keeps undecided and refused commits over restarts of the app. With `cache` it also
+    keeps what the app watches, so that an app that starts without a server shows what it saw last. `identity` is who
+    you are: one of the key ring by its name, the path of a key file, or an `Identity`; the default one is made on
+    first use in the config directory `config`. `delegations` are tokens that delegate rights to you. `notice` gets a
     sentence when a name leads to another space than before; by default it is logged as a warning. The rest is for
     tests: how connections, names, chance and time are made.
     """
+    if cache and journal is None:
+        why = "the cache is a part of the journal, and there is none"
+        raise Malformed(
+            "`cache` needs a journal: give `connect` a directory as `journal`, too.", path="cache", why=why
+        )
     directory = None if config is None else Path(config)
     ring = KeyRing(directory)
     identity = _identity(identity, ring)
     dial = dial or WebSocketDial(url, open_timeout=settings.open_seconds)
     url = server_url(url)
-    means = Means(dial, _journals(journal), random, now, settings)
+    means = Means(dial, _journals(journal, cache=cache), random, now, settings, cache)
     return Database(
         url,
         identity,
@@ -389,10 +407,10 @@ def _known(name: str, ring: KeyRing) -> Identity:
     return found
 
 
-def _journals(journal: str | os.PathLike[str] | MakeJournal | None) -> MakeJournal:
+def _journals(journal: str | os.PathLike[str] | MakeJournal | None, *, cache: bool) -> MakeJournal:
     if journal is None:
         return lambda _space, _principal: MemoryJournal()
     if callable(journal):
         return journal
     directory = Path(journal)
-    return lambda space, principal: DiskJournal(directory, space=space, principal=principal)
+    return lambda space, principal: DiskJournal(directory, space=space, principal=principal, cache=cache)

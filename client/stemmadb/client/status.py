@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stemmadb.client.cache.records import AsOf
 from stemmadb.client.notes import Note, read_note
 from stemmadb.client.nursery.pending import Pending
+from stemmadb.client.session.cache import CacheStatus
 from stemmadb.client.session.handle import Handle
 from stemmadb.client.session.link import LinkState
 from stemmadb.protocol.errors import StemmaError
@@ -38,6 +40,10 @@ class SpaceStatus:
     """Rejected commits that were neither retried nor dropped."""
     lost: int
     """Confirmed commits that a restored server no longer has."""
+    cache: CacheStatus = "off"
+    """`off`, `on`, or `full`: the disk had no room, and the cache is off until the app starts again."""
+    as_of: AsOf | None = None
+    """While it is not connected: the version that is shown, and when the client heard of it."""
 
 
 class PendingCommit:

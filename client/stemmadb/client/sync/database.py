@@ -22,6 +22,7 @@ class Options(TypedDict, total=False):
     """The same as those of `stemmadb.client.connect`."""
 
     journal: str | os.PathLike[str] | MakeJournal | None
+    cache: bool
     identity: Identity | str | os.PathLike[str] | None
     config: str | os.PathLike[str] | None
     delegations: Iterable[str | bytes]
