@@ -10,7 +10,7 @@ LOCK := $(VENV)/uv pip compile --universal --python-version 3.11 --generate-hash
 # The tests start hundreds of processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: env server-env serve test quick checks style types layers tests pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
+.PHONY: env server-env serve test quick checks style types layers tests tests-http pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
 
 serve: server-env   ## start the server on 127.0.0.1:8420 with its data in ./data; ARGS="--port 9000" and the like
 	@$(VENV)/stemmadb serve $(ARGS)
@@ -38,8 +38,11 @@ types: env          ## mypy --strict
 layers: env         ## import-linter: imports go down only
 	@$(VENV)/lint-imports --no-cache
 
-tests: env          ## pytest
-	@$(PYTEST) $(ARGS)
+tests: env          ## pytest, without the parts that have targets of their own
+	@$(PYTEST) --ignore=tests/http $(ARGS)
+
+tests-http: env     ## the tests of HTTP
+	@$(PYTEST) tests/http
 
 pure: env           ## the tests of what does no I/O
 	@$(PYTEST) $(PURE)

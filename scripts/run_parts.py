@@ -14,6 +14,7 @@ import time
 PARTS = (
     ("environment and types", "checks"),
     ("core", "tests"),
+    ("http", "tests-http"),
 )
 
 

@@ -101,6 +101,7 @@ def _run(shell: ServingShell, config: Config) -> None:
                 config,
                 make_service=build.make_service,
                 make_listener=build.make_listener,
+                make_web=build.make_web,
                 ready=ready,
                 stop=stop,
             )

@@ -153,6 +153,7 @@ class _Wanted(msgspec.Struct, frozen=True):
             notes=plan.versions,
             snapshots_of=[self.id],
             blobs=self.blobs,
+            http_key=True,
         )
 
     def _check_survivors(self, plan: ErasurePlan, branches: Branches) -> None:

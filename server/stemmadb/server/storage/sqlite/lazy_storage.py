@@ -12,7 +12,7 @@ from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage.memory.contents import MemoryContents
 from stemmadb.server.storage.memory.reader import MemoryReader
-from stemmadb.server.storage.port import AcceptedWrite, Done, LogReader, Snapshot, SpaceLog, StoredBlob
+from stemmadb.server.storage.port import AcceptedWrite, Done, HttpKey, LogReader, Snapshot, SpaceLog, StoredBlob
 from stemmadb.server.storage.sqlite.log import SqliteLog
 from stemmadb.server.storage.sqlite.storage import SqliteStorage
 
@@ -54,6 +54,9 @@ class UnfoundedLog:
 
     def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
         self._file().put_blob(blob, data)
+
+    def http_key(self, fresh: bytes) -> HttpKey:
+        return self._file().http_key(fresh)
 
     def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:
         return self._log is not None and self._log.renew_blob(hash_, created)

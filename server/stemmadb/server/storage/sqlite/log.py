@@ -13,9 +13,9 @@ import apsw
 
 from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
-from stemmadb.server.storage.port import AcceptedWrite, Done, LogMoved, Snapshot, StorageFailed, StoredBlob
+from stemmadb.server.storage.port import AcceptedWrite, Done, HttpKey, LogMoved, Snapshot, StorageFailed, StoredBlob
 from stemmadb.server.storage.sqlite import append as appending
-from stemmadb.server.storage.sqlite import blobs, destroy, schema
+from stemmadb.server.storage.sqlite import blobs, destroy, http_key, schema
 from stemmadb.server.storage.sqlite.append import Appender
 from stemmadb.server.storage.sqlite.connection import (
     BUSY_MS,
@@ -223,6 +223,10 @@ class SqliteLog:
     def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
         with self._changing() as connection:
             blobs.put(connection, blob, data)
+
+    def http_key(self, fresh: bytes) -> HttpKey:
+        with self._changing() as connection:
+            return http_key.keep(connection, fresh)
 
     def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:
         with self._changing() as connection:
