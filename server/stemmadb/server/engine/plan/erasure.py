@@ -180,6 +180,7 @@ class _Wanted(msgspec.Struct, frozen=True):
             notes=frozenset(version for plan in plans.values() for version in plan.versions),
             snapshots_of=list(plans),
             blobs=self.blobs,
+            http_key=True,
         )
 
     def _check_survivors(self, plan: ErasurePlan, branches: Branches) -> None:

@@ -92,6 +92,8 @@ class SpaceHub:
         self._sweep_seconds = settings.sweep_ms / 1_000
         self._sweeping: asyncio.Task[None] | None = None
         self._stay = ExitStack()
+        self.on_access: Callable[[Did, object], None] = lambda _did, _roles: None
+        """Called with the access list when it is loaded and whenever it may have changed."""
 
     async def open(self, *, now: Callable[[], TimeMs], workers: Workers) -> None:
         """Learns the access list and begins to follow the log; the space stays open meanwhile."""
@@ -106,6 +108,7 @@ class SpaceHub:
             early, self._early = self._early or [], None
             for batch in early:
                 self._take(batch)
+            self.on_access(self.space.did, self.access.roles)
             self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
         except BaseException:
             self.close()
@@ -167,6 +170,7 @@ class SpaceHub:
                     except Exception as error:
                         session.failed(error)
         if self.access.take_all(batch):
+            self.on_access(self.space.did, self.access.roles)
             for session in tuple(self.sessions):
                 self._safely(session, session.rights_changed)
         expecting, self._expecting = self._expecting, {}
