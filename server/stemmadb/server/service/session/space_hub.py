@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 from typing import Final, Protocol
 
 from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.model.access import access_roles
 from stemmadb.protocol.model.log.commit_record import LocalIdentity
 from stemmadb.protocol.model.values.ids import Did, TimeMs, Version
 from stemmadb.server.counters import SpaceCounts
@@ -91,6 +92,7 @@ class SpaceHub:
         """Batches published before the access list was loaded; None from then on."""
         self._sweep_seconds = settings.sweep_ms / 1_000
         self._sweeping: asyncio.Task[None] | None = None
+        self._dropping: set[asyncio.Task[None]] = set()
         self._stay = ExitStack()
         self.on_access: Callable[[Did, object], None] = lambda _did, _roles: None
         """Called with the access list when it is loaded and whenever it may have changed."""
@@ -169,8 +171,10 @@ class SpaceHub:
                         session.accepted(event)
                     except Exception as error:
                         session.failed(error)
+        before = self.access.roles
         if self.access.take_all(batch):
             self.on_access(self.space.did, self.access.roles)
+            self._drop_uploads(access_roles.writers(before) - access_roles.writers(self.access.roles))
             for session in tuple(self.sessions):
                 self._safely(session, session.rights_changed)
         expecting, self._expecting = self._expecting, {}
@@ -183,6 +187,17 @@ class SpaceHub:
             self._wake_quiet(batch.to, self._quiet_versions)
         if self._quiet_timer is None:
             self._quiet_timer = asyncio.get_running_loop().call_later(self._quiet_seconds, self._end_silence)
+
+    def _drop_uploads(self, revoked: frozenset[str]) -> None:
+        """A principal that may not write any more keeps no place and no disk (BLOB-1)."""
+        if revoked:
+            task = asyncio.get_running_loop().create_task(self.context.blobs.drop_uploads(revoked))
+            self._dropping.add(task)
+            task.add_done_callback(self._dropped)
+
+    def _dropped(self, task: asyncio.Task[None]) -> None:
+        self._dropping.discard(task)
+        _ = task.cancelled() or task.exception()  # what is left is swept
 
     def _end_silence(self) -> None:
         """Called a while after the first commit that a session has not seen: no session falls far behind."""
