@@ -39,7 +39,7 @@ class Home:
         self.data = path / "data"
         self.environment = {**os.environ, "HOME": str(path), "XDG_RUNTIME_DIR": str(path / "run")}
         self.environment |= {"STEMMADB_MEMORY": str(self.data)}
-        self.environment.pop("STEMMA_HOME", None)
+        self.environment.pop("STEMMADB_HOME", None)
         (path / "run").mkdir(mode=0o700)
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -48,7 +48,7 @@ class Home:
         with pytest.MonkeyPatch.context() as patch:
             for name in ("HOME", "XDG_RUNTIME_DIR", "STEMMADB_MEMORY"):
                 patch.setenv(name, self.environment[name])
-            patch.delenv("STEMMA_HOME", raising=False)
+            patch.delenv("STEMMADB_HOME", raising=False)
             if secret is not None:
                 patch.setenv("AGENT_MEMORY_SECRET", secret)
             done = here(*words, "--json")
