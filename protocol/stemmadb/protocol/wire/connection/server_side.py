@@ -247,7 +247,8 @@ class ServerConnection:
             verdicts = tuple([verdict_on(one) for one in own])
             return self.send(Sync(from_=from_, to=to, hash=hash_, verdicts=verdicts))
         data = self._fast_path.frame(from_, to, hash_, own)
-        bounds.check_size(len(data), self._codec.limits)
+        if len(data) > self._codec.limits.message_bytes_max:
+            bounds.check_size(len(data), self._codec.limits)
         return data
 
     def sent(self, frame: Sync) -> None:

@@ -95,7 +95,8 @@ class Session:
                 and not self._delegated
                 and (proposal := self.connection.read_fast_path(data)) is not None
             ):
-                self._taken(self._commits.take_fast_path(proposal))
+                if not self._commits.take_fast_path(proposal):
+                    self._taken(has_capacity=False)
                 return  # sending to its author checks by itself whether the client reads
         for event in self.connection.receive(data):
             if self._is_open and type(event) is CommitMessage:
@@ -227,7 +228,7 @@ class Session:
 
     def _commit(self, message: CommitMessage, size: int) -> None:
         try:
-            self._taken(self._commits.take(message))
+            self._taken(has_capacity=self._commits.take(message))
         except StemmaError as error:
             self._refuse(self.connection.refuse(message, error), size)
 
@@ -238,7 +239,7 @@ class Session:
         if wait_ms:
             self.end(RateLimited(retry_after_ms=wait_ms), retry_after_ms=wait_ms)
 
-    def _taken(self, has_capacity: bool) -> None:
+    def _taken(self, *, has_capacity: bool) -> None:
         """A commit was submitted; stops reading if the writer of the space has no capacity for more."""
         if not has_capacity:
             assert self._hub is not None
@@ -351,12 +352,12 @@ class Session:
         if not self._is_open:
             return
         outbox = self.outbox
+        outbox.flush()
         if outbox.is_stalled:
             self._throttle.pause(PauseReason.SLOW)
-            return
-        if self._throttle.is_paused:
+            return  # until it has drained
+        if self._throttle.reasons:
             self._throttle.resume(PauseReason.SLOW)
-        outbox.flush()
         if outbox.expects_more and self._hub is not None:
             self._hub.expect(self)
 
