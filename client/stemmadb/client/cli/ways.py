@@ -34,7 +34,15 @@ class TwoWays(click.Command):
 
 
 def joined(one: click.Command, other: click.Command) -> click.Command:
-    """Two commands of one name as one: `--data` tells which is meant. Otherwise the later one is taken."""
+    """Two commands of one name as one: `--data` tells which is meant. Otherwise the later one is taken.
+
+    Two groups are one group with the commands of both.
+    """
+    if isinstance(one, click.Group) and isinstance(other, click.Group):
+        larger, smaller = sorted((one, other), key=lambda group: len(group.commands), reverse=True)
+        both = copy(larger)
+        both.commands = {**smaller.commands, **larger.commands}
+        return both
     if _has_data(one) == _has_data(other):
         return other
     return TwoWays(other, one) if _has_data(one) else TwoWays(one, other)

@@ -156,6 +156,14 @@ class ServerConnection:
             signature=message.signature,
         )
         bounds.check_watches(message, self._codec.limits)
+        return self._opened(message)
+
+    def open_inside(self, message: SessionOpen) -> None:
+        """Opens a session of the server's own process, whose principal was authenticated in another way (HTTP-5)."""
+        assert self.state is ConnectionState.NEW, "nothing was said before"
+        self._opened(message)
+
+    def _opened(self, message: SessionOpen) -> SessionOpen:
         self.state = ConnectionState.OPEN
         self.principal, self.session = message.principal, message.session
         self._stream.start(message.to, message.hash)

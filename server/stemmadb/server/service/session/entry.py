@@ -41,11 +41,15 @@ class AdmittedSession(msgspec.Struct, frozen=True):
     delegated: tuple[DelegatedRights, ...]
 
 
-async def enter(server: EntryContext, space: Did, message: SessionOpen) -> AdmittedSession:
-    """Lets the principal in, counted among its connections."""
+async def enter(
+    server: EntryContext, space: Did, message: SessionOpen, delegated: tuple[DelegatedRights, ...] | None = None
+) -> AdmittedSession:
+    """Lets the principal in, counted among its connections; `delegated` is what was verified before, if it was."""
     principal = message.principal
-    delegated = delegation.verify(message.delegations, space=space, audience=principal)
-    hub = await server.enter_hub(space, create=principal == space)
+    may_create = principal == space and delegated is None
+    if delegated is None:
+        delegated = delegation.verify(message.delegations, space=space, audience=principal)
+    hub = await server.enter_hub(space, create=may_create)
     try:
         rights = await check_admitted(server, hub, principal, delegated)
         server.connections.enter(principal)
@@ -77,4 +81,4 @@ async def resume_state(admitted: AdmittedSession, message: SessionOpen, now: Tim
     if is_unchanged:
         return state
     afresh = await resume.look(space, msgspec.structs.replace(message, to=EMPTY_SPACE, hash=None))
-    return msgspec.structs.replace(afresh, reset="floor")
+    return msgspec.structs.replace(afresh, reset="floor", has_other_rights=True)
