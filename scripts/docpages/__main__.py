@@ -13,14 +13,18 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
-from scripts.docpages import commands, errors
+from scripts.docpages import api, commands, errors
 from scripts.docpages.blocks import Block, Step, read, rewritten
 from scripts.docpages.running import Failed, Reader
 from scripts.docpages.shapes import normalised
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
-REFERENCE: Final = {DOCS / "reference" / "commands.md": commands.page, DOCS / "reference" / "errors.md": errors.page}
+REFERENCE: Final = {
+    DOCS / "reference" / "commands.md": commands.page,
+    DOCS / "reference" / "errors.md": errors.page,
+    **api.pages(),
+}
 
 
 def has_transcripts(page: Path) -> bool:
