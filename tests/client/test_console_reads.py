@@ -194,7 +194,8 @@ def test_history_and_blame_tell_who_changed_what() -> None:
         ]
         assert lines(await desk.text("blame urn:todo:1")) == [
             "PATH    VALUE            VERSION  TIME                 AUTHOR           NOTE",
-            '/title  "write the man…        6  2026-09-21 14:16:20  alice …UShbGULs',
+            '/title  "write the             6  2026-09-21 14:16:20  alice …UShbGULs',
+            '        manual"',
             "/done   true                   3  2026-09-21 14:14:20  alice …UShbGULs  finished",
         ]
         await desk.text("at 2")
