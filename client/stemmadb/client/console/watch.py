@@ -115,12 +115,12 @@ def _place(one: difference.PathChange) -> TextLine:
 
 WATCH: Final = ConsoleCommand(
     name="watch",
-    usage="watch [SELECTOR] [SCHEMA] [--changes N]",
+    usage="watch [SELECTOR] [SCHEMA | --schema SCHEMA] [--changes N]",
     says="Shows changes as they happen, until q or Ctrl-C; --changes N stops after N changes.",
     example="watch urn:todo:",
     run=watch,
     takes=("prefix", "other"),
     most=2,
-    options={"changes": "other"},
+    options={"schema": "other", "changes": "other"},
 )
 COMMANDS: Final = (WATCH,)

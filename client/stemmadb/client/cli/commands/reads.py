@@ -25,19 +25,29 @@ from stemmadb.protocol.model.values.json_values import Value
 path_option = click.option(
     "--path", default=pointer.ROOT, metavar="POINTER", help="A part of the value, such as /title."
 )
+path_argument = click.argument("part", metavar="[PATH]", default=pointer.ROOT)
+
+
+def path_of(part: str, path: str) -> str:
+    """The path as an argument, as in the console, or as an option."""
+    if part and path and part != path:
+        raise click.UsageError("Name the path once, as PATH or with --path.")
+    return part or path
 
 
 @click.command()
 @click.argument("id_", metavar="ID", shell_complete=complete_ids)
+@path_argument
 @path_option
 @at_option
 @branch_options
 @click.pass_obj
-def get(shell: CliContext, target: Target, id_: str, path: str, when: When) -> dict[str, object]:
-    """Print the value of the entity ID, now or at any moment. Exits with 1 if there is none.
+def get(shell: CliContext, target: Target, id_: str, part: str, path: str, when: When) -> dict[str, object]:
+    """Print the value of the entity ID, or its part at PATH, now or at any moment. Exits with 1 if there is none.
 
-    Example: stemmadb get urn:todo:1 --space todo --at '10 minutes ago'
+    Example: stemmadb get urn:todo:1 /title --space todo --at '10 minutes ago'
     """
+    path = path_of(part, path)
     pointer.parse(path)
 
     async def work(space: Space) -> tuple[Value, int, str, bool]:
