@@ -16,7 +16,7 @@ from stemmadb.client.journal.memory import SimulatedJournal
 from stemmadb.client.watches import Watch
 from stemmadb.protocol.errors import StemmaError
 
-SEEDS = int(os.environ.get("STEMMA_CACHE_CHAOS", "12"))
+SEEDS = int(os.environ.get("STEMMADB_CACHE_CHAOS", "12"))
 STEPS = 25
 QUERIES: tuple[dict[str, Any], ...] = (
     {"selector": "urn:todo:*"},

@@ -12,7 +12,7 @@ from nursery_machine import TURNS
 from service_peers import service_harness
 
 BLOCKS = 2
-SEEDS = int(os.environ.get("STEMMA_CACHE_SCHEDULES", "60")) // BLOCKS
+SEEDS = int(os.environ.get("STEMMADB_CACHE_SCHEDULES", "60")) // BLOCKS
 
 
 def live(seed: int, *, steps: int = 40) -> tuple[int, int, int]:

@@ -166,8 +166,8 @@ class Worker:
         watch = space.watch(selector, schema=schema)
         follower = Follower(space, watch, roots, self.scene.states, may_read=self._may_read)
         self.life.followers.append(follower)
-        is_slow = self.random.random() < 0.3
-        self.life.spawn(follower.follow(lambda: self.random.expovariate(1) if is_slow else 0.0))
+        is_stalled = self.random.random() < 0.3
+        self.life.spawn(follower.follow(lambda: self.random.expovariate(1) if is_stalled else 0.0))
 
     def _may_read(self, epoch: int, version: Version) -> bool:
         return self.scene.states.histories[epoch].role(self.life.app.did, version) is not None

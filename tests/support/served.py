@@ -35,6 +35,7 @@ async def served(config: Config) -> AsyncIterator[str]:
             config,
             make_service=build.make_service,
             make_listener=build.make_listener,
+            make_web=build.make_web,
             ready=lambda serving: ready.set_result(serving.url),
             stop=stop,
         )

@@ -493,22 +493,43 @@ def test_a_blob_goes_in_and_comes_out_as_it_was(ada: Home, tmp_path: Path) -> No
 
 @pytest.mark.rule("COMPACT-1")
 def test_compact_goes_through_the_server(ada: Home, server: Process) -> None:
-    done = ada("compact", "--floor", "4", "--json")
+    done = ada("compact", "--floor", "4", "--yes", "--json")
     assert (done.code, done.json["floor"]) == (0, 4)
     assert ada("get", "urn:todo:1", "--at", "2", "--json").error == "compacted"
-    held = ada("compact", "--floor", "4", "--data", server.data, "--space", did_of(ada, space=True), "--json")
+    held = ada(
+        "compact", "--floor", "4", "--yes", "--data", server.data, "--space", did_of(ada, space=True), "--json"
+    )
     assert (held.code, held.error) == (3, "directory_held")
+
+
+def test_compact_and_erase_show_what_would_go_and_want_yes(ada: Home) -> None:
+    ada("tag", "create", "old", "--at", "2")
+    would = ada("compact", "--floor", "4", "--dry-run")
+    assert would.out.splitlines() == [
+        f"todo ({did_of(ada, space=True)}): 3 versions below 4 could no longer be read.",
+        "1 tag would stay readable: old (2).",
+    ]
+    assert ada("compact", "--older-than", "0 seconds", "--dry-run", "--json").json["floor"] == 5
+    assert ada("compact", "--older-than", "30d", "--dry-run", "--json").json["floor"] == 0
+    gone = ada("erase", "urn:todo:1", "--version", "2", "--dry-run")
+    assert gone.out.startswith("1 change of urn:todo:1 would be erased, with every copy:\n")
+    assert "write the spec" in gone.out
+    assert ada("erase", "urn:todo:1", "--version", "3", "--dry-run").code == 1
+    for words in (("compact", "--floor", "4"), ("erase", "urn:todo:1", "--version", "2")):
+        refused = ada(*words)
+        assert (refused.code, "confirm with --yes" in refused.err) == (2, True)
+    assert ada("get", "urn:todo:1", "--at", "2").code == 0
 
 
 @pytest.mark.rule("ERASE-1")
 def test_erase_goes_through_the_server(ada: Home, bob: Home) -> None:
-    done = ada("erase", "urn:todo:2", "--version", "3", "--survivor", 'main={"title": null}', "--json")
+    done = ada("erase", "--yes", "urn:todo:2", "--version", "3", "--survivor", 'main={"title": null}', "--json")
     assert (done.code, done.json["erased"]) == (0, 1)
     assert json.loads(ada("get", "urn:todo:2").out) == {"title": None}
     assert ada("get", "urn:todo:2", "--at", "3", "--json").error == "erased"
-    assert ada("erase", "urn:todo:2", "--version", "3", "--survivor", "main").code == 2
+    assert ada("erase", "--yes", "urn:todo:2", "--version", "3", "--survivor", "main").code == 2
     ada("acl", "set", bob("keys", "show").out.strip(), "write")
-    assert bob("erase", "urn:todo:1", "--version", "2", "--json").error == "forbidden"
+    assert bob("erase", "--yes", "urn:todo:1", "--version", "2", "--json").error == "forbidden"
 
 
 def test_status_tells_of_the_server_and_of_a_space_or_of_a_directory(ada: Home, server: Process) -> None:
@@ -536,7 +557,7 @@ def test_status_tells_of_the_server_and_of_a_space_or_of_a_directory(ada: Home, 
         ("branch",),
         ("merge", "draft"),
         ("status",),
-        ("compact", "--floor", "1"),
+        ("compact", "--floor", "1", "--yes"),
     ],
 )
 def test_a_server_that_is_not_there_exits_with_3_and_says_how_to_start_one(ada: Home, words: tuple[str, ...]) -> None:

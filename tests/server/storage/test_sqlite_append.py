@@ -18,7 +18,7 @@ from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import Hash, TimeMs, Version
 from stemmadb.server.storage.port import AcceptedWrite, FactPosition, Snapshot, StorageFailed, StoredBlob
-from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, append, insert, interning, storage
+from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, append, insert, interning, rows, storage
 
 X = "urn:x"
 
@@ -275,6 +275,6 @@ def test_an_internal_error_while_rows_are_made_is_told(
     second = [maker.commit(set_(X, 2, blind=True))]
     with monkeypatch.context() as patched:
         patched.setattr(append, "_NATIVE", None)
-        patched.setattr(append, "_fact_row", fail)
+        patched.setattr(rows, "_fact_row", fail)
         with pytest.raises(MemoryError):
             append_to(log, Version(1), second)

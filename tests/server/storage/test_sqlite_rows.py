@@ -65,7 +65,7 @@ def test_rows_are_those_that_python_makes(fast_path: FastPath, known: tuple[Appe
         entries = batch(maker, random.Random(seed), count=1 + seed % 5)
         in_python = appender._python_rows(entries)
         assert in_python is not None
-        assert appender._compiled_rows(entries, fast_path) == in_python
+        assert appender._native_rows(entries, fast_path) == in_python
         appender._take_heads(in_python[1])
 
 
@@ -74,16 +74,16 @@ def test_what_is_not_fast_path_or_unknown_is_left_to_python(
 ) -> None:
     appender, maker = known
     entry = maker.commit(set_("urn:a:1", 1, blind=True))
-    assert appender._compiled_rows([AcceptedWrite(entry.commit, entry.facts, Destroyed())], fast_path) is None
-    assert appender._compiled_rows([AcceptedWrite(entry.commit, ())], fast_path) is None
+    assert appender.rows_from_memory([AcceptedWrite(entry.commit, entry.facts, Destroyed())]) is None
+    assert appender._native_rows([AcceptedWrite(entry.commit, ())], fast_path) is None
     stranger = maker.commit(set_("urn:c:9", 1, blind=True))
-    assert appender._compiled_rows([stranger], fast_path) is None
+    assert appender._native_rows([stranger], fast_path) is None
     torn = maker.commit(set_("urn:a:1", 2, blind=True))  # its parent was never appended
-    assert appender._compiled_rows([torn], fast_path) is None
+    assert appender._native_rows([torn], fast_path) is None
     elsewhere = maker.commit(set_("urn:a:1", 3, blind=True), session="other")
-    assert appender._compiled_rows([elsewhere], fast_path) is None
+    assert appender._native_rows([elsewhere], fast_path) is None
     appender.forget()
-    assert appender._compiled_rows([entry], fast_path) is None
+    assert appender._native_rows([entry], fast_path) is None
 
 
 def test_rows_of_anything_else_are_internal_errors(fast_path: FastPath) -> None:

@@ -87,7 +87,7 @@ class Commands(click.Group):
 def _exit_code(run: Callable[[], object], shell: CliContext) -> int:
     try:
         return _answered(run(), shell)
-    except click.Abort as abort:
+    except (click.Abort, KeyboardInterrupt) as abort:
         shell.fail("interrupted", f"Interrupted. {str(abort) or 'Nothing was left half done.'}")
         return exits.INTERRUPTED
     except click.ClickException as wrong:

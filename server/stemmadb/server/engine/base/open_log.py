@@ -95,7 +95,7 @@ class OpenLog:
         return self._log is not None and not self._is_broken
 
     def append(self, batch: AppendBatch, done: Done) -> None:
-        """As the log does it, opened again before if need be. The caller calls `append_ended` after `done`."""
+        """As the log does it, opened again if need be. The caller calls `append_ended` when `done` is called."""
         log = self._log
         if log is None or self._is_broken:
             self._reopening = asyncio.get_running_loop().create_task(self._append_when_ready(batch, done))
