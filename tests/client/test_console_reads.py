@@ -137,6 +137,17 @@ def test_a_query_finds_what_matches_a_schema() -> None:
     in_the_story(scenario)
 
 
+@pytest.mark.rule("QUERY-8")
+def test_a_query_shows_the_first_in_order() -> None:
+    async def scenario(desk: Desk) -> None:
+        ascending = lines(await desk.text("query urn:todo: --order /title --limit 99"))[1:]
+        assert len(ascending) > 1
+        assert lines(await desk.text("query urn:todo: --order -/title --limit 99"))[1:] == ascending[::-1]
+        assert lines(await desk.text("query urn:todo: --order /title,/done --limit 1"))[1:] == ascending[:1]
+
+    in_the_story(scenario)
+
+
 def test_a_nested_query_shows_what_links_lead_to() -> None:
     async def scenario(desk: Desk) -> None:
         link = {"/": {"link@1": {"id": "urn:todo:2"}}}

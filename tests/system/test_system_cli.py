@@ -147,6 +147,33 @@ def test_query_follows_links_and_nests_them(ada: Home, tmp_path: Path) -> None:
     assert "urn:todo:2" in ada("query", "urn:todo:*").out
 
 
+@pytest.mark.rule("QUERY-8", "WATCH-4")
+def test_query_and_watch_show_the_first_in_order_and_then_the_next(ada: Home) -> None:
+    first = ada("query", "urn:todo:*", "--order", "/title", "--limit", "1", "--json").json
+    assert list(first["entities"]) == ["urn:todo:2"]
+    assert first["after"] == {"keys": [["cook"]], "id": "urn:todo:2"}
+    page = (
+        "query",
+        "urn:todo:*",
+        "--order",
+        "/title",
+        "--limit",
+        "1",
+        "--json",
+        "--after",
+        json.dumps(first["after"]),
+    )
+    assert list(ada(*page).json["entities"]) == ["urn:todo:1"]
+    highest = ada("query", "urn:todo:*", "--order", "-/title", "--json").json
+    assert list(highest["entities"]) == ["urn:todo:1", "urn:todo:2"]
+    seen = ada("watch", "urn:todo:*", "--order", "-/title", "--limit", "1", "--changes", "1")
+    assert "urn:todo:1" in seen.out
+    assert "urn:todo:2" not in seen.out
+    wrong = ada("query", "urn:todo:*", "--order", "title")
+    assert (wrong.code, wrong.err.startswith("Error: ")) == (2, True)
+    assert ada("query", "urn:todo:*", "--after", '{"id": 1}').err.startswith("Error: ")
+
+
 # ---------------------------------------------------------------- writing
 
 

@@ -16,6 +16,7 @@ from stemmadb.client.console.words import Word, value_of
 from stemmadb.client.reading.entries import LogEntry
 from stemmadb.client.reading.past import LogFilters
 from stemmadb.client.reading.queries import Schema
+from stemmadb.client.reading.windows import WindowOptions
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import InvalidQuery, InvalidSchema, NotFound
 from stemmadb.protocol.model.query.query import EVERY
@@ -75,12 +76,21 @@ async def ls(state: ConsoleState, given: Arguments) -> ConsoleReply:
 async def query(state: ConsoleState, given: Arguments) -> ConsoleReply:
     written, schema = selector_and_schema(given)
     selector = await meant(state, written)
-    found = await state.reader.query(selector, schema=schema, path=given.option("path") or "")
+    window = window_of(given)
+    found = await state.reader.query(selector, schema=schema, path=given.option("path") or "", **window)
     if given.has("nested"):
         nested = found.nested()
         data = {"branch": state.branch, "version": found.version, "values": nested}
         return ConsoleReply(shapes=tuple(map(layouts.value_lines, nested)), data=data)
     return _listed(state, found.entities, given.number("limit", LISTED), nothing="Nothing matches")
+
+
+def window_of(given: Arguments) -> WindowOptions:
+    """With an order only the first are asked for; the keys of an order are separated by commas."""
+    order = given.option("order")
+    if order is None:
+        return {}
+    return {"order": order.split(","), "limit": given.number("limit", LISTED)}
 
 
 def selector_and_schema(given: Arguments) -> tuple[str, Schema | None]:
@@ -229,13 +239,13 @@ COMMANDS: Final = (
     ),
     ConsoleCommand(
         name="query",
-        usage="query [SELECTOR] [SCHEMA | --schema SCHEMA] [--nested] [--path P] [--limit N]",
-        says="Finds entities that match a schema, and follows its links.",
+        usage="query [SELECTOR] [SCHEMA | --schema SCHEMA] [--nested] [--path P] [--order P,-P] [--limit N]",
+        says="Finds entities that match a schema, and follows its links; --order -/rank shows the highest first.",
         example='query urn:todo:* {"properties": {"done": {"const": false}}}',
         run=query,
         takes=("prefix", "other"),
         most=2,
-        options={"schema": "other", "nested": None, "path": "other", "limit": "other"},
+        options={"schema": "other", "nested": None, "path": "other", "order": "other", "limit": "other"},
     ),
     ConsoleCommand(
         name="log",
