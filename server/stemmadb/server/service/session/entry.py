@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from stemmadb.protocol.model.access.delegation import DelegatedRights
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Did, TimeMs
 from stemmadb.protocol.wire.messages.session import SessionOpen
 from stemmadb.server.service.base.rate_limits import Connections
+from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.session import resume
 from stemmadb.server.service.session.resume import ResumeState
 from stemmadb.server.service.session.space_hub import SpaceHub
@@ -27,6 +29,9 @@ class EntryContext(Protocol):
 
     @property
     def now(self) -> Callable[[], TimeMs]: ...
+
+    @property
+    def settings(self) -> ServiceSettings: ...
 
     async def enter_hub(self, space: Did, *, create: bool) -> SpaceHub: ...
 
@@ -42,7 +47,26 @@ class AdmittedSession(msgspec.Struct, frozen=True):
 
 
 async def enter(server: EntryContext, space: Did, message: SessionOpen) -> AdmittedSession:
-    """Lets the principal in; one without rights learns no more than that there is no such space (ACL-2)."""
+    """Lets the principal in; one without rights learns no more than that there is no such space (ACL-2).
+
+    Also not by the time that takes: a space that is there has to be opened first.
+    """
+    began = asyncio.get_running_loop().time()
+    try:
+        return await _enter(server, space, message)
+    except UnknownSpace:
+        await _wait_for_slot(began, server.settings.refusal_ms / 1_000)
+        raise
+
+
+async def _wait_for_slot(began: float, seconds: float) -> None:
+    """Until a whole number of slots has passed since then."""
+    if seconds:
+        passed = asyncio.get_running_loop().time() - began
+        await asyncio.sleep(seconds - passed % seconds)
+
+
+async def _enter(server: EntryContext, space: Did, message: SessionOpen) -> AdmittedSession:
     principal = message.principal
     delegated = delegation.verify(message.delegations, space=space, audience=principal)
     hub = await server.enter_hub(space, create=principal == space)
