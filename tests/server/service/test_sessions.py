@@ -330,7 +330,7 @@ async def test_a_space_that_is_there_is_not_told_from_one_that_is_not_by_time() 
             peer = made.peer(strange, space=space)
             began = loop.time()
             await peer.open()
-            assert peer.closed is None, "not at once"
+            assert peer.wire.closed is None, "not at once"
             while peer.closed is None:
                 await asyncio.sleep(0.001)
                 peer.take()
