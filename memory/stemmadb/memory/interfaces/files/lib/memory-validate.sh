@@ -138,8 +138,15 @@ _validate_load() {
   fi
   _memory_jq -n '[inputs | {file: input_filename, value: .}] | group_by(.file)
     | map(if length == 1 then .[0] else {file: .[0].file, bad: true} end)' -- "${readable[@]}" 2>/dev/null && return
-  _memory_jq -nR '[inputs | [input_filename, .]] | group_by(.[0]) | map({file: .[0][0]} +
-    (map(.[1]) | join("\n") | try {value: fromjson} catch {bad: true}))' -- "${readable[@]}"
+  # One of them is not JSON: each is parsed by itself, from one stream in which a control character begins a file.
+  local file
+  local -a content
+  for file in "${readable[@]}"; do
+    mapfile -d '' -n 2 content <"$file"
+    ((${#content[@]} < 2)) || content=('{') # a NUL is in no JSON
+    printf '\036%s\n%s' "$file" "${content[0]//$'\036'/$'\001'}"
+  done | _memory_jq -Rs 'split("\u001e")[1:] | map(split("\n") | {file: .[0]} +
+    (.[1:] | join("\n") | try {value: fromjson} catch {bad: true}))'
 }
 
 # Runs a jq program on {index, entities, looked} of the plan. Arguments are those of jq, the last one is the program.

@@ -148,7 +148,7 @@ _hook_main() (
   done
   ((needs_person && worst == 0)) || exit "$worst"
   # An agent that was sent back already can do no more about a test that only a person may allow: it may stop.
-  if [[ -n $input ]] && printf '%s' "$input" | _memory_jq -e '.stop_hook_active == true' >/dev/null 2>&1; then
+  if [[ $input == *[![:space:]]* ]] && printf '%s' "$input" | _memory_jq -e '.stop_hook_active == true' >/dev/null 2>&1; then
     exit 0
   fi
   exit "$refused"

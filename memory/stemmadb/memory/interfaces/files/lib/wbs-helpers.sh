@@ -18,7 +18,7 @@ _wbs_lib=${BASH_SOURCE[0]%/*}
 _wbs_defs='
 def fail($text): "ERROR: \($text)\n" | halt_error(1);
 def order: split(".") | map(tonumber? // 0);
-def plan: if (type == "object") and ((.tasks | type) == "array") and all(.tasks[]; type == "object") then .
+def plan: if length == 1 then .[0] else null end | if (type == "object") and ((.tasks | type) == "array") and all(.tasks[]; type == "object") then .
   else fail("task-index.json is not an index. Run memory-rebuild-index.sh.") end;
 def entry($id): first((.tasks[] | select(.id == $id)), fail("There is no task \($id) in task-index.json."));
 def kids: if (.children | type) == "array" then .children else [] end;
@@ -38,7 +38,7 @@ def open_deps($one): [.tasks[] | select(.status == "done") | .id] as $done | ($o
 _wbs_ask() {
   [[ -f $root/task-index.json && ! -L $root/task-index.json ]] ||
     _memory_die "There is no .claude/memory/task-index.json. Run memory-rebuild-index.sh."
-  _memory_jq -r "${@:1:$#-1}" "$_wbs_defs plan | ${*: -1}" <"$root/task-index.json"
+  _memory_jq -rs "${@:1:$#-1}" "$_wbs_defs plan | ${*: -1}" <"$root/task-index.json"
   case $? in
     0) ;;
     1) exit 1 ;; # `fail` has said why
