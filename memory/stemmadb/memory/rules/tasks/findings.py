@@ -71,10 +71,22 @@ def of_records(records: Mapping[str, TaskRecord], at: Callable[[str], str]) -> I
     """What is wrong with tasks that have different, valid ids; `at(id)` is what a finding begins with."""
     plan = TaskPlan(records)
     for id_, record in records.items():
-        for text, blocks in (*_of_shape(id_, record), *_of_relations(id_, record, plan)):
+        for text, blocks in (*_of_shape(id_, record), *_of_links(id_, record, plan), *_of_derived(id_, record, plan)):
             yield Finding(at(id_) + text, blocks)
     for id_ in in_circles({id_: dependencies_of(record) for id_, record in records.items()}):
         yield Finding(f"{at(id_)}is in a circle of dependencies.", True)
+
+
+def of_task(id_: str, record: TaskRecord, plan: TaskPlan) -> Iterator[str]:
+    """What is wrong with one stored task of a plan. What is derived is not stored, and cannot be wrong."""
+    return (text for text, _ in (*_of_shape(id_, record), *_of_links(id_, record, plan)))
+
+
+def of_file(id_: str, fields: TaskRecord) -> Iterator[str]:
+    """What is wrong with the fields of a task's file by themselves."""
+    if fields.get("id") != id_:
+        yield f"id must be {quoted(id_)}, as the name says."
+    yield from (text for text, _ in _of_shape(id_, fields))
 
 
 def _of_shape(id_: str, record: TaskRecord) -> Iterator[tuple[str, bool]]:
@@ -103,12 +115,10 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, str) and _TIME.fullmatch(value) is not None
 
 
-def _of_relations(id_: str, record: TaskRecord, plan: TaskPlan) -> Iterator[tuple[str, bool]]:
-    parent, below = ids.parent_of(id_), plan.children(id_)
+def _of_links(id_: str, record: TaskRecord, plan: TaskPlan) -> Iterator[tuple[str, bool]]:
+    parent = ids.parent_of(id_)
     if parent is not None and parent not in plan.records:
         yield f"its parent {parent} does not exist.", True
-    if is_texts(record.get("children")):
-        yield from _of_children(record["children"], below)
     given = dependencies_of(record)
     for one in set(given):
         if one == id_:
@@ -117,6 +127,12 @@ def _of_relations(id_: str, record: TaskRecord, plan: TaskPlan) -> Iterator[tupl
             yield f"depends on {quoted(one)}, which does not exist.", True
     for one in _twice(given):
         yield f"lists the dependency {quoted(one)} twice.", True
+
+
+def _of_derived(id_: str, record: TaskRecord, plan: TaskPlan) -> Iterator[tuple[str, bool]]:
+    below = plan.children(id_)
+    if is_texts(record.get("children")):
+        yield from _of_children(record["children"], below)
     if below:
         should = rolled_up([plan.records[child].get("status", "") for child in below])
         if record.get("status") != should:
