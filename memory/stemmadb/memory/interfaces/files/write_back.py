@@ -38,7 +38,17 @@ def write_back(copy: WorkingCopy, local: LocalState, made: SyncDecision, stored:
     for file in made.clashes:
         copy.set_aside(file.path, _theirs(file, stored))
     copy.settle(file.path for file in made.clashes)
-    return sorted({*writes, *gone} - moved)
+    formatted = {path for path, data in writes.items() if _is_only_formatted(path, local.files.get(path), data)}
+    return sorted({*writes, *gone} - moved - formatted)
+
+
+def _is_only_formatted(path: str, before: bytes | None, after: bytes) -> bool:
+    """Whether a task file says what it said, in our order and with what is derived."""
+    if before is None or paths.file_at(path).kind == "note":
+        return False
+    old, new = (file_text.read_json(data).value for data in (before, after))
+    is_kept = isinstance(old, dict) and all(key in new and is_same(old[key], new[key]) for key in old)
+    return is_kept and new.keys() - old.keys() <= {"parent", "children", "dependencies"}
 
 
 def _local_plan(local: LocalState, left_alone: Collection[str], stored: Mapping[PlanFile, Any]) -> TaskPlan:

@@ -1,0 +1,236 @@
+"""`stemmadb memory files ...`: a plan in `.claude/memory/` of a project, and its sync with the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stemmadb.client import Space
+from stemmadb.client.cli.connection import Target, run, space_options
+from stemmadb.memory.interfaces.files import local_plan, project
+from stemmadb.memory.interfaces.files.local_plan import LocalPlan
+from stemmadb.memory.interfaces.files.sync import SyncReport, sync
+from stemmadb.memory.interfaces.files.working_copy import WorkingCopy
+from stemmadb.memory.operations.plan_store import PlanStore
+from stemmadb.memory.rules.refusals import Refusal
+from stemmadb.memory.rules.tasks.file_text import write_json
+
+Answer = Mapping[str, object]
+directory_argument = click.argument(
+    "directory", metavar="[DIR]", required=False, type=click.Path(file_okay=False, path_type=Path)
+)
+namespace_option = click.option("--ns", help="The namespace of the plan; default: that of 'files init'.")
+
+
+def says_refusals(function: Callable[..., Answer]) -> Callable[..., Answer]:
+    """What a rule refuses is the answer no, with the reason."""
+
+    @wraps(function)
+    def run_it(shell: Any, **given: Any) -> Answer:
+        try:
+            return function(shell, **given)
+        except Refusal as refused:
+            shell.warn(f"ERROR: {refused}")
+            return no(str(refused))
+
+    return run_it
+
+
+def no(message: str, **more: object) -> Answer:
+    return {**more, "error": {"code": "refused", "message": message}}
+
+
+@click.group()
+def files() -> None:
+    """Task files: a plan in .claude/memory/ that scripts, people and agents share.
+
+    Example: stemmadb memory files sync
+    """
+
+
+@files.command()
+@directory_argument
+@namespace_option
+@click.option("--hooks", is_flag=True, help="Write the SubagentStop hook into .claude/settings.json.")
+@space_options
+@click.pass_obj
+@says_refusals
+def init(shell: Any, target: Target, directory: Path | None, ns: str | None, hooks: bool) -> Answer:
+    """Make .claude/memory in a project: the scripts, and the plan that the store has.
+
+    Example: stemmadb memory files init --space memory
+    """
+    copy = WorkingCopy(project.find_project(directory, is_new=True))
+    namespace = project.namespace_of(copy, ns)
+    project.install(copy, namespace)
+    shell.say(f"{copy.root} is ready; its namespace is {namespace}")
+    answer: dict[str, object] = {"directory": str(copy.root), "namespace": namespace}
+    if hooks:
+        shell.say(f"The hook is in {project.add_hooks(copy.project)}")
+    else:
+        shell.say("To let agents finish their tasks, add this to .claude/settings.json, or run this with --hooks:")
+        for line in write_json({"hooks": project.HOOKS}).splitlines():
+            shell.say(line)
+    if target.space is None:
+        if copy.read("task-index.json") is None:
+            LocalPlan(copy).rebuild_index()
+        shell.say("No space was named, so nothing was synced. Run: stemmadb memory files sync --space NAME")
+        return answer
+    return {**answer, **_synced(shell, target, copy, namespace)}
+
+
+@files.command("sync")
+@directory_argument
+@namespace_option
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--take-mine", multiple=True, metavar="PATH", help="Settle a conflict of this file for the directory.")
+@click.option("--take-store", multiple=True, metavar="PATH", help="Settle a conflict of this file for the store.")
+@space_options
+@click.pass_obj
+@says_refusals
+def sync_(  # one for each option
+    shell: Any,
+    target: Target,
+    directory: Path | None,
+    ns: str | None,
+    dry_run: bool,
+    take_mine: tuple[str, ...],
+    take_store: tuple[str, ...],
+) -> Answer:
+    """Bring a project's plan and the store together. Exit code 1 if there is a conflict.
+
+    Example: stemmadb memory files sync --space memory
+    """
+    copy = WorkingCopy(project.find_project(directory))
+    namespace = project.namespace_of(copy, ns)
+    options = {"is_dry": dry_run, "take_mine": take_mine, "take_store": take_store}
+    return _synced(shell, target, copy, namespace, **options)
+
+
+def _synced(shell: Any, target: Target, copy: WorkingCopy, namespace: str, **options: Any) -> Answer:
+    async def work(space: Space) -> SyncReport:
+        store = PlanStore(space, namespace, now=lambda: time.time_ns() // 1_000_000)
+        return await sync(copy, store, **options)
+
+    return _shown(shell, run(target, work, writes=True))
+
+
+def _shown(shell: Any, report: SyncReport) -> Answer:
+    for path in report.sent:
+        shell.say(f"sent      {path}")
+    for path in report.received:
+        shell.say(f"received  {path}")
+    for path, why in report.conflicts.items():
+        shell.say(f"CONFLICT  {path}: {why}. The store's version is in .stemma/conflicts/{path}.theirs")
+    for path, why in report.refused.items():
+        shell.say(f"REFUSED   {path}: {why}")
+    for note in report.notes:
+        shell.say(f"note      {note}")
+    shell.say(f"{len(report.sent)} sent, {len(report.received)} received")
+    answer = report._asdict()
+    if report.is_clean:
+        return answer
+    return no(f"{len(report.conflicts)} conflicts and {len(report.refused)} refused files.", **answer)
+
+
+@files.command()
+@directory_argument
+@click.pass_obj
+@says_refusals
+def validate(shell: Any, directory: Path | None) -> Answer:
+    """Check every rule of the plan; exit code 1 and all findings if one is broken.
+
+    Example: stemmadb memory files validate
+    """
+    found = LocalPlan(WorkingCopy(project.find_project(directory))).findings()
+    for text in found:
+        shell.warn(f"ERROR: {text}")
+    shell.say(f"{len(found)} findings")
+    return no(f"{len(found)} findings.", findings=found) if found else {"findings": []}
+
+
+@files.command("rebuild-index")
+@directory_argument
+@click.pass_obj
+@says_refusals
+def rebuild_index(shell: Any, directory: Path | None) -> Answer:
+    """Write task-index.json again from the task files.
+
+    Example: stemmadb memory files rebuild-index
+    """
+    plan = LocalPlan(WorkingCopy(project.find_project(directory)))
+    contradictions = plan.contradictions()
+    for text in contradictions:
+        shell.warn(f"ERROR: {text}")
+    if contradictions:
+        return no("The task files contradict each other; the index is as it was.", findings=contradictions)
+    count = plan.rebuild_index()
+    shell.say(f"The index has {count} tasks")
+    return {"tasks": count}
+
+
+@files.command("next")
+@directory_argument
+@click.pass_obj
+@says_refusals
+def next_(shell: Any, directory: Path | None) -> Answer:
+    """Print the first task that can be started; exit code 1 if there is none.
+
+    Example: stemmadb memory files next
+    """
+    found = LocalPlan(WorkingCopy(project.find_project(directory))).plan.next_available()
+    if found is None:
+        return no("No task can be started.", id=None)
+    shell.say(found)
+    return {"id": found}
+
+
+@files.command()
+@click.argument("id_", metavar="ID")
+@directory_argument
+@click.pass_obj
+@says_refusals
+def start(shell: Any, id_: str, directory: Path | None) -> Answer:
+    """Set a task in progress. It must have no children and no open dependencies.
+
+    Example: stemmadb memory files start 1.2.3
+    """
+    LocalPlan(WorkingCopy(project.find_project(directory))).start(id_)
+    shell.say(f"{id_} is in progress")
+    return {"id": id_, "status": "in-progress"}
+
+
+@files.command()
+@click.argument("id_", metavar="ID")
+@directory_argument
+@click.pass_obj
+@says_refusals
+def finish(shell: Any, id_: str, directory: Path | None) -> Answer:
+    """Run the allowed tests of a task, look for its deliverables, and set it done.
+
+    Example: stemmadb memory files finish 1.2.3
+    """
+    if local_plan.finish(WorkingCopy(project.find_project(directory)), id_):
+        return no(f"{id_} is not finished.", id=id_)
+    shell.say(f"{id_} is done")
+    return {"id": id_, "status": "done"}
+
+
+@files.command()
+@click.argument("command")
+@directory_argument
+@click.pass_obj
+@says_refusals
+def allow(shell: Any, command: str, directory: Path | None) -> Answer:
+    """Allow 'files finish' to run a command, by its exact text. This is for people, not for agents.
+
+    Example: stemmadb memory files allow 'npm test'
+    """
+    is_new = local_plan.allow(WorkingCopy(project.find_project(directory)), command)
+    shell.say(f"{'Allowed' if is_new else 'It was allowed already'}: {command}")
+    return {"command": command, "is_new": is_new}
