@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from stemmadb.client import Space, Transaction
+from stemmadb.memory.operations.plan_links import PlanLinks
 from stemmadb.memory.rules.ids import NamespaceHash, namespace_entity, namespace_hash
 from stemmadb.memory.rules.refusals import Busy
 from stemmadb.memory.rules.tasks import ids
@@ -138,8 +139,7 @@ class PlanStore:
     ) -> None:
         """Parents and dependencies exist, and no way leads from a new dependency back to its task."""
         tasks = {file.name: value for file, value in writes.items() if file.kind == "task"}
-        waits: dict[str, list[str]] = {}
-        seen: set[str] = set()
+        links = PlanLinks(tx, self._nsh)
         for id_, value in tasks.items():
             if value is None:
                 await self._declare_unused(tx, id_, stored)
@@ -148,23 +148,8 @@ class PlanStore:
             added = set(dependencies_of(value)) - set([] if old is None else dependencies_of(old))
             parent = ids.parent_of(id_)
             above = {parent} if old is None and parent is not None else set()
-            for needed in sorted((added | above) - seen):
-                seen.add(needed)
-                if await tx.get(self._task(needed), "/id") is None:
-                    raise _PlanMoved
-            for dependency in added:
-                await self._walk(tx, dependency, id_, waits)
-
-    async def _walk(self, tx: Transaction, start: str, goal: str, waits: dict[str, list[str]]) -> None:
-        reached, ahead = {start}, [start]
-        while ahead:
-            id_ = ahead.pop()
-            if id_ == goal:
+            if await links.missing(added | above) or await links.leads_to(added, id_):
                 raise _PlanMoved
-            if id_ not in waits:
-                waits[id_] = dependencies_of({"dependencies": await tx.get(self._task(id_), "/dependencies")})
-            ahead.extend(one for one in waits[id_] if one not in reached)
-            reached.update(waits[id_])
 
     async def _declare_unused(self, tx: Transaction, id_: str, stored: Mapping[PlanFile, Any]) -> None:
         """Those that depended on a deleted task do so no more."""

@@ -22,6 +22,8 @@ MEMORY: Final = ".claude/memory"
 BASE: Final = f"{paths.STATE}/base"
 CONFLICTS: Final = f"{paths.STATE}/conflicts"
 TEMPORARY: Final = ".tmp"
+ONE_BY_ONE_MAX: Final = 32
+"""Up to so many files are made durable one by one; above, one sync of the system is quicker."""
 
 
 class WorkingCopy:
@@ -30,6 +32,7 @@ class WorkingCopy:
     def __init__(self, project: Path) -> None:
         self.project = project
         self.root = Path(os.path.realpath(project / MEMORY))
+        self._top = str(self.root)
 
     def make(self) -> None:
         """The directories, and a `.gitignore` that keeps our own state out of git."""
@@ -86,34 +89,46 @@ class WorkingCopy:
     def base(self) -> dict[str, bytes]:
         """The files as of the last sync."""
         top = self.root / BASE
-        found = {path: (top / path).read_bytes() for path in self._walk(top)} if top.is_dir() else {}
-        return {path: data for path, data in found.items() if not path.endswith(TEMPORARY)}
+        every = [path for path in self._walk(top) if not path.endswith(TEMPORARY)] if top.is_dir() else []
+        found = {path: self.read(f"{BASE}/{path}") for path in every}
+        return {path: data for path, data in found.items() if data is not None}
 
     def read(self, path: str) -> bytes | None:
         """None if there is no such file; a symlink is no file."""
         try:
-            opened = os.open(self.root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            opened = os.open(f"{self._top}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             return None
-        with os.fdopen(opened, "rb") as file:
-            return file.read() if stat.S_ISREG(os.fstat(opened).st_mode) else None
+        try:
+            found = os.fstat(opened)
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            data = os.read(opened, found.st_size + 1)
+            while len(data) > found.st_size and (more := os.read(opened, 1 << 20)):  # it grows
+                data += more
+            return data
+        finally:
+            os.close(opened)
 
     # ------------------------------------------------------------ writing
 
     def replace(self, files: Mapping[str, bytes]) -> None:
         """Writes these files. All are durable before the first is renamed."""
+        self._make_parents(files)
         for path, data in files.items():
-            self._prepare(path, data)
+            _write_new(f"{self._top}/{path}{TEMPORARY}", data, is_durable=len(files) <= ONE_BY_ONE_MAX)
+        if len(files) > ONE_BY_ONE_MAX:
+            os.sync()
         for path in files:
-            _sync_file(self._temporary(path))
-        for path in files:
-            os.replace(self._temporary(path), self.root / path)
+            os.replace(f"{self._top}/{path}{TEMPORARY}", f"{self._top}/{path}")
 
     def record_base(self, files: Mapping[str, bytes], gone: Iterable[str] = ()) -> None:
         """What the files are as of this sync. Not synced to disk: without it, everything is compared again."""
+        self._make_parents([f"{BASE}/{path}" for path in files])
         for path, data in files.items():
-            self._prepare(f"{BASE}/{path}", data)
-            os.replace(self._temporary(f"{BASE}/{path}"), self.root / BASE / path)
+            target = f"{self._top}/{BASE}/{path}"
+            _write_new(target + TEMPORARY, data, is_durable=False)
+            os.replace(target + TEMPORARY, target)
         for path in gone:
             (self.root / BASE / path).unlink(missing_ok=True)
 
@@ -136,22 +151,20 @@ class WorkingCopy:
             if path not in wanted:
                 self.remove(f"{CONFLICTS}/{path}")
 
-    def _prepare(self, path: str, data: bytes) -> None:
-        target = self._temporary(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.realpath(target.parent) != str(target.parent):
-            raise InvalidRequest(f"{path} leads out of .claude/memory/ by a symlink. Remove the symlink.")
-        target.unlink(missing_ok=True)
-        with open(target, "xb") as file:
-            file.write(data)
-
-    def _temporary(self, path: str) -> Path:
-        return self.root / f"{path}{TEMPORARY}"
+    def _make_parents(self, paths_: Iterable[str]) -> None:
+        for parent in sorted({path.rpartition("/")[0] for path in paths_}):
+            directory = self.root / parent
+            directory.mkdir(parents=True, exist_ok=True)
+            if os.path.realpath(directory) != str(directory):
+                raise InvalidRequest(f"{directory} leads elsewhere by a symlink. Remove the symlink.")
 
 
-def _sync_file(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+def _write_new(path: str, data: bytes, *, is_durable: bool) -> None:
+    """Writes a file that is not there: never one that a symlink leads to."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    with open(path, "xb") as file:
+        file.write(data)
+        if is_durable:
+            file.flush()
+            os.fsync(file.fileno())

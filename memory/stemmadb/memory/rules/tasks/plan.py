@@ -17,6 +17,8 @@ class TaskPlan:
 
     def __init__(self, records: Mapping[str, TaskRecord]) -> None:
         self.records = dict(sorted(records.items(), key=lambda item: ids.order(item[0])))
+        self._statuses: dict[str, str] = {}
+        """Those that were asked for: each is worked out once."""
         self._children: dict[str, list[str]] = {}
         for id_ in self.records:
             parent = ids.parent_of(id_)
@@ -29,11 +31,12 @@ class TaskPlan:
 
     def status(self, id_: str) -> str:
         """Its own, or what its children come to."""
-        below = self.children(id_)
-        if below:
-            return rolled_up([self.status(child) for child in below])
-        own = self.records[id_].get("status")
-        return own if isinstance(own, str) else "pending"
+        found = self._statuses.get(id_)
+        if found is None:
+            below, own = self.children(id_), self.records[id_].get("status")
+            leaf = own if isinstance(own, str) else "pending"
+            found = self._statuses[id_] = rolled_up([self.status(child) for child in below]) if below else leaf
+        return found
 
     def leaves(self, id_: str) -> list[str]:
         below = self.children(id_)
