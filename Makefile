@@ -10,7 +10,7 @@ LOCK := $(VENV)/uv pip compile --universal --python-version 3.11 --generate-hash
 # The tests start hundreds of processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: env server-env serve test quick checks style types layers tests pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
+.PHONY: env server-env serve test quick checks style types layers tests tests-core tests-memory pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
 
 serve: server-env   ## start the server on 127.0.0.1:8420 with its data in ./data; ARGS="--port 9000" and the like
 	@$(VENV)/stemmadb serve $(ARGS)
@@ -40,6 +40,12 @@ layers: env         ## import-linter: imports go down only
 
 tests: env          ## pytest
 	@$(PYTEST) $(ARGS)
+
+tests-core: env     ## the tests of everything but agent memory
+	@$(PYTEST) tests --ignore=tests/memory $(ARGS)
+
+tests-memory: env   ## the tests of agent memory
+	@$(PYTEST) tests/memory $(ARGS)
 
 pure: env           ## the tests of what does no I/O
 	@$(PYTEST) $(PURE)

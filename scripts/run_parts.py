@@ -13,7 +13,8 @@ import time
 
 PARTS = (
     ("environment and types", "checks"),
-    ("core", "tests"),
+    ("core", "tests-core"),
+    ("memory", "tests-memory"),
 )
 
 

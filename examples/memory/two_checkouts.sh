@@ -4,29 +4,25 @@
 #   examples/memory/two_checkouts.sh
 #
 # The agents edit different fields of one task (both are kept), the same field (reported; the store's version lies beside
-# it) and both make task 1.2.4 (the second is told). A second sync changes nothing. Needs stemmadb, git and jq.
+# it) and both make task 1.2.4 (the second is told). A second sync changes nothing. Needs stemmadb[memory], git and jq.
 set -euo pipefail
 
 work=$(mktemp -d)
-export STEMMA_HOME=$work/keys
-unset CLAUDE_PROJECT_DIR STEMMA_URL STEMMA_SPACE
+export STEMMA_HOME=$work/keys STEMMADB_MEMORY=$work/data XDG_RUNTIME_DIR=$work
+unset CLAUDE_PROJECT_DIR AGENT_MEMORY_SECRET
 server=
 trap '[[ -z $server ]] || kill "$server" 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 
-touch "$work/serve.log"
-stemmadb serve --data "$work/data" --port 0 >"$work/serve.log" 2>&1 &
+stemmadb memory serve >"$work/serve.log" 2>&1 & # a command would start it too; this one ends with the script
 server=$!
-for _ in {1..150}; do
-  grep -qo 'listening on ws://[^ ]*' "$work/serve.log" && break
-  sleep 0.2
+declare -A secrets
+for name in ada bob; do
+  secrets[$name]=$(stemmadb memory secret new agent --name "$name" 2>/dev/null)
 done
-STEMMA_URL=$(grep -o 'ws://[0-9.:]*' "$work/serve.log" | head -n 1)
-export STEMMA_URL STEMMA_SPACE=memory
-stemmadb space create memory >/dev/null
 
 say() { printf '\n== %s\n' "$1"; }
 check() { if ! eval "$1"; then echo "FAILED: $1" >&2; exit 1; fi; }
-in_checkout() { (cd "$work/$1" && shift && "$@"); }
+in_checkout() { (cd "$work/$1" && export AGENT_MEMORY_SECRET=${secrets[$1]} && shift && "$@"); }
 sync() { in_checkout "$1" stemmadb memory files sync; }
 task() { printf '%s/.claude/memory/tasks/%s.json' "$work/$1" "$2"; }
 update() { (cd "$work/$1" && . .claude/memory/lib/memory.sh && memory_update_json ".claude/memory/tasks/$2.json" "$3"); }
@@ -38,8 +34,11 @@ for name in ada bob; do
   in_checkout "$name" stemmadb memory files init >/dev/null
 done
 
-say "ada writes a plan, bob gets it"
+say "without a secret nothing is written, and sync says what it would do"
 write ada 1 '{"id": "1", "type": "epic", "status": "pending", "title": "Login"}'
+check '! (cd "$work/ada" && stemmadb memory files sync)'
+
+say "ada writes a plan, bob gets it"
 write ada 1.2 '{"id": "1.2", "type": "feature", "status": "pending"}'
 write ada 1.2.1 '{"id": "1.2.1", "type": "task", "status": "pending", "title": "Form"}'
 sync ada

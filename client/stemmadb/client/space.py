@@ -28,7 +28,7 @@ from stemmadb.client.reading.plain import Given, decoded, part_of
 from stemmadb.client.reading.queries import QueryResult, Schema, Selector, roots_of
 from stemmadb.client.reading.times import When
 from stemmadb.client.reading.undo import RevertOptions, RevertReport
-from stemmadb.client.session.notifier import OnLost, OnRejected
+from stemmadb.client.session.notifier import OnHead, OnLost, OnRejected
 from stemmadb.client.session.refused import Refused
 from stemmadb.client.status import PendingCommit, SpaceStatus
 from stemmadb.client.transactions import Transaction
@@ -246,12 +246,18 @@ class Space:
         id_: str,
         versions: Iterable[int],
         *,
+        entities: Mapping[str, Iterable[int]] | None = None,
         survivors: Mapping[str, Given] | None = None,
         blobs: Iterable[str] = (),
         note: Value = None,
     ) -> Erasure:
-        """Destroys what an entity was at these versions, for good; history still verifies. Needs the role `own`."""
-        return await erasure.erase(self._requester, id_, versions, survivors=survivors, blobs=blobs, note=note)
+        """Destroys what an entity was at these versions, for good; history still verifies. Needs the role `own`.
+
+        `entities` are further ones with their versions. The server destroys them with the same write.
+        """
+        return await erasure.erase(
+            self._requester, id_, versions, entities=entities, survivors=survivors, blobs=blobs, note=note
+        )
 
     async def compact(self, floor: int, *, note: Value = None) -> Compaction:
         """Removes what no state at or above a version needs. Needs the role `own`."""
@@ -311,6 +317,16 @@ class Space:
     def on_lost(self, callback: OnLost) -> Callable[[], None]:
         """Calls it with each confirmed commit that the server, restored from a backup, no longer has."""
         return self._session.notifier.on_lost(callback)
+
+    def on_head(self, callback: OnHead) -> Callable[[], None]:
+        """Calls it with the newest version of the space, on whatever branch it was written; returns how to stop that.
+
+        space.on_head(lambda version: print(version))
+
+        The server sends it at once. One call may cover several versions. After a restore of the server the version
+        may be lower than before.
+        """
+        return self._session.on_head(callback)
 
     def nudge(self) -> None:
         """Tries to connect at once, say after the machine has woken up."""

@@ -36,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TaskProject:
     (tmp_path / "home").mkdir()
     made = TaskProject(tmp_path / "project")
     monkeypatch.chdir(made.root)
-    assert here(*FILES, "init").code == 0
+    assert here(*FILES, "init", "--no-sync").code == 0
     made.task("1")
     made.task("1.1")
     made.task("1.1.1", tests=['touch "$HOME/pwned"'])
@@ -52,7 +52,7 @@ def test_init_writes_the_scripts_and_an_index_and_can_run_again(project: TaskPro
         assert copied.stat().st_mode & stat.S_IXUSR
     assert {script.name for script in LIB.glob("*")} == set(projects.SCRIPTS)
     before = project.everything()
-    said = here(*FILES, "init")
+    said = here(*FILES, "init", "--no-sync")
     assert (said.code, "SubagentStop" in said.out) == (0, True)
     assert project.everything() == before
     assert not (project.root / ".claude/settings.json").exists()
@@ -63,7 +63,7 @@ def test_the_hook_is_written_only_if_asked_for_and_beside_what_is_there(project:
     settings = project.root / ".claude/settings.json"
     settings.write_text('{"model": "x", "hooks": {"Stop": []}}')
     for _ in range(2):
-        assert here(*FILES, "init", "--hooks").code == 0
+        assert here(*FILES, "init", "--no-sync", "--hooks").code == 0
     value = json.loads(settings.read_text())
     assert (value["model"], value["hooks"]["Stop"], len(value["hooks"]["SubagentStop"])) == ("x", [], 1)
     command = value["hooks"]["SubagentStop"][0]["hooks"][0]["command"]
@@ -71,7 +71,7 @@ def test_the_hook_is_written_only_if_asked_for_and_beside_what_is_there(project:
     assert ended.returncode == 0, ended.stderr
     for broken in ("{", "[]", '{"hooks": 3}'):
         settings.write_text(broken)
-        assert here(*FILES, "init", "--hooks").code == 1
+        assert here(*FILES, "init", "--no-sync", "--hooks").code == 1
         assert settings.read_text() == broken
 
 
@@ -210,6 +210,6 @@ def test_sync_says_what_is_wrong_and_exits_with_1(project: TaskProject, tmp_path
         assert here(*FILES, "sync", "--dry-run", *where).out == "0 sent, 0 received\n"
         assert here(*FILES, "sync", *where).code == 0
         assert here(*FILES, "init", tmp_path / "home", "--ns", "custom:other", *where).code == 0
+        assert here(*FILES, "sync", "--url", server.address, "--space", "nowhere").code == 3
     finally:
         server.kill()
-    assert here(*FILES, "sync", "--space", "nowhere").code not in (0, 1)

@@ -14,11 +14,12 @@ from stemmadb.client.nursery.outcomes import Confirmation
 from stemmadb.client.session.handle import Handle
 from stemmadb.client.session.refused import Refused
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.values.ids import BranchName, Version
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, Version
 
 _T = TypeVar("_T")
 OnRejected: TypeAlias = Callable[[Refused], object]
 OnLost: TypeAlias = Callable[[ConfirmedCommit], object]
+OnHead: TypeAlias = Callable[[Version], object]
 
 _log = logging.getLogger("stemmadb.client")
 _running: set[asyncio.Future[object]] = set()
@@ -39,6 +40,8 @@ class Notifier:
         self._handles: dict[CommitName, Handle] = {}
         self._on_rejected: dict[object, OnRejected] = {}
         self._on_lost: dict[object, OnLost] = {}
+        self._on_head: dict[object, OnHead] = {}
+        self._head = EMPTY_SPACE
         self._idle: asyncio.Event | None = None
 
     # ------------------------------------------------------------ handles
@@ -110,6 +113,21 @@ class Notifier:
     def on_rejected(self, callback: OnRejected) -> Callable[[], None]:
         """Calls it for each refused commit that nobody waits for; returns how to stop that."""
         return _registered(self._on_rejected, callback)
+
+    @property
+    def follows_heads(self) -> bool:
+        return bool(self._on_head)
+
+    def on_head(self, callback: OnHead) -> Callable[[], None]:
+        """Calls it with each newer version of the space; returns how to stop that."""
+        return _registered(self._on_head, callback)
+
+    def reached(self, version: Version) -> None:
+        """A frame led here. A restored server may be at an older version than before: that is a change too."""
+        if version != self._head:
+            self._head = version
+            for callback in tuple(self._on_head.values()):
+                _call(callback, version)
 
     def on_lost(self, callback: OnLost) -> Callable[[], None]:
         """Calls it for each confirmed commit that a restored server lacks; returns how to stop that.

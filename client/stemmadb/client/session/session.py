@@ -18,7 +18,7 @@ from stemmadb.client.nursery.plans import CommitPlan
 from stemmadb.client.session import journal_records
 from stemmadb.client.session.handle import Handle
 from stemmadb.client.session.losses import Losses
-from stemmadb.client.session.notifier import Notifier
+from stemmadb.client.session.notifier import Notifier, OnHead
 from stemmadb.client.session.outgoing import Outgoing
 from stemmadb.client.session.refused import Refused, forget_current, rejected_commit
 from stemmadb.client.session.request_queue import OnAnswer, RequestQueue
@@ -36,9 +36,11 @@ from stemmadb.protocol.wire.connection.client_side import (
     SessionPosition,
     Unread,
 )
+from stemmadb.protocol.wire.messages.base import Part
 from stemmadb.protocol.wire.messages.commit import Deferred
 from stemmadb.protocol.wire.messages.session import Ping
 from stemmadb.protocol.wire.messages.sync import Kept, Sync
+from stemmadb.protocol.wire.version import FOLLOW
 
 _log = logging.getLogger("stemmadb.client")
 
@@ -94,6 +96,8 @@ class ClientSession:
         self.subscriptions = Subscriptions(self.nursery, self._requests, self.requester, space=space)
         self._outgoing = Outgoing(is_pending=self._is_pending, refuse=self._refuse_one)
         self._connection: ClientConnection | None = None
+        self._following: ClientConnection | None = None
+        """The connection on which the server was asked for a frame after every commit."""
         self._send: Callable[[Data], bool] = _nowhere
         self._opened = self.id
         self.is_open = False
@@ -236,7 +240,9 @@ class ClientSession:
     def begin(self, connection: ClientConnection, send: Callable[[Data], bool]) -> None:
         """`session.open` was sent: requests follow at once, commits after the first frame."""
         self._connection, self._send, self._opened = connection, send, self.id
+        self.requester.features = connection.features
         self._requests.open(connection, send)
+        self._follow_heads()
         self.subscriptions.begin_rest()
         self._is_sending = self._is_blind = False
         self._outgoing.start_over(())  # nothing was sent on this one yet
@@ -260,6 +266,19 @@ class ClientSession:
     def ask_for_life(self, on_answer: OnAnswer) -> None:
         """Asks the server for a sign of life, on this connection only."""
         self._requests.ask(Ping, {}, on_answer, is_lasting=False)
+
+    def on_head(self, callback: OnHead) -> Callable[[], None]:
+        """Calls it whenever the space has a newer version; returns how to stop that."""
+        stop = self.notifier.on_head(callback)
+        self._follow_heads()
+        return stop
+
+    def _follow_heads(self) -> None:
+        """Asks for a frame after every commit, once on each connection; an older server sends one within a second."""
+        is_new = self._connection is not None and self._following is not self._connection
+        if is_new and self.notifier.follows_heads and FOLLOW in (self.requester.features or ()):
+            self._following = self._connection
+            self._requests.ask(Ping, {"follow": True}, _ignore_answer, is_lasting=False)
 
     def _send_again(self) -> None:
         """Sends every undecided journaled commit, the oldest first, once on each connection (RESUME-2)."""
@@ -336,6 +355,7 @@ class ClientSession:
         else:
             self._send_again()
         self.subscriptions.ask_for(self.nursery.wanted())
+        self.notifier.reached(self.nursery.to)
 
     def _compare(self, kept: Sequence[Kept]) -> list[ConfirmedCommit]:
         """The confirmed commits that the server lost; those it may still have are not among them (RESUME-4)."""
@@ -457,6 +477,10 @@ def _too_much(bound: str, maximum: int, actual: int) -> LimitExceeded:
 
 def _nothing() -> None:
     """There is no link yet."""
+
+
+def _ignore_answer(_result: Part | StemmaError) -> None:
+    """Whoever asked needs no answer: frames follow, or the connection is lost and the next one asks again."""
 
 
 def _nowhere(_data: Data) -> bool:

@@ -35,7 +35,7 @@ from stemmadb.client.sync.structure import Acl, Tags
 from stemmadb.client.sync.transactions import Transaction
 from stemmadb.client.sync.watches import Watch
 from stemmadb.protocol.model.query.query import EVERY
-from stemmadb.protocol.model.values.ids import BranchName, Did
+from stemmadb.protocol.model.values.ids import BranchName, Did, Version
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire.messages.reading import Order
 
@@ -176,12 +176,15 @@ class Space:
         id_: str,
         versions: Iterable[int],
         *,
+        entities: Mapping[str, Iterable[int]] | None = None,
         survivors: Mapping[str, Given] | None = None,
         blobs: Iterable[str] = (),
         note: Value = None,
     ) -> Erasure:
         """Destroys what an entity was at these versions, for good; history still verifies. Needs the role `own`."""
-        return self._portal.call(self._space.erase, id_, versions, survivors=survivors, blobs=blobs, note=note)
+        return self._portal.call(
+            self._space.erase, id_, versions, entities=entities, survivors=survivors, blobs=blobs, note=note
+        )
 
     def compact(self, floor: int, *, note: Value = None) -> Compaction:
         """Removes what no state at or above a version needs. Needs the role `own`."""
@@ -228,6 +231,14 @@ class Space:
         It is called where those of `on_rejected` are.
         """
         stop = self._portal.touch(self._space.on_lost, lambda one: self._callbacks.call(callback, one))
+        return partial(_stop, self._portal, stop)
+
+    def on_head(self, callback: Callable[[Version], object]) -> Callable[[], None]:
+        """Calls it with the newest version of the space, on whatever branch it was written; returns how to stop that.
+
+        It is called where those of `on_rejected` are. One call may cover several versions.
+        """
+        stop = self._portal.touch(self._space.on_head, lambda version: self._callbacks.call(callback, version))
         return partial(_stop, self._portal, stop)
 
     def nudge(self) -> None:

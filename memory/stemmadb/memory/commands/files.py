@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from stemmadb.client import Space
-from stemmadb.client.cli.connection import Target, run, space_options
+from stemmadb.client.cli.connection import Target, run
+from stemmadb.memory.commands.asking import asks
+from stemmadb.memory.commands.asking import directory as data_directory
+from stemmadb.memory.commands.server_plan import ServerPlan
 from stemmadb.memory.interfaces.files import local_plan, project
 from stemmadb.memory.interfaces.files.local_plan import LocalPlan
+from stemmadb.memory.interfaces.files.local_state import look
 from stemmadb.memory.interfaces.files.sync import SyncReport, sync
 from stemmadb.memory.interfaces.files.working_copy import WorkingCopy
 from stemmadb.memory.operations.plan_store import PlanStore
+from stemmadb.memory.process import finding
+from stemmadb.memory.process.finding import SECRET_VARIABLE, MemoryClient
 from stemmadb.memory.rules.refusals import Refusal
 from stemmadb.memory.rules.tasks.file_text import write_json
 
@@ -24,7 +32,18 @@ Answer = Mapping[str, object]
 directory_argument = click.argument(
     "directory", metavar="[DIR]", required=False, type=click.Path(file_okay=False, path_type=Path)
 )
+url_option = click.option(
+    "--url", metavar="URL", help="Use the space --space of this StemmaDB server, with your own key."
+)
 namespace_option = click.option("--ns", help="The namespace of the plan; default: that of 'files init'.")
+
+
+class StoreChoice(NamedTuple):
+    """Where the plan is kept: by the memory server of a data directory, or in a space of a server at `url`."""
+
+    data: Path | None
+    space: str | None
+    url: str | None
 
 
 def says_refusals(function: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -57,13 +76,24 @@ def files() -> None:
 @directory_argument
 @namespace_option
 @click.option("--hooks", is_flag=True, help="Write the SubagentStop hook into .claude/settings.json.")
-@space_options
+@click.option("--no-sync", is_flag=True, help="Only make the directory; no memory server is asked or started.")
+@url_option
+@asks
 @click.pass_obj
 @says_refusals
-def init(shell: Any, target: Target, directory: Path | None, ns: str | None, hooks: bool) -> Answer:
+def init(  # one for each option
+    shell: Any,
+    directory: Path | None,
+    ns: str | None,
+    hooks: bool,
+    no_sync: bool,
+    url: str | None,
+    data: Path | None,
+    space: str | None,
+) -> Answer:
     """Make .claude/memory in a project: the scripts, and the plan that the store has.
 
-    Example: stemmadb memory files init --space memory
+    Example: stemmadb memory files init
     """
     copy = WorkingCopy(project.find_project(directory, is_new=True))
     namespace = project.namespace_of(copy, ns)
@@ -76,12 +106,11 @@ def init(shell: Any, target: Target, directory: Path | None, ns: str | None, hoo
         shell.say("To let agents finish their tasks, add this to .claude/settings.json, or run this with --hooks:")
         for line in write_json({"hooks": project.HOOKS}).splitlines():
             shell.say(line)
-    if target.space is None:
-        if copy.read("task-index.json") is None:
-            LocalPlan(copy).rebuild_index()
-        shell.say("No space was named, so nothing was synced. Run: stemmadb memory files sync --space NAME")
+    if copy.read("task-index.json") is None and not any((copy.root / "tasks").iterdir()):
+        LocalPlan(copy).rebuild_index()
+    if no_sync:
         return answer
-    return {**answer, **_synced(shell, target, copy, namespace)}
+    return {**answer, **_synced(shell, StoreChoice(data, space, url), copy, namespace)}
 
 
 @files.command("sync")
@@ -90,34 +119,55 @@ def init(shell: Any, target: Target, directory: Path | None, ns: str | None, hoo
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--take-mine", multiple=True, metavar="PATH", help="Settle a conflict of this file for the directory.")
 @click.option("--take-store", multiple=True, metavar="PATH", help="Settle a conflict of this file for the store.")
-@space_options
+@url_option
+@asks
 @click.pass_obj
 @says_refusals
-def sync_(  # one for each option
+def sync_(  # noqa: PLR0913, PLR0917  # one for each option
     shell: Any,
-    target: Target,
     directory: Path | None,
     ns: str | None,
     dry_run: bool,
     take_mine: tuple[str, ...],
     take_store: tuple[str, ...],
+    url: str | None,
+    data: Path | None,
+    space: str | None,
 ) -> Answer:
     """Bring a project's plan and the store together. Exit code 1 if there is a conflict.
 
-    Example: stemmadb memory files sync --space memory
+    Example: stemmadb memory files sync
     """
     copy = WorkingCopy(project.find_project(directory))
     namespace = project.namespace_of(copy, ns)
     options = {"is_dry": dry_run, "take_mine": take_mine, "take_store": take_store}
-    return _synced(shell, target, copy, namespace, **options)
+    return _synced(shell, StoreChoice(data, space, url), copy, namespace, **options)
 
 
-def _synced(shell: Any, target: Target, copy: WorkingCopy, namespace: str, **options: Any) -> Answer:
-    async def work(space: Space) -> SyncReport:
-        store = PlanStore(space, namespace, now=lambda: time.time_ns() // 1_000_000)
-        return await sync(copy, store, **options)
+def _synced(shell: Any, chosen: StoreChoice, copy: WorkingCopy, namespace: str, **options: Any) -> Answer:
+    if chosen.url is not None:
+        target = Target(url=chosen.url, space=chosen.space)
 
-    return _shown(shell, run(target, work, writes=True))
+        async def work(space: Space) -> SyncReport:
+            return await sync(copy, PlanStore(space, namespace, now=lambda: time.time_ns() // 1_000_000), **options)
+
+        return _shown(shell, run(target, work, writes=True))
+    note = finding.find_or_start(data_directory(chosen.data))
+    with MemoryClient(note, secret=os.environ.get(SECRET_VARIABLE), space=chosen.space) as client:
+        plan = ServerPlan(client, namespace)
+        is_viewer = plan.role == "viewer"
+        if is_viewer and look(copy).changes:
+            return _shown_as_viewer(shell, asyncio.run(sync(copy, plan, **{**options, "is_dry": True})))
+        return _shown(shell, asyncio.run(sync(copy, plan, **options)))
+
+
+def _shown_as_viewer(shell: Any, report: SyncReport) -> Answer:
+    """Without a secret of an agent nothing is written."""
+    answer = _shown(shell, report)
+    why = "Permission Denied: nothing was written; this is what would be done. Sync needs the secret of an agent: "
+    why += f"run 'stemmadb memory secret new agent' and put it into {SECRET_VARIABLE}."
+    shell.warn(f"ERROR: {why}")
+    return {**answer, "error": {"code": "forbidden", "message": why}}
 
 
 def _shown(shell: Any, report: SyncReport) -> Answer:

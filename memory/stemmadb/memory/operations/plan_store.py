@@ -13,12 +13,15 @@ from typing import Any, Final
 
 from stemmadb.client import Space, Transaction
 from stemmadb.memory.operations.plan_links import PlanLinks
-from stemmadb.memory.rules.ids import NamespaceHash, namespace_entity, namespace_hash
-from stemmadb.memory.rules.refusals import Busy
+from stemmadb.memory.rules.ids import FILES, TASKS, NamespaceHash, namespace_entity, namespace_hash
+from stemmadb.memory.rules.instants import Millis, is_past
+from stemmadb.memory.rules.namespaces import KINDS, Namespace, read_kind
+from stemmadb.memory.rules.records import stored as as_stored
+from stemmadb.memory.rules.refusals import Busy, NoSuchNamespace
 from stemmadb.memory.rules.tasks import ids
 from stemmadb.memory.rules.tasks.decide import FileChange, SyncDecision, decide
 from stemmadb.memory.rules.tasks.merge import is_same
-from stemmadb.memory.rules.tasks.paths import FILES, TASKS, PlanFile, file_of
+from stemmadb.memory.rules.tasks.paths import PlanFile, file_of
 from stemmadb.memory.rules.tasks.plan import dependencies_of
 from stemmadb.protocol.errors import AlreadyExists, BadInput, Conflict, Dependency, Overtaken, Rejected
 
@@ -55,7 +58,7 @@ class PlanStore:
         """Writes what can be written; what became of each change, and what the store has then."""
         stored = await self.read()
         whole = SyncDecision({}, {}, {}, [])
-        for some in _portions(changes):
+        for some in portions(changes):
             stored = await self._apply_some(some, stored, whole)
         return whole, stored
 
@@ -109,17 +112,20 @@ class PlanStore:
             raise
 
     async def _make_namespace(self, tx: Transaction) -> None:
-        entity = namespace_entity(self._nsh)
-        if await tx.get(entity, "/kind") is None:
-            kind = self._namespace.partition(":")[0]
-            value = {
-                "v": 1,
-                "name": self._namespace,
-                "kind": kind if kind in ("workspace", "team", "org") else "custom",
-            }
-            tx.create(entity, value | {"created_at": self._now()})
-        elif await tx.get(entity, "/deleting"):
-            raise _PlanMoved
+        """Makes it on the first write; `NoSuchNamespace` if it is expired or being deleted."""
+        entity, now = namespace_entity(self._nsh), Millis(self._now())
+        kind = await tx.get(entity, "/kind")
+        if kind is None:
+            named = self._namespace.partition(":")[0]
+            made = Namespace(
+                name=self._namespace, kind=read_kind(named if named in KINDS else "custom"), created_at=now
+            )
+            tx.create(entity, as_stored(made))
+            return
+        expires_at = await tx.get(entity, "/expires_at")
+        is_expired = isinstance(expires_at, int) and is_past(Millis(expires_at), now)
+        if is_expired or await tx.get(entity, "/deleting"):
+            raise NoSuchNamespace(self._namespace)
 
     async def _write_one(self, tx: Transaction, file: PlanFile, value: Any, before: Any) -> None:
         entity = file.entity(self._nsh)
@@ -172,7 +178,7 @@ def _content(file: PlanFile | None, value: object) -> Any:
     return value.get("text") if isinstance(value.get("text"), str) else None
 
 
-def _portions(changes: Sequence[FileChange]) -> Iterable[Sequence[FileChange]]:
+def portions(changes: Sequence[FileChange]) -> Iterable[Sequence[FileChange]]:
     """Parents and dependencies before the tasks that need them; what is deleted last, children first."""
     kept = [change for change in changes if change.mine is not None]
     gone = [change for change in changes if change.mine is None]

@@ -121,7 +121,7 @@ def erase(
 
     async def work(opened: SpaceApi) -> dict[str, object]:
         asked = await _asked(opened, principal, ("erase", id_, versions, kept, gone))
-        done = await erase_entity(opened, asked, id_, [Version(one) for one in versions], kept, gone)
+        done = await erase_entity(opened, asked, {id_: [Version(one) for one in versions]}, kept, gone)
         return {"space": space, "id": id_, "version": done.version, "hash": shown(done.hash), "erased": done.erased}
 
     answer = _run(shell, data, space, "erasing", work)

@@ -10,7 +10,7 @@ import re
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
-from stemmadb.memory.rules.ids import NamespaceHash
+from stemmadb.memory.rules.ids import FILES, TASKS, NamespaceHash
 from stemmadb.memory.rules.tasks import ids
 
 FileKind = Literal["task", "note"]
@@ -19,8 +19,6 @@ INDEX: Final = "task-index.json"
 STATE: Final = ".stemma"
 OURS: Final = ("lib", STATE)
 """Directories that are never part of a plan."""
-TASKS: Final = "urn:task:"
-FILES: Final = "urn:file:"
 _EXTENSION: Final = re.compile(r".+\.(json|md|txt|yaml|yml)", re.ASCII | re.DOTALL)
 _FORBIDDEN: Final = re.compile(r"[\x00-\x1f\x7f\\]|\.\.|%(2[eEfF]|5[cC]|00)", re.ASCII)
 

@@ -155,6 +155,11 @@ class ClientConnection:
             return self._frames.take(message, size)
         return message if isinstance(message, Deferred) else self._answered(message)
 
+    @property
+    def features(self) -> frozenset[str]:
+        """What the server announced beyond the protocol."""
+        return frozenset(() if self._hello is None else self._hello.features)
+
     def _greet(self, hello: Hello) -> Hello:
         if hello.protocol != PROTOCOL:
             raise UnsupportedProtocol(wanted=hello.protocol, spoken=PROTOCOL)

@@ -77,6 +77,8 @@ class SpaceHub:
         self.authors: dict[tuple[Did, bytes], HubSession] = {}
         """The session that gets the verdicts of a principal and a session id."""
         self.sessions: dict[HubSession, None] = {}
+        self._followers: dict[HubSession, None] = {}
+        """Sessions that want a frame after every commit, even an empty one."""
         self._quiet_versions = max(1, space.limits.quiet_versions_max // 2)
         self._quiet_checked = space.version
         self._quiet_seconds = settings.quiet_ms / 1_000
@@ -136,6 +138,7 @@ class SpaceHub:
 
     def leave(self, session: HubSession) -> None:
         self.sessions.pop(session, None)
+        self._followers.pop(session, None)
         self._dirty.pop(session, None)
         self._waiting.pop(session, None)
         self._expecting.pop(session, None)
@@ -169,6 +172,9 @@ class SpaceHub:
         expecting, self._expecting = self._expecting, {}
         for session in expecting:
             self.touch(session)
+        for session in self._followers:
+            session.owe_frame()
+            self.touch(session)
         if batch.to - self._quiet_checked >= self._quiet_versions:
             self._wake_quiet(batch.to, self._quiet_versions)
         if self._quiet_timer is None:
@@ -196,6 +202,12 @@ class SpaceHub:
         if not dirty:
             asyncio.get_running_loop().call_soon(self._flush)
         dirty[publisher] = None
+
+    def follow(self, session: HubSession) -> None:
+        """From now on the session gets a frame for every batch, as soon as the batch is published (SYNC-8)."""
+        self._followers[session] = None
+        session.owe_frame()
+        self.touch(session)
 
     def expect(self, session: HubSession) -> None:
         """Schedules a flush after the next batch: a read may be ahead of the feed."""

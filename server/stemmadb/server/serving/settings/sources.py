@@ -19,7 +19,7 @@ FILE: Final = Path("stemmadb.toml")
 """Read from the working directory if it is there."""
 PREFIX: Final = "STEMMADB_"
 FILE_VARIABLE: Final = "STEMMADB_CONFIG"
-OTHER_VARIABLES: Final = (FILE_VARIABLE, "STEMMADB_NO_EXTENSION", "STEMMADB_REQUIRE")
+OTHER_VARIABLES: Final = (FILE_VARIABLE, "STEMMADB_MEMORY", "STEMMADB_NO_EXTENSION", "STEMMADB_REQUIRE")
 """No settings: where they are, and variables of the build and of the tests (CONTRIBUTING.md)."""
 DEFAULT: Final = "default"
 FITTED: Final = ("make_spaces", "metrics")
