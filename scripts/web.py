@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -89,7 +89,13 @@ def lock(_: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS = {"install": install, "test": test, "browser": browser, "build": build, "lock": lock}
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "install": install,
+    "test": test,
+    "browser": browser,
+    "build": build,
+    "lock": lock,
+}
 
 
 # ---------------------------------------------------------------- tests
@@ -101,7 +107,7 @@ def _test_files(*directories: str) -> list[str]:
 
 
 def _node_tests(arguments: Sequence[str]) -> None:
-    _node_run("--test", "--test-reporter=dot", *arguments)
+    _node_run("--conditions=stemmadb-source", "--test", "--test-reporter=dot", *arguments)
 
 
 def _browser_tests(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""What authors of clients need, made from the Python code: `python -m scripts.clientkit` writes it, `--check` compares.
+"""What authors of clients need, made from the Python code; `python -m scripts.clientkit` writes it.
 
 `schema` derives a JSON Schema of every message from the message types, `types` the TypeScript of it, `vectors` the
 golden data of the client's rules (nursery, drafts, watches), `cases` seeded cases for the differential test, and
@@ -6,3 +6,10 @@ golden data of the client's rules (nursery, drafts, watches), `cases` seeded cas
 
 It may import everything of StemmaDB and the tests' support; nothing of StemmaDB imports it.
 """
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[2] / name) for name in ("tests/support", "tests/checkers", "tests")]

@@ -76,7 +76,13 @@ class _Definitions:
             properties[field.encode_name] = node
         described = (cls.__doc__ or "").split("\n")[0]
         node = {"description": described} if described else {}
-        return {**node, "type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        return {
+            **node,
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": False,
+        }
 
     def of(self, hint: Any) -> Node:
         """What a field of this type looks like in JSON; None is left out, since a missing field says the same."""
@@ -93,7 +99,9 @@ class _Definitions:
             return {"enum": list(get_args(hint))}
         if origin is dict:
             return {"type": "object", "additionalProperties": self.of(get_args(hint)[1])}
-        return _ref(self.name_of(hint)) if isinstance(hint, type) and issubclass(hint, msgspec.Struct) else _plain(hint)
+        return (
+            _ref(self.name_of(hint)) if isinstance(hint, type) and issubclass(hint, msgspec.Struct) else _plain(hint)
+        )
 
     def _annotated(self, hint: Any) -> Node:
         inner, *marks = get_args(hint)
@@ -104,7 +112,9 @@ class _Definitions:
         if "pattern" in node:
             return node
         for mark in marks:
-            found = {BOUNDS[bound]: getattr(mark, bound) for bound in BOUNDS if getattr(mark, bound, None) is not None}
+            found = {
+                BOUNDS[bound]: getattr(mark, bound) for bound in BOUNDS if getattr(mark, bound, None) is not None
+            }
             node = {**node, **found}
         return node
 

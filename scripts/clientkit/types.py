@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 Node = dict[str, Any]
-HEAD: Final = """// Every message in its JSON form. Made from the Python message types by `make web-made`: do not edit.
+HEAD: Final = """// Every message in its JSON form. Made from the Python types by `make web-made`: do not edit.
 import type { Json } from "../values/json.ts";
 """
 PLAIN: Final = {"string": "string", "boolean": "boolean", "integer": "number"}
@@ -20,7 +20,11 @@ def module(schema: Node) -> str:
 
 def _indexes(schema: Node) -> list[str]:
     lines = []
-    for key, name in (("clientMessages", "ClientMessages"), ("serverMessages", "ServerMessages"), ("answers", "Answers")):
+    for key, name in (
+        ("clientMessages", "ClientMessages"),
+        ("serverMessages", "ServerMessages"),
+        ("answers", "Answers"),
+    ):
         fields = "".join(f'  "{kind}": {_name(node)};\n' for kind, node in schema[key].items())
         lines.append(f"export interface {name} {{\n{fields}}}\n")
     lines.append("export type ClientMessage = ClientMessages[keyof ClientMessages];")
@@ -35,7 +39,11 @@ def _interface(name: str, node: Node) -> str:
         for field, inner in node["properties"].items()
     )
     comment = f"/** {node['description']} */\n" if "description" in node else ""
-    return f"{comment}export interface {name} {{\n{fields}}}\n" if fields else f"{comment}export type {name} = Record<string, never>;\n"
+    return (
+        f"{comment}export interface {name} {{\n{fields}}}\n"
+        if fields
+        else f"{comment}export type {name} = Record<string, never>;\n"
+    )
 
 
 def _name(node: Node) -> str:

@@ -8,7 +8,7 @@ import type { CommitPlan } from "./nursery/plans.ts";
 import { fetchIds, fetchQuery } from "./reading/fetch.ts";
 import { type LinkState, ServerLink } from "./session/link.ts";
 import type { Handle, RejectedCommit } from "./session/notifier.ts";
-import { pause, type Requests } from "./session/requests.ts";
+import { type Requests, within } from "./session/requests.ts";
 import { ClientSession } from "./session/session.ts";
 import type { Settings } from "./session/settings.ts";
 import { Draft, type TransactionPort } from "./transactions.ts";
@@ -144,7 +144,7 @@ export class SpaceCore implements TransactionPort {
     this.stopListening();
     const isKept = this.session.journal.state !== "off" && this.session.failure === undefined;
     const mayCome = ["connecting", "offline"].includes(this.link.state) && !isKept;
-    if ((this.link.state === "open" || mayCome) && waitMs > 0) await Promise.race([this.session.notifier.idle(), pause(waitMs)]);
+    if ((this.link.state === "open" || mayCome) && waitMs > 0) await within(this.session.notifier.idle(), waitMs);
     this.link.close();
     const left = await this.session.close(new StemmaError("going_away", {}, "The client was closed."));
     return left ? new StemmaError("unconfirmed", { count: left }) : undefined;

@@ -1,4 +1,4 @@
-// Every message in its JSON form. Made from the Python message types by `make web-made`: do not edit.
+// Every message in its JSON form. Made from the Python types by `make web-made`: do not edit.
 import type { Json } from "../values/json.ts";
 
 /** The commit is durable at `version`. One hash and one salt for each of its facts; a delete has no salt. */
