@@ -34,13 +34,17 @@ export class Server {
   /** Starts it, again after `stop`, and waits until it answers. */
   async resume(): Promise<void> {
     const options = ["serve", "--port", String(this.port), "--data", this.data, ...this.more];
-    this.process = spawn(STEMMADB, options, { stdio: "ignore" });
-    for (let tries = 0; tries < 600; tries += 1) {
+    // A variable STEMMADB_* is a setting of the server, and it refuses those that it does not know.
+    const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("STEMMADB_")));
+    let said = "";
+    this.process = spawn(STEMMADB, options, { stdio: ["ignore", "ignore", "pipe"], env });
+    this.process.stderr!.on("data", (data) => (said = (said + String(data)).slice(-2_000)));
+    for (let tries = 0; tries < 600 && this.process.exitCode === null; tries += 1) {
       const answer = await fetch(`http://127.0.0.1:${this.port}/healthz`).catch(() => undefined);
       if (answer?.ok) return;
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
-    throw new Error("the server did not start within 30 s");
+    throw new Error(`the server did not start within 30 s: ${said}`);
   }
 
   async stop(): Promise<void> {
