@@ -21,7 +21,7 @@ from stemmadb.server.http import membership
 
 def run(folder: Path, url: str, *words: str, code: int = 0) -> dict[str, Any]:
     """A command in a process of its own; its answer."""
-    env = {**os.environ, "STEMMA_HOME": str(folder / "config"), "STEMMA_URL": url}
+    env = {**os.environ, "STEMMADB_HOME": str(folder / "config"), "STEMMADB_URL": url}
     command = [sys.executable, "-m", "stemmadb.client.cli", *words, "--json"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
     assert done.returncode == code, done.stdout + done.stderr
