@@ -112,18 +112,26 @@ def test_spaces_are_listed_by_server_with_what_is_held(home: Path) -> None:
     KeyRing(home).keep_space_key(held)
     KeyRing(home).keep_space_key(unnamed)
     names = Names(home)
-    names.remember("ws://b", "todo", known.did)
-    names.remember("ws://a", "notes", held.did)
+    one, other = Identity.make().did, Identity.make().did
+    names.remember("ws://b", other, "todo", known.did)
+    names.remember("ws://a", one, "notes", held.did)
+    names.meet("ws://a2", one)
     done = told("spaces")
     assert done.out.splitlines() == [
-        f"ws://a  notes  {held.did}  (key)",
+        f"ws://a, ws://a2  notes  {held.did}  (key)",
         f"ws://b  todo  {known.did}",
         f"(without a name)  {unnamed.did}  (key)",
     ]
     assert told("spaces", "--json").json == {
         "spaces": [
-            {"server": "ws://a", "name": "notes", "space": held.did, "key": True},
-            {"server": "ws://b", "name": "todo", "space": known.did, "key": False},
+            {
+                "name": "notes",
+                "space": held.did,
+                "server": one,
+                "addresses": ["ws://a", "ws://a2"],
+                "key": True,
+            },
+            {"name": "todo", "space": known.did, "server": other, "addresses": ["ws://b"], "key": False},
         ],
         "unnamed": [unnamed.did],
     }

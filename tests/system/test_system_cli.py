@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -465,22 +466,43 @@ def test_a_blob_goes_in_and_comes_out_as_it_was(ada: Home, tmp_path: Path) -> No
 
 @pytest.mark.rule("COMPACT-1")
 def test_compact_goes_through_the_server(ada: Home, server: Process) -> None:
-    done = ada("compact", "--floor", "4", "--json")
+    done = ada("compact", "--floor", "4", "--yes", "--json")
     assert (done.code, done.json["floor"]) == (0, 4)
     assert ada("get", "urn:todo:1", "--at", "2", "--json").error == "compacted"
-    held = ada("compact", "--floor", "4", "--data", server.data, "--space", did_of(ada, space=True), "--json")
+    held = ada(
+        "compact", "--floor", "4", "--yes", "--data", server.data, "--space", did_of(ada, space=True), "--json"
+    )
     assert (held.code, held.error) == (3, "directory_held")
+
+
+def test_compact_and_erase_show_what_would_go_and_want_yes(ada: Home) -> None:
+    ada("tag", "create", "old", "--at", "2")
+    would = ada("compact", "--floor", "4", "--dry-run")
+    assert would.out.splitlines() == [
+        f"todo ({did_of(ada, space=True)}): 3 versions below 4 could no longer be read.",
+        "1 tag would stay readable: old (2).",
+    ]
+    assert ada("compact", "--older-than", "0 seconds", "--dry-run", "--json").json["floor"] == 5
+    assert ada("compact", "--older-than", "30d", "--dry-run", "--json").json["floor"] == 0
+    gone = ada("erase", "urn:todo:1", "--version", "2", "--dry-run")
+    assert gone.out.startswith("1 change of urn:todo:1 would be erased, with every copy:\n")
+    assert "write the spec" in gone.out
+    assert ada("erase", "urn:todo:1", "--version", "3", "--dry-run").code == 1
+    for words in (("compact", "--floor", "4"), ("erase", "urn:todo:1", "--version", "2")):
+        refused = ada(*words)
+        assert (refused.code, "confirm with --yes" in refused.err) == (2, True)
+    assert ada("get", "urn:todo:1", "--at", "2").code == 0
 
 
 @pytest.mark.rule("ERASE-1")
 def test_erase_goes_through_the_server(ada: Home, bob: Home) -> None:
-    done = ada("erase", "urn:todo:2", "--version", "3", "--survivor", 'main={"title": null}', "--json")
+    done = ada("erase", "--yes", "urn:todo:2", "--version", "3", "--survivor", 'main={"title": null}', "--json")
     assert (done.code, done.json["erased"]) == (0, 1)
     assert json.loads(ada("get", "urn:todo:2").out) == {"title": None}
     assert ada("get", "urn:todo:2", "--at", "3", "--json").error == "erased"
-    assert ada("erase", "urn:todo:2", "--version", "3", "--survivor", "main").code == 2
+    assert ada("erase", "--yes", "urn:todo:2", "--version", "3", "--survivor", "main").code == 2
     ada("acl", "set", bob("keys", "show").out.strip(), "write")
-    assert bob("erase", "urn:todo:1", "--version", "2", "--json").error == "forbidden"
+    assert bob("erase", "--yes", "urn:todo:1", "--version", "2", "--json").error == "forbidden"
 
 
 def test_status_tells_of_the_server_and_of_a_space_or_of_a_directory(ada: Home, server: Process) -> None:
@@ -508,7 +530,7 @@ def test_status_tells_of_the_server_and_of_a_space_or_of_a_directory(ada: Home, 
         ("branch",),
         ("merge", "draft"),
         ("status",),
-        ("compact", "--floor", "1"),
+        ("compact", "--floor", "1", "--yes"),
     ],
 )
 def test_a_server_that_is_not_there_exits_with_3_and_says_how_to_start_one(ada: Home, words: tuple[str, ...]) -> None:
@@ -540,3 +562,74 @@ def test_a_version_that_does_not_exist_is_refused(ada: Home) -> None:
 def test_a_moment_that_nobody_understands_is_wrong_use(ada: Home) -> None:
     done = ada("get", "urn:todo:1", "--at", "whenever")
     assert (done.code, "10 minutes ago" in done.err, done.err.count("\n")) == (2, True, 1)
+
+
+# ---------------------------------------------------------------- names and servers
+
+
+@pytest.mark.rule("NAME-1")
+def test_localhost_and_127_0_0_1_are_one_server(ada: Home, server: Process) -> None:
+    spelled = server.address.replace("127.0.0.1", "localhost")
+    assert ada("get", "urn:todo:2", "--url", spelled).out == '{\n  "title": "cook"\n}\n'
+    assert ada("space", "list", "--url", spelled, "--json").json["spaces"] == [
+        {"name": "todo", "space": did_of(ada, space=True)}
+    ]
+    again = ada("space", "create", "todo", "--url", spelled)
+    assert (again.code, again.out) == (0, f"{did_of(ada, space=True)}\n")
+    assert again.err == f"There is a space 'todo' at {spelled} already; nothing was made.\n"
+
+
+@pytest.mark.rule("NAME-1")
+def test_a_name_of_another_server_is_made_only_if_one_says_so(ada: Home, tmp_path: Path) -> None:
+    other = Process(tmp_path / "other")
+    other.start()
+    try:
+        wanted = ("--url", other.address)
+        unknown = ada("get", "urn:todo:1", *wanted)
+        assert unknown.code == 1
+        assert f"You have another space 'todo' at {ada.variables['STEMMADB_URL']}" in unknown.err
+        assert "--new" in unknown.err
+        refused = ada("space", "create", "todo", *wanted)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert "Say --new if you want that." in refused.err
+        assert ada("space", "list", *wanted, "--json").json["spaces"] == []
+        made = ada("space", "create", "todo", "--new", *wanted, "--json").json
+        assert made["created"]
+        assert made["space"] != did_of(ada, space=True)
+    finally:
+        assert other.stop() == 0
+
+
+@pytest.mark.rule("NAME-1")
+def test_a_server_whose_data_was_deleted_is_a_new_one(tmp_path: Path) -> None:
+    server = Process(tmp_path / "data")
+    server.start()
+    home = Home(tmp_path / "ada", server.address, space="todo")
+    assert home("space", "create", "todo").code == 0
+    old = home("status", "--json").json
+    port = int(server.address.rpartition(":")[2])
+    assert server.stop() == 0
+    shutil.rmtree(tmp_path / "data")
+    server.start(port)
+    try:
+        done = home("list", "--json")
+        assert done.code == 0
+        assert f"it was {old['server']}" in done.err
+        assert f"the one of before is {old['space']['did']}" in done.err
+        assert home("list").err == ""
+    finally:
+        assert server.stop() == 0
+
+
+@pytest.mark.rule("NAME-1")
+@pytest.mark.parametrize("space", ["todo", "never made"])
+def test_a_server_that_is_not_there_is_unreachable_and_no_unknown_space(ada: Home, space: str) -> None:
+    for words in (("get", "urn:todo:1", "--space", space), ("space", "create", space), ("space", "did", "nothing")):
+        done = ada(*words, "--url", "ws://127.0.0.1:1", "--json")
+        assert (done.code, done.error) == (3, "unreachable"), words
+
+
+def test_space_did_prints_the_did_of_a_name(ada: Home) -> None:
+    assert ada("space", "did", "todo").out == f"{did_of(ada, space=True)}\n"
+    none = ada("space", "did", "nothing", "--json")
+    assert (none.code, none.error) == (1, "unknown_space")

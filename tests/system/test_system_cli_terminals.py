@@ -326,3 +326,12 @@ def test_there_is_a_script_for_every_shell(ada: Home, name: str) -> None:
 
 def test_escapes_are_taken_from_what_a_person_sees() -> None:
     assert plain("\x1b[1;31mred\x1b[0m\x1b]0;title\x07 text\x1b[?25h") == "red text"
+
+
+def test_compact_asks_on_a_terminal_and_does_what_is_answered(ada: Home) -> None:
+    for answer, code in (("n", 130), ("y", 0)):
+        with ada.terminal("compact", "--floor", "2") as terminal:
+            terminal.expect("cannot be brought back")
+            terminal.send(f"{answer}\r")
+            assert terminal.ended() == code
+            assert ("compacted to 2" in terminal.screen) is (answer == "y")

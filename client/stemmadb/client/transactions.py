@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
 
 from stemmadb.client.drafting import MISSING, TransactionDraft
+from stemmadb.client.notes import given_note
 from stemmadb.client.nursery.entities import ABSENT, CachedEntity
 from stemmadb.client.nursery.plans import CommitPlan, CommitWrite
 from stemmadb.client.nursery.view import NurseryView
@@ -79,7 +80,7 @@ class Transaction:
     def __init__(self, desk: TransactionPort, branch: BranchName, *, note: Value = None) -> None:
         self._desk = desk
         self._branch = branch
-        self._note: Value = {"message": note} if isinstance(note, str) else note
+        self._note = given_note(note)
         self._view: NurseryView | None = None
         self._draft: TransactionDraft | None = None
         self._handle: Handle | None = None

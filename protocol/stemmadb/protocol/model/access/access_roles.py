@@ -67,6 +67,11 @@ def includes(role: Role, other: Role) -> bool:
     return other in _INCLUDED[role]
 
 
+def strength(role: Role) -> int:
+    """Rises with what the role allows."""
+    return len(_INCLUDED[role])
+
+
 def covers(prefixes: tuple[str, ...], prefix: str) -> bool:
     """Whether every id that begins with the prefix begins with one of the others."""
     return prefix.startswith(prefixes)

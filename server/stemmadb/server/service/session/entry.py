@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 import msgspec
@@ -47,23 +48,24 @@ class AdmittedSession(msgspec.Struct, frozen=True):
 
 
 async def enter(server: EntryContext, space: Did, message: SessionOpen) -> AdmittedSession:
-    """Lets the principal in; one without rights learns no more than that there is no such space (ACL-2).
-
-    Also not by the time that takes: a space that is there has to be opened first.
-    """
-    began = asyncio.get_running_loop().time()
-    try:
+    """Lets the principal in, counted among its connections."""
+    async with refused_alike(server):
         return await _enter(server, space, message)
+
+
+@asynccontextmanager
+async def refused_alike(server: EntryContext) -> AsyncIterator[None]:
+    """`UnknownSpace` leaves the block after a whole number of slots of time: a space that is there has to be opened
+    first, and a stranger must not learn from the time that it is (ACL-2).
+    """
+    loop, seconds = asyncio.get_running_loop(), server.settings.refusal_ms / 1_000
+    began = loop.time()
+    try:
+        yield
     except UnknownSpace:
-        await _wait_for_slot(began, server.settings.refusal_ms / 1_000)
+        if seconds:
+            await asyncio.sleep(seconds - (loop.time() - began) % seconds)
         raise
-
-
-async def _wait_for_slot(began: float, seconds: float) -> None:
-    """Until a whole number of slots has passed since then."""
-    if seconds:
-        passed = asyncio.get_running_loop().time() - began
-        await asyncio.sleep(seconds - passed % seconds)
 
 
 async def _enter(server: EntryContext, space: Did, message: SessionOpen) -> AdmittedSession:
@@ -71,14 +73,22 @@ async def _enter(server: EntryContext, space: Did, message: SessionOpen) -> Admi
     delegated = delegation.verify(message.delegations, space=space, audience=principal)
     hub = await server.enter_hub(space, create=principal == space)
     try:
-        rights = hub.access.rights(principal, delegated, server.now())
-        if rights.role == "none" and not await resume.has_written(hub.space, principal):
-            raise UnknownSpace(space=space)
+        rights = await check_admitted(server, hub, principal, delegated)
         server.connections.enter(principal)
     except BaseException:
         server.leave_hub(hub)
         raise
     return AdmittedSession(hub, rights, delegated)
+
+
+async def check_admitted(
+    server: EntryContext, hub: SpaceHub, principal: Did, delegated: tuple[DelegatedRights, ...]
+) -> Rights:
+    """The rights of a principal; one without any learns no more than that there is no such space (ACL-2)."""
+    rights = hub.access.rights(principal, delegated, server.now())
+    if rights.role == "none" and not await resume.has_written(hub.space, principal):
+        raise UnknownSpace(space=hub.space.did)
+    return rights
 
 
 async def resume_state(admitted: AdmittedSession, message: SessionOpen, now: TimeMs) -> ResumeState:

@@ -23,7 +23,6 @@ from stemmadb.server.service.base.request_context import RequestContext
 from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.session.access import Access
 from stemmadb.server.service.stream.broadcast import BroadcastGroups
-from stemmadb.server.service.stream.shared_frames import SharedFrames
 from stemmadb.server.service.watch.feed import Feed
 
 TURN_BYTES: Final = 64 * 1024
@@ -80,8 +79,7 @@ class SpaceHub:
             groups_max=settings.watch_groups_max,
             entities_max=settings.watched_entities_max,
         )
-        self.shared = SharedFrames()
-        self.broadcasts = BroadcastGroups(self.feed, self.shared, counts, self.touch)
+        self.broadcasts = BroadcastGroups(self.feed, counts, space.limits, self.touch)
         self.authors: dict[tuple[Did, bytes], HubSession] = {}
         """The session that gets the verdicts of a principal and a session id."""
         self.sessions: dict[HubSession, None] = {}
@@ -100,6 +98,8 @@ class SpaceHub:
         self._sweeping: asyncio.Task[None] | None = None
         self._dropping: set[asyncio.Task[None]] = set()
         self._stay = ExitStack()
+        self.on_access: Callable[[Did, object], None] = lambda _did, _roles: None
+        """Called with the access list when it is loaded and whenever it may have changed."""
 
     async def open(self, *, now: Callable[[], TimeMs], workers: Workers) -> None:
         """Learns the access list and begins to follow the log; the space stays open meanwhile."""
@@ -114,6 +114,7 @@ class SpaceHub:
             early, self._early = self._early or [], None
             for batch in early:
                 self._take(batch)
+            self.on_access(self.space.did, self.access.roles)
             self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
         except BaseException:
             self.close()
@@ -161,7 +162,6 @@ class SpaceHub:
         if self._early is not None:
             self._early.append(batch)
             return
-        self.shared.clear()
         self.counts.commits += len(batch.commits)
         self.counts.batch_commits.observe(len(batch.commits))
         self.counts.groups = self.feed.groups.count
@@ -177,6 +177,7 @@ class SpaceHub:
                         session.failed(error)
         before = self.access.roles
         if self.access.take_all(batch):
+            self.on_access(self.space.did, self.access.roles)
             self._drop_uploads(access_roles.writers(before) - access_roles.writers(self.access.roles))
             for session in tuple(self.sessions):
                 self._safely(session, session.rights_changed)

@@ -27,7 +27,7 @@ OTHER_VARIABLES: Final = (
     "STEMMADB_REQUIRE",
     "STEMMADB_TEST_PG",
 )
-"""Not settings: where the file is, what clients read, and variables of the build and the tests (CONTRIBUTING.md)."""
+"""No settings: where the file is, what clients read, and variables of the build and the tests (CONTRIBUTING.md)."""
 DEFAULT: Final = "default"
 FITTED: Final = ("make_spaces", "metrics")
 """Settings whose default follows from the host."""
