@@ -47,6 +47,7 @@ class AdmittedSession(msgspec.Struct, frozen=True):
     delegated: tuple[DelegatedRights, ...]
 
 
+<<<<<<< HEAD
 async def enter(
     server: EntryContext, space: Did, message: SessionOpen, delegated: tuple[DelegatedRights, ...] | None = None
 ) -> AdmittedSession:
@@ -62,13 +63,30 @@ async def enter(
 async def even_refusals(server: EntryContext) -> AsyncIterator[None]:
     """`UnknownSpace` leaves after a whole number of slots: a space that is there has to be opened first."""
     began = asyncio.get_running_loop().time()
+=======
+async def enter(server: EntryContext, space: Did, message: SessionOpen) -> AdmittedSession:
+    """Lets the principal in, counted among its connections."""
+    async with refused_alike(server):
+        return await _enter(server, space, message)
+
+
+@asynccontextmanager
+async def refused_alike(server: EntryContext) -> AsyncIterator[None]:
+    """`UnknownSpace` leaves the block after a whole number of slots of time: a space that is there has to be opened
+    first, and a stranger must not learn from the time that it is (ACL-2).
+    """
+    loop, seconds = asyncio.get_running_loop(), server.settings.refusal_ms / 1_000
+    began = loop.time()
+>>>>>>> findings
     try:
         yield
     except UnknownSpace:
-        await _wait_for_slot(began, server.settings.refusal_ms / 1_000)
+        if seconds:
+            await asyncio.sleep(seconds - (loop.time() - began) % seconds)
         raise
 
 
+<<<<<<< HEAD
 async def _wait_for_slot(began: float, seconds: float) -> None:
     """Until a whole number of slots has passed since then."""
     if seconds:
@@ -79,6 +97,9 @@ async def _wait_for_slot(began: float, seconds: float) -> None:
 async def _enter(
     server: EntryContext, space: Did, message: SessionOpen, delegated: tuple[DelegatedRights, ...] | None
 ) -> AdmittedSession:
+=======
+async def _enter(server: EntryContext, space: Did, message: SessionOpen) -> AdmittedSession:
+>>>>>>> findings
     principal = message.principal
     may_create = principal == space and delegated is None
     if delegated is None:
