@@ -47,23 +47,6 @@ class AdmittedSession(msgspec.Struct, frozen=True):
     delegated: tuple[DelegatedRights, ...]
 
 
-<<<<<<< HEAD
-async def enter(
-    server: EntryContext, space: Did, message: SessionOpen, delegated: tuple[DelegatedRights, ...] | None = None
-) -> AdmittedSession:
-    """Lets the principal in, counted among its connections; `delegated` is what was verified before, if it was.
-
-    One without rights learns no more than that there is no such space (ACL-2), also not by the time that takes.
-    """
-    async with even_refusals(server):
-        return await _enter(server, space, message, delegated)
-
-
-@asynccontextmanager
-async def even_refusals(server: EntryContext) -> AsyncIterator[None]:
-    """`UnknownSpace` leaves after a whole number of slots: a space that is there has to be opened first."""
-    began = asyncio.get_running_loop().time()
-=======
 async def enter(server: EntryContext, space: Did, message: SessionOpen) -> AdmittedSession:
     """Lets the principal in, counted among its connections."""
     async with refused_alike(server):
@@ -77,7 +60,6 @@ async def refused_alike(server: EntryContext) -> AsyncIterator[None]:
     """
     loop, seconds = asyncio.get_running_loop(), server.settings.refusal_ms / 1_000
     began = loop.time()
->>>>>>> findings
     try:
         yield
     except UnknownSpace:
@@ -86,25 +68,10 @@ async def refused_alike(server: EntryContext) -> AsyncIterator[None]:
         raise
 
 
-<<<<<<< HEAD
-async def _wait_for_slot(began: float, seconds: float) -> None:
-    """Until a whole number of slots has passed since then."""
-    if seconds:
-        passed = asyncio.get_running_loop().time() - began
-        await asyncio.sleep(seconds - passed % seconds)
-
-
-async def _enter(
-    server: EntryContext, space: Did, message: SessionOpen, delegated: tuple[DelegatedRights, ...] | None
-) -> AdmittedSession:
-=======
 async def _enter(server: EntryContext, space: Did, message: SessionOpen) -> AdmittedSession:
->>>>>>> findings
     principal = message.principal
-    may_create = principal == space and delegated is None
-    if delegated is None:
-        delegated = delegation.verify(message.delegations, space=space, audience=principal)
-    hub = await server.enter_hub(space, create=may_create)
+    delegated = delegation.verify(message.delegations, space=space, audience=principal)
+    hub = await server.enter_hub(space, create=principal == space)
     try:
         rights = await check_admitted(server, hub, principal, delegated)
         server.connections.enter(principal)
@@ -136,4 +103,4 @@ async def resume_state(admitted: AdmittedSession, message: SessionOpen, now: Tim
     if is_unchanged:
         return state
     afresh = await resume.look(space, msgspec.structs.replace(message, to=EMPTY_SPACE, hash=None))
-    return msgspec.structs.replace(afresh, reset="floor", has_other_rights=True)
+    return msgspec.structs.replace(afresh, reset="floor")
