@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from stemmadb.client import connect
 @pytest.mark.rule("HTTP-9")
 async def test_a_key_that_is_sent_again_after_a_kill_is_one_commit(tmp_path: Path) -> None:
     process = Process(tmp_path / "data")
-    seen = []
+    seen: list[tuple[Any, Any]] = []
     for turn in range(3):
         await asyncio.to_thread(process.start)
         async with connect(process.address, config=tmp_path / "config") as db:
