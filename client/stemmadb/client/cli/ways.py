@@ -39,13 +39,17 @@ def joined(one: click.Command, other: click.Command) -> click.Command:
     Two groups are one group with the commands of both.
     """
     if isinstance(one, click.Group) and isinstance(other, click.Group):
-        larger, smaller = sorted((one, other), key=lambda group: len(group.commands), reverse=True)
-        both = copy(larger)
-        both.commands = {**smaller.commands, **larger.commands}
-        return both
+        return _one_group(one, other)
     if _has_data(one) == _has_data(other):
         return other
     return TwoWays(other, one) if _has_data(one) else TwoWays(one, other)
+
+
+def _one_group(one: click.Group, other: click.Group) -> click.Group:
+    both = copy(one)
+    shared = {name: joined(one.commands[name], other.commands[name]) for name in one.commands.keys() & other.commands}
+    both.commands = {**one.commands, **other.commands, **shared}
+    return both
 
 
 def _has_data(command: click.Command) -> bool:

@@ -7,15 +7,13 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.commands.inspection import space
 from stemmadb.server.commands.shared import CommandShell, data_option, reading, telling
 from stemmadb.server.engine.plan.planned_write import access_list
 from stemmadb.server.http import membership
 from stemmadb.server.storage.port import Storage
 
-
-@click.group()
-def space() -> None:
-    """Spaces of a data directory."""
+__all__ = ["space"]
 
 
 @space.command("reindex")

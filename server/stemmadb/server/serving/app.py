@@ -6,8 +6,8 @@ import asyncio
 import errno
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -65,6 +65,19 @@ MakeListener: TypeAlias = Callable[[str, ListenerSettings], Listener]
 """Takes the setting `listener`: which one is wanted."""
 
 
+class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a companion gets: it runs in the server's process, beside the service, for as long as the server does."""
+
+    service: HandlerFactory
+    data: Path
+    stop: asyncio.Event
+    """Set it to stop the whole server."""
+
+
+Companion: TypeAlias = Callable[[RunningServer], AbstractAsyncContextManager[Mapping[str, object]]]
+"""Opens before the server is ready, and closes before it stops; it gives what `server.json` notes of it."""
+
+
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
     """A server that listens, as the banner and the logs describe it."""
 
@@ -90,6 +103,7 @@ async def serve(
     make_web: MakeWeb | None = None,
     ready: Callable[[Serving], None] | None = None,
     stop: asyncio.Event,
+    companions: Sequence[Companion] = (),
 ) -> None:
     """Serves until `stop` is set; `ready` is called once it listens. What is acknowledged by then is durable.
 
@@ -108,9 +122,13 @@ async def serve(
         hosts = AllowedHosts((config.host, *config.hosts))
         health = Health(readiness, _metrics(config, counts, listener), hosts=hosts, is_tls=context is not None)
         service = make_service(store, identity, config, counts)
+        running = RunningServer(service=service, data=config.data, stop=stop)
         web = make_web(service, identity, config) if make_web is not None else None
-        async with _listening(config, listener, service, health, readiness, web):
-            with presence.present(config.data, _presence(config, listener, identity)):
+        async with (
+            _listening(config, listener, service, health, readiness, web),
+            _accompanied(running, companions) as notes,
+        ):
+            with presence.present(config.data, _presence(config, listener, identity, notes)):
                 readiness.opened()
                 _announce(_serving(config, listener, identity), ready)
                 await stop.wait()
@@ -142,6 +160,15 @@ async def _listening(
         await _stop_service(config, listener, service)
         if web is not None:
             await web.stop()
+
+
+@asynccontextmanager
+async def _accompanied(running: RunningServer, companions: Sequence[Companion]) -> AsyncIterator[dict[str, object]]:
+    async with AsyncExitStack() as opened:
+        notes: dict[str, object] = {}
+        for companion in companions:
+            notes |= await opened.enter_async_context(companion(running))
+        yield notes
 
 
 async def _stop_service(config: Config, listener: Listener, service: StoppableService) -> None:
@@ -191,7 +218,9 @@ def _serving(config: Config, listener: Listener, identity: ServerIdentity) -> Se
     )
 
 
-def _presence(config: Config, listener: Listener, identity: ServerIdentity) -> Presence:
+def _presence(
+    config: Config, listener: Listener, identity: ServerIdentity, companions: dict[str, object]
+) -> Presence:
     return Presence(
         pid=os.getpid(),
         host=config.host,
@@ -199,6 +228,7 @@ def _presence(config: Config, listener: Listener, identity: ServerIdentity) -> P
         tls=config.tls_cert is not None,
         did=identity.did,
         started=now(),
+        companions=companions,
     )
 
 
