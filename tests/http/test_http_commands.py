@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from command_line import here
 from http_worlds import http_world
 from served import config_of, served
 from stemmadb.client.keys.ring import KeyRing
@@ -20,12 +17,10 @@ from stemmadb.server.http import membership
 
 
 def run(folder: Path, url: str, *words: str, code: int = 0) -> dict[str, Any]:
-    """A command in a process of its own; its answer."""
-    env = {**os.environ, "STEMMADB_HOME": str(folder / "config"), "STEMMADB_URL": url}
-    command = [sys.executable, "-m", "stemmadb.client.cli", *words, "--json"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
-    assert done.returncode == code, done.stdout + done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    """The answer of a command."""
+    done = here(*words, "--url", url, "--config", folder / "config", "--json")
+    assert done.code == code, done
+    answer: dict[str, Any] = done.json
     return answer
 
 
@@ -61,7 +56,7 @@ async def test_reindex_makes_the_list_of_spaces_anew(tmp_path: Path) -> None:
         did, me = world.did, world.db.identity.did
     data = tmp_path / "data"
     (data / membership.FILE).unlink()
-    assert run(tmp_path, "ws://127.0.0.1:1", "space", "reindex", "--data", str(data)) == {"spaces": 1}
+    assert here("space", "reindex", "--data", data, "--json").json == {"spaces": 1}
     found = await membership.SpaceMembership(data).of(me)
     assert found == [{"space": did, "role": "own"}]
     async with served(config_of(data)):

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from served import config_of, served
 from stemmadb.client import Database, Identity, Space, connect
+from stemmadb.client.dialing.websocket import WebSocketDial
 from stemmadb.protocol.model.access import access_token
 from stemmadb.protocol.model.access.access_token import AccessToken
 from stemmadb.protocol.model.values.ids import Did, TimeMs
@@ -160,14 +161,14 @@ class HttpWorld:
 
 
 @asynccontextmanager
-async def http_world(folder: Path, **settings: Any) -> AsyncIterator[HttpWorld]:
+async def http_world(folder: Path, *, ssl: Any = None, **settings: Any) -> AsyncIterator[HttpWorld]:
     data, config = folder / "data", folder / "config"
-    async with (
-        served(config_of(data, **settings)) as url,
-        connect(url, config=config) as db,
-    ):
-        world = HttpWorld(url, data, config, db, await db.space("todo"))
-        try:
-            yield world
-        finally:
-            world.end()
+    async with served(config_of(data, **settings)) as url:
+        named = url.replace("127.0.0.1", "localhost")
+        dial = None if ssl is None else WebSocketDial(named, ssl=ssl)
+        async with connect(url, config=config, dial=dial) as db:
+            world = HttpWorld(url, data, config, db, await db.space("todo"))
+            try:
+                yield world
+            finally:
+                world.end()

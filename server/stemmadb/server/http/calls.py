@@ -107,7 +107,7 @@ class SpaceCall(Generic[P]):
 async def entered(context: HttpContext, space: Did, bearer: Bearer) -> AsyncIterator[SpaceHub]:
     """The hub of the caller's space while a request runs; `UnknownSpace` for a stranger (HTTP-6, ACL-2)."""
     service = context.service
-    async with entry.refused_alike(service):
+    async with entry.even_refusals(service):
         hub = await _admitted(context, space, bearer)
     try:
         yield hub

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +32,7 @@ NO_CONDITION: Final = (
     "Say what the write replaces: If-Match with the entity's ETag, or If-None-Match: * for a new entity. "
     "With blind=true the last writer wins."
 )
+MARKS_MAX: Final = 10_000
 _PATCH_DEPTH: Final = 3
 
 
@@ -62,19 +64,21 @@ class EntityRoutes:
 
     def __init__(self, writer: CommitWriter) -> None:
         self._writer = writer
+        self._marks: OrderedDict[Hash, StateMark] = OrderedDict()
+        """The tags of states that were asked for lately, by the hash of their last fact, which never changes."""
 
     async def get(self, call: SpaceCall[EntityParams]) -> HttpReply:
         params = call.params
         ids.entity_id(params.id, call.limits.id_bytes_max)
         tokens = pointer.parse(params.path)
-        query = await moment_query(call, (Root(params.id),), params)
+        query = _at_known_head(call, await moment_query(call, (Root(params.id),), params))
         answer: QueryAnswer = await call.ask(QueryRequest(id=1, query=query))
         if answer.erased:
             raise Erased(id=params.id)
         if not answer.entities:
             raise NotFound(id=params.id, branch=query.branch, version=answer.version)
         (entity,) = answer.entities
-        mark = await entity_mark(call, BranchName(query.branch), entity)
+        mark = await self._mark(call, BranchName(query.branch), entity)
         headers = (PRIVATE, ("ETag", etag(mark)), await call.version_header(answer.version))
         if is_known(call.head.all("if-none-match"), mark) and call.head.all("if-none-match"):
             return HttpReply(status=304, headers=headers)
@@ -82,6 +86,15 @@ class EntityRoutes:
         for token in tokens:
             value = _member(value, token, params.id, query.branch)
         return HttpReply(body=msgspec.json.encode(value), headers=headers)
+
+    async def _mark(self, call: SpaceCall[Any], branch: BranchName, entity: QueriedEntity) -> StateMark:
+        mark = self._marks.get(entity.hash)
+        if mark is None:
+            mark = await call.hub.space.read(lambda reader: _last_change(reader, branch, entity))
+            self._marks[entity.hash] = mark
+            if len(self._marks) > MARKS_MAX:
+                self._marks.popitem(last=False)
+        return mark
 
     async def list(self, call: SpaceCall[EntitiesParams]) -> HttpReply:
         params = call.params
@@ -137,6 +150,14 @@ async def moment_query(call: SpaceCall[Any], roots: tuple[Root, ...], params: Mo
     return Query(roots, branch=params.branch, version=params.version, time=time)
 
 
+def _at_known_head(call: SpaceCall[Any], query: Query) -> Query:
+    """The head as the version that it is now: memory may have the state of that version, which saves a read."""
+    space = call.hub.space
+    if query.version is not None or query.time is not None or not space.has_one_writer:
+        return query
+    return msgspec.structs.replace(query, version=space.version)
+
+
 async def tagged(call: SpaceCall[Any], name: str) -> tuple[str, Version]:
     """The branch and the version that a tag names."""
     ids.branch_name(name)
@@ -151,14 +172,8 @@ async def tagged(call: SpaceCall[Any], name: str) -> tuple[str, Version]:
         after = page.next
 
 
-async def entity_mark(call: SpaceCall[Any], branch: BranchName, entity: QueriedEntity) -> StateMark:
-    """The last fact of the entity that is no checkpoint: only a compaction writes those, and they change nothing."""
-    if not call.hub.space.version:
-        return mark_of(entity.version, entity.hash)
-    return await call.hub.space.read(lambda reader: _last_change(reader, branch, entity))
-
-
 def _last_change(reader: LogReader, branch: BranchName, entity: QueriedEntity) -> StateMark:
+    """The last fact of the entity that is no checkpoint: only a compaction writes those, and they change nothing."""
     if not reader.floor():
         return mark_of(entity.version, entity.hash)
     spans = moments.resolve(reader, ReadMoment(branch, entity.version)).spans

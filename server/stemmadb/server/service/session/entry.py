@@ -47,31 +47,43 @@ class AdmittedSession(msgspec.Struct, frozen=True):
     delegated: tuple[DelegatedRights, ...]
 
 
-async def enter(server: EntryContext, space: Did, message: SessionOpen) -> AdmittedSession:
-    """Lets the principal in, counted among its connections."""
-    async with refused_alike(server):
-        return await _enter(server, space, message)
+async def enter(
+    server: EntryContext, space: Did, message: SessionOpen, delegated: tuple[DelegatedRights, ...] | None = None
+) -> AdmittedSession:
+    """Lets the principal in, counted among its connections; `delegated` is what was verified before, if it was.
+
+    One without rights learns no more than that there is no such space (ACL-2), also not by the time that takes.
+    """
+    async with even_refusals(server):
+        return await _enter(server, space, message, delegated)
 
 
 @asynccontextmanager
-async def refused_alike(server: EntryContext) -> AsyncIterator[None]:
-    """`UnknownSpace` leaves the block after a whole number of slots of time: a space that is there has to be opened
-    first, and a stranger must not learn from the time that it is (ACL-2).
-    """
-    loop, seconds = asyncio.get_running_loop(), server.settings.refusal_ms / 1_000
-    began = loop.time()
+async def even_refusals(server: EntryContext) -> AsyncIterator[None]:
+    """`UnknownSpace` leaves after a whole number of slots: a space that is there has to be opened first."""
+    began = asyncio.get_running_loop().time()
     try:
         yield
     except UnknownSpace:
-        if seconds:
-            await asyncio.sleep(seconds - (loop.time() - began) % seconds)
+        await _wait_for_slot(began, server.settings.refusal_ms / 1_000)
         raise
 
 
-async def _enter(server: EntryContext, space: Did, message: SessionOpen) -> AdmittedSession:
+async def _wait_for_slot(began: float, seconds: float) -> None:
+    """Until a whole number of slots has passed since then."""
+    if seconds:
+        passed = asyncio.get_running_loop().time() - began
+        await asyncio.sleep(seconds - passed % seconds)
+
+
+async def _enter(
+    server: EntryContext, space: Did, message: SessionOpen, delegated: tuple[DelegatedRights, ...] | None
+) -> AdmittedSession:
     principal = message.principal
-    delegated = delegation.verify(message.delegations, space=space, audience=principal)
-    hub = await server.enter_hub(space, create=principal == space)
+    may_create = principal == space and delegated is None
+    if delegated is None:
+        delegated = delegation.verify(message.delegations, space=space, audience=principal)
+    hub = await server.enter_hub(space, create=may_create)
     try:
         rights = await check_admitted(server, hub, principal, delegated)
         server.connections.enter(principal)
@@ -103,4 +115,4 @@ async def resume_state(admitted: AdmittedSession, message: SessionOpen, now: Tim
     if is_unchanged:
         return state
     afresh = await resume.look(space, msgspec.structs.replace(message, to=EMPTY_SPACE, hash=None))
-    return msgspec.structs.replace(afresh, reset="floor")
+    return msgspec.structs.replace(afresh, reset="floor", has_other_rights=True)
