@@ -260,15 +260,14 @@ def start(shell: Any, id_: str, directory: Path | None) -> Answer:
 @directory_argument
 @click.pass_obj
 @says_refusals
-def finish(shell: Any, id_: str, directory: Path | None) -> Answer:
+def finish(_shell: Any, id_: str, directory: Path | None) -> Answer:
     """Run the allowed tests of a task, look for its deliverables, and set it done.
 
     Example: stemmadb memory files finish 1.2.3
     """
     if local_plan.finish(WorkingCopy(project.find_project(directory)), id_):
         return no(f"{id_} is not finished.", id=id_)
-    shell.say(f"{id_} is done")
-    return {"id": id_, "status": "done"}
+    return {"id": id_, "status": "done"}  # the script has said so
 
 
 @files.command()
