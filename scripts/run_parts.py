@@ -14,7 +14,9 @@ import time
 PARTS = (
     ("environment and types", "checks"),
     ("core", "tests-core"),
+    ("http", "tests-http"),
     ("memory", "tests-memory"),
+    ("cache", "tests-cache"),
 )
 
 

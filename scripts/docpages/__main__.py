@@ -18,9 +18,21 @@ from scripts.docpages.blocks import Block, Step, read, rewritten
 from scripts.docpages.running import Failed, Reader
 from scripts.docpages.shapes import normalised
 
+from stemmadb.server.http import openapi
+
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
-REFERENCE: Final = {DOCS / "reference" / "commands.md": commands.page, DOCS / "reference" / "errors.md": errors.page}
+
+
+def _openapi() -> str:
+    return openapi.encoded().decode()
+
+
+REFERENCE: Final = {
+    DOCS / "reference" / "commands.md": commands.page,
+    DOCS / "reference" / "errors.md": errors.page,
+    DOCS / "reference" / "openapi.json": _openapi,
+}
 
 
 def has_transcripts(page: Path) -> bool:

@@ -144,7 +144,7 @@ class Reader:
                 "PYTHONUTF8": "1",
                 "PYTHONDONTWRITEBYTECODE": "1",
             }
-            | ({} if self._address == ADDRESS else {"STEMMA_URL": self._address})
+            | ({} if self._address == ADDRESS else {"STEMMADB_URL": self._address})
         )
 
 

@@ -104,7 +104,7 @@ def test_the_script_is_installed_as_stemmadb() -> None:
     [
         (MergeConflict(count=1), 1),
         (InvalidDid(did="x", why="y"), 2),
-        (UnknownSpace(space="x"), 3),
+        (UnknownSpace(space="x"), 1),
         (DirectoryHeld(directory="x", holder="y"), 3),
         (NewerStorage(file="x", found=2, known=1), 3),
         (Unavailable(), 3),

@@ -182,7 +182,7 @@ def test_a_refused_commit_explains_itself_and_is_retried(space: Space) -> None:
         "conflict",
         "main",
         None,
-        None,
+        {},
     )
     assert refused.message == str(refused.error)
     assert refused.operations == [{"op": "set", "id": "urn:n", "value": 3}]

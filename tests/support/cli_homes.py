@@ -25,9 +25,9 @@ class Home:
 
     def __init__(self, directory: Path, url: str, *, space: str | None = None) -> None:
         self.directory = directory
-        self.variables = {"STEMMA_HOME": str(directory), "STEMMA_URL": url, "COLUMNS": "80", "TZ": "UTC"}
+        self.variables = {"STEMMADB_HOME": str(directory), "STEMMADB_URL": url, "COLUMNS": "80", "TZ": "UTC"}
         if space is not None:
-            self.variables["STEMMA_SPACE"] = space
+            self.variables["STEMMADB_SPACE"] = space
 
     @property
     def environment(self) -> dict[str, str]:

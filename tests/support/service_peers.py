@@ -89,6 +89,12 @@ class Wire:
         if self.unsent > DRAIN_BYTES:
             self._raw_writer.end()
 
+    def clog(self, unsent: int) -> None:
+        """So many bytes wait for a peer that does not read, as the system says."""
+        self.is_reading, self.unsent = False, unsent
+        if unsent > DRAIN_BYTES:
+            self._raw_writer.end()
+
     def release_raw_writer(self) -> None:
         self._raw_writer.release()
 

@@ -146,6 +146,8 @@ class Space:
         shown = nursery.value(branch, entity)
         if is_local or (self._core.link.state != "open" and shown is not UNKNOWN):
             return None if isinstance(shown, Nothing) else decoded(body.encode(part_of(shown, path)))
+        if self._session.has_cache:
+            await self._core.reach(id_)
         return await self._heads.get(id_, path)
 
     async def list(self, prefix: str = EVERY) -> dict[str, Value]:
@@ -317,6 +319,13 @@ class Space:
     def on_lost(self, callback: OnLost) -> Callable[[], None]:
         """Calls it with each confirmed commit that the server, restored from a backup, no longer has."""
         return self._session.notifier.on_lost(callback)
+
+    async def forget(self) -> None:
+        """Deletes what is cached of this space on this device, say when a user logs out; returns once it is gone.
+
+        Nothing more is cached until the app starts again. The journal, with undecided work, stays.
+        """
+        await self._session.forget()
 
     def on_head(self, callback: OnHead) -> Callable[[], None]:
         """Calls it with the newest version of the space, on whatever branch it was written; returns how to stop that.

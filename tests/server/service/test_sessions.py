@@ -159,8 +159,7 @@ async def test_a_slow_reader_gets_one_frame_when_it_reads_on_and_nobody_waits_fo
     async with service_harness() as home:
         alice, carol = await home.peer(ALICE).open(), await home.peer(CAROL).open()
         await carol.watch(1, "urn:*")
-        carol.stop_reading()
-        carol.wire.unsent = 5 * 2**20
+        carol.wire.clog(5 * 2**20)
         before = len(carol.frames)
         for number in range(20):
             assert isinstance(await alice.commit(put(f"urn:{number % 3}", number)), Accepted)

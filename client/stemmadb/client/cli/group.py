@@ -87,7 +87,7 @@ class Commands(click.Group):
 def _exit_code(run: Callable[[], object], shell: CliContext) -> int:
     try:
         return _answered(run(), shell)
-    except click.Abort as abort:
+    except (click.Abort, KeyboardInterrupt) as abort:
         shell.fail("interrupted", f"Interrupted. {str(abort) or 'Nothing was left half done.'}")
         return exits.INTERRUPTED
     except click.ClickException as wrong:
@@ -111,9 +111,9 @@ def _answered(result: object, shell: CliContext) -> int:
     if not isinstance(result, Mapping):
         return result if isinstance(result, int) else exits.DONE
     shell.answer(result)
-    if "error" not in result:
-        return exits.DONE
-    return exits.NO if shell.exit_code is None else shell.exit_code
+    if shell.exit_code is not None:
+        return shell.exit_code
+    return exits.NO if "error" in result else exits.DONE
 
 
 def _sentence(wrong: click.ClickException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from stemmadb.client.cli import layouts
+from stemmadb.client.cli import explanations, layouts, old_values
 from stemmadb.client.cli.commands import answers
 from stemmadb.client.cli.escapes import clean
 from stemmadb.client.cli.safe_text import counted
@@ -130,7 +130,9 @@ async def log(state: ConsoleState, given: Arguments) -> ConsoleReply:
         if given.has("facts")
         else layouts.log(shown, state.viewer, branches=given.has("all"))
     )
-    rest = (note_line(f"... older commits with --limit {limit * 5}"),) if more else ()
+    rest = [note_line(f"... older commits with --limit {limit * 5}")] if more else []
+    if not given.words and not given.options and (why := explanations.skipped(shown, state.branch)):
+        rest.append(note_line(why))
     shapes = (body, *rest) if shown else (note_line(f"No commit of {state.place} matches."),)
     return ConsoleReply(
         shapes=shapes,
@@ -174,8 +176,10 @@ async def history(state: ConsoleState, given: Arguments) -> ConsoleReply:
     found = await state.reader.history(id_).all(limit=limit + 1)
     shown = found[:limit]
     rest = (note_line(f"... older changes with --limit {limit * 5}"),) if len(found) > limit else ()
-    data = {"id": id_, "entries": list(map(answers.of_history, shown)), "more": len(found) > limit}
-    return ConsoleReply(shapes=(layouts.history(shown, state.viewer), *rest), data=data, ids=(id_,))
+    places = await old_values.of_history(state.space, id_, shown)
+    entries = [answers.of_history(one, places.get(one.version)) for one in shown]
+    data = {"id": id_, "entries": entries, "more": len(found) > limit}
+    return ConsoleReply(shapes=(layouts.history(shown, state.viewer, places), *rest), data=data, ids=(id_,))
 
 
 async def diff(state: ConsoleState, given: Arguments) -> ConsoleReply:
@@ -184,8 +188,10 @@ async def diff(state: ConsoleState, given: Arguments) -> ConsoleReply:
     found = await state.space.diff(left, right, prefix=prefix_of(given.option("prefix") or ""))
     head = note_line(f"{clean(left.branch)}@{found.left} -> {clean(right.branch)}@{found.right}")
     ids = tuple(change.id for change in found)[:IDS_KEPT]
-    data = {"left": found.left, "right": found.right, "changes": list(map(answers.of_entity_change, found))}
-    return ConsoleReply(shapes=(head, layouts.difference(found)), data=data, ids=ids)
+    places = await old_values.of_difference(left, right, found)
+    changes = [answers.of_entity_change(one, places.get(one.id)) for one in found]
+    data = {"left": found.left, "right": found.right, "changes": changes}
+    return ConsoleReply(shapes=(head, layouts.difference(found, places)), data=data, ids=ids)
 
 
 async def blame(state: ConsoleState, given: Arguments) -> ConsoleReply:

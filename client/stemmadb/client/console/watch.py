@@ -19,7 +19,6 @@ from stemmadb.client.reading.queries import Schema
 from stemmadb.client.watching import Change
 from stemmadb.protocol.errors import InvalidQuery, StemmaError
 from stemmadb.protocol.model.history import difference
-from stemmadb.protocol.model.log.state import Missing
 from stemmadb.protocol.model.query.query import EVERY
 from stemmadb.protocol.model.values import pointer
 from stemmadb.protocol.model.values.ids import Version
@@ -111,12 +110,7 @@ def _entity(mark: str, style: str, id_: str, value: Value) -> TextLine:
 
 def _place(one: difference.PathChange) -> TextLine:
     """What a field was and is."""
-    before, after = (TextCell(_content(content), is_json=True) for content in (one.old, one.new))
-    return line(f"      {clean(one.path)}  ", before, " -> ", after, cut=True)
-
-
-def _content(content: difference.Content) -> str:
-    return "nothing" if isinstance(content, Missing) else compact(content)
+    return line("      ", TextCell(layouts.place_text(one), is_json=True), cut=True)
 
 
 WATCH: Final = ConsoleCommand(

@@ -127,7 +127,9 @@ class ConnectionPump:
         for event in self._connection.receive(data):
             if isinstance(event, Closed):
                 return event
-            if not isinstance(event, Hello):
+            if isinstance(event, Hello):
+                self._session.server = event.server
+            else:
                 self._session.handle(event)
                 self._listener.heard_of(self._connection.to)
                 if self._session.is_open:

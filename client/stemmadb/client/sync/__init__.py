@@ -19,6 +19,7 @@ callbacks given to `on_rejected` and `on_lost` on one that is theirs. Calls that
 from __future__ import annotations
 
 from stemmadb.client.keys.identity import Identity
+from stemmadb.client.notes import Note
 from stemmadb.client.reading.plain import DELETED
 from stemmadb.client.session.settings import ClientSettings
 from stemmadb.client.status import SpaceStatus
@@ -37,6 +38,7 @@ __all__ = [
     "Conflict",
     "Database",
     "Identity",
+    "Note",
     "PendingCommit",
     "Refused",
     "Rejected",

@@ -233,6 +233,13 @@ class Space:
         stop = self._portal.touch(self._space.on_lost, lambda one: self._callbacks.call(callback, one))
         return partial(_stop, self._portal, stop)
 
+    def forget(self) -> None:
+        """Deletes what is cached of this space on this device, say when a user logs out; returns once it is gone.
+
+        Nothing more is cached until the app starts again. The journal, with undecided work, stays.
+        """
+        self._portal.call(self._space.forget)
+
     def on_head(self, callback: Callable[[Version], object]) -> Callable[[], None]:
         """Calls it with the newest version of the space, on whatever branch it was written; returns how to stop that.
 

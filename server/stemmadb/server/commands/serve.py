@@ -107,6 +107,7 @@ def run_server(shell: ServingShell, config: Config, beside: Sequence[Companion] 
                 config,
                 make_service=build.make_service,
                 make_listener=build.make_listener,
+                make_web=build.make_web,
                 ready=ready,
                 stop=stop,
                 companions=beside,

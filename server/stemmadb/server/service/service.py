@@ -67,6 +67,8 @@ class Service:
         self._unfounded: dict[SpaceHub, None] = {}
         """Hubs whose space had no access list when it was last looked at."""
         self._is_stopping = False
+        self.on_access: Callable[[Did, object], None] = lambda _did, _roles: None
+        """Called with the access list of each space that is opened or changed."""
         store.release = self._close_idle
 
     # ------------------------------------------------------------ for listeners
@@ -131,6 +133,7 @@ class Service:
 
     async def _open(self, space: Did, create: bool) -> SpaceHub:
         hub = SpaceHub(await self._store.space(space, create), self.settings, self._counts.space(space))
+        hub.on_access = self.on_access
         await hub.open(now=self.now, workers=self._workers)
         if self._is_stopping:
             hub.close()

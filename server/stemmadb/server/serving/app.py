@@ -26,10 +26,11 @@ from stemmadb.server.serving import descriptors, presence, server_identity, tls
 from stemmadb.server.serving.health import Health, Readiness
 from stemmadb.server.serving.listeners.hosts import AllowedHosts
 from stemmadb.server.serving.listeners.listener import Listener, ListenerSettings
+from stemmadb.server.serving.listeners.web_port import WebServer
 from stemmadb.server.serving.metrics import Metrics
 from stemmadb.server.serving.presence import Presence
 from stemmadb.server.serving.server_identity import ServerIdentity
-from stemmadb.server.serving.settings.config import Config
+from stemmadb.server.serving.settings.config import Config, is_loopback
 from stemmadb.server.storage.sqlite import sqlite_version
 from stemmadb.server.tuning import tune_interpreter
 
@@ -50,6 +51,15 @@ class StoppableService(HandlerFactory, Protocol):
         ...
 
 
+class StoppableWebServer(WebServer, Protocol):
+    """HTTP, as the process uses it."""
+
+    def load_soon(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+MakeWeb: TypeAlias = Callable[[StoppableService, ServerIdentity, Config], StoppableWebServer | None]
 MakeService: TypeAlias = Callable[[Store, ServerIdentity, Config, Counts], StoppableService]
 MakeListener: TypeAlias = Callable[[str, ListenerSettings], Listener]
 """Takes the setting `listener`: which one is wanted."""
@@ -90,6 +100,7 @@ async def serve(
     *,
     make_service: MakeService,
     make_listener: MakeListener,
+    make_web: MakeWeb | None = None,
     ready: Callable[[Serving], None] | None = None,
     stop: asyncio.Event,
     companions: Sequence[Companion] = (),
@@ -112,8 +123,9 @@ async def serve(
         health = Health(readiness, _metrics(config, counts, listener), hosts=hosts, is_tls=context is not None)
         service = make_service(store, identity, config, counts)
         running = RunningServer(service=service, data=config.data, stop=stop)
+        web = make_web(service, identity, config) if make_web is not None else None
         async with (
-            _listening(config, listener, service, health, readiness),
+            _listening(config, listener, service, health, readiness, web),
             _accompanied(running, companions) as notes,
         ):
             with presence.present(config.data, _presence(config, listener, identity, notes)):
@@ -125,13 +137,20 @@ async def serve(
 
 @asynccontextmanager
 async def _listening(
-    config: Config, listener: Listener, service: StoppableService, health: Health, readiness: Readiness
+    config: Config,
+    listener: Listener,
+    service: StoppableService,
+    health: Health,
+    readiness: Readiness,
+    web: StoppableWebServer | None,
 ) -> AsyncIterator[None]:
     """Listens while the block runs, then stops: no new connections, sessions closed, waits until they are."""
     try:
-        await listener.start(service, health)
+        await listener.start(service, health, web)
     except OSError as failed:
         raise _cannot_listen(config, failed) from None
+    if web is not None:
+        web.load_soon()
     try:
         yield
     finally:
@@ -139,6 +158,8 @@ async def _listening(
         readiness.stopping()
         await listener.stop()
         await _stop_service(config, listener, service)
+        if web is not None:
+            await web.stop()
 
 
 @asynccontextmanager
@@ -156,7 +177,7 @@ async def _stop_service(config: Config, listener: Listener, service: StoppableSe
 
 
 async def _all_closed(listener: Listener) -> None:
-    while listener.connections:
+    while listener.connections or listener.http_connections:
         await asyncio.sleep(CLOSED_POLL_SECONDS)
 
 
@@ -235,7 +256,12 @@ def _listener_settings(config: Config, context: ssl.SSLContext | None, descripto
         fragments_max=config.fragments_max,
         small_frames_per_second=config.small_frames_per_second,
         connections_per_address_max=config.connections_per_address_max,
+        http_connections_max=config.http_connections_max,
+        body_timeout_ms=config.http_body_timeout_ms,
+        idle_timeout_ms=config.http_idle_timeout_ms,
         origins=config.origins,
+        public=config.public,
+        is_loopback=is_loopback(config.host),
         ssl=context,
     )
 

@@ -58,7 +58,7 @@ def set_role(shell: CliContext, target: Target, who: str, role: Grant) -> dict[s
         await space.acl.set(did, role)
 
     run(target, work, writes=True)
-    shell.say(f"{did} may {role}")
+    shell.say(f"{shell.named(did)} may {role}")
     return {"did": did, "role": role}
 
 
@@ -80,5 +80,5 @@ def remove_role(shell: CliContext, target: Target, who: str, yes: bool) -> dict[
         await space.acl.remove(did)
 
     run(target, work, writes=True)
-    shell.say(f"{did} may do nothing now")
+    shell.say(f"{shell.named(did)} may do nothing now")
     return {"did": did, "role": None}

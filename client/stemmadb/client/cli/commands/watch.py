@@ -40,6 +40,7 @@ def watch(
     """Print what enters, changes and leaves an answer, as it happens, until Ctrl-C. First comes what is there.
 
     SELECTOR is an id, or a prefix that ends with '*'. With --json each change is a line, and the last one sums up.
+    Exits with 130 after Ctrl-C, and with 0 after --changes N.
 
     Example: stemmadb watch 'urn:todo:*' --space todo
     """
@@ -59,6 +60,7 @@ def watch(
     try:
         run(target, work)
     except click.Abort:  # Ctrl-C is how a watch ends; the terminal has shown it on the line
+        shell.stopped()
         if sys.stderr.isatty():
             shell.warn("")
     shell.warn(f"{counted(watching.count, 'change')}, up to version {watching.version}.")

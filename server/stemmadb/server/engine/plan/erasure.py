@@ -79,9 +79,9 @@ async def erase(
 
     The notes of all versions that the record lists go too, and the named blobs. Where the head of a branch is left
     without a value, the first entity is set to its survivor; without one, and all others, are deleted there. A
-    survivor for another branch is `Malformed`. A branch that
-    was deleted cannot be written, and may stay erased. Returns once no file holds any of it; until that is done it is
-    `Unavailable` or `StorageFull`, and asking again goes on. A blob that only a file is left of can be named too.
+    survivor for another branch is `Malformed`. A branch that was deleted cannot be written, and may stay erased.
+    Returns once no file holds any of it; until that is done it is `Unavailable` or `StorageFull`, and asking again
+    goes on. A blob that only a file is left of can be named too.
     """
     named = frozenset(blobs)
     in_files = await space.in_turn(partial(scrub.stored_in_files, hashes=named)) if named else named
@@ -97,6 +97,20 @@ async def erase(
             raise outcome.error
         # What remains: a write came between, or the same erasure was accepted meanwhile, which the next look finds.
     raise MergeBusy(attempts=ATTEMPTS_MAX)
+
+
+async def preview(
+    space: SpaceApi,
+    asked: Asked,
+    targets: Mapping[EntityId, Collection[Version]],
+    survivors: Mapping[BranchName, bytes | None],
+) -> int:
+    """How many bodies an erasure would destroy now, copies included; nothing is written."""
+    nothing: frozenset[Hash] = frozenset()
+    wanted = _Wanted(space.did, asked, targets, survivors, nothing, nothing, space.limits)
+    ready = await space.read(wanted.look)
+    assert isinstance(ready, _Ready), "the operation is new"
+    return len(ready.destroyed.facts)
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -166,6 +180,7 @@ class _Wanted(msgspec.Struct, frozen=True):
             notes=frozenset(version for plan in plans.values() for version in plan.versions),
             snapshots_of=list(plans),
             blobs=self.blobs,
+            http_key=True,
         )
 
     def _check_survivors(self, plan: ErasurePlan, branches: Branches) -> None:

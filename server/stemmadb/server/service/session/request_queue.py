@@ -119,7 +119,7 @@ class RequestQueue:
         if outbox.has_drained:
             self._has_large = False
             return self._at_once_max
-        return 0 if outbox.is_slow or self._has_large else 1
+        return 0 if outbox.is_stalled or self._has_large else 1
 
     def close(self) -> None:
         self._waiting.clear()

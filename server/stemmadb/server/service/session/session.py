@@ -110,7 +110,7 @@ class Session:
                 self._serve(event, len(data))
             else:
                 self._early.append((event, len(data)))
-        if self._is_open and self.outbox.is_slow:
+        if self._is_open and self.outbox.is_stalled:
             self._throttle.pause(PauseReason.SLOW)
 
     def overrun(self, error: StemmaError) -> None:
@@ -118,7 +118,7 @@ class Session:
 
     def drained(self) -> None:
         if self._is_open:
-            self._flush()
+            self.flush()
             self._requests.go_on()
 
     def lost(self) -> None:
@@ -188,7 +188,6 @@ class Session:
             unsent_bytes_max=server.settings.unsent_bytes_max,
             has_bytes=self._commits.has_bytes,
         )
-        self.outbox.failed = self.failed
         self._requests = RequestQueue(self, hub, at_once_max=server.settings.requests_at_once_max)
         self.socket.trust()
         hub.enter(self, (principal, message.session))
@@ -207,7 +206,7 @@ class Session:
         self._stop_timer()
         self._watch_expiry()
         LOG.debug("session_opened", resumed_from=message.to, reset=state.reset, **self._who())
-        self._flush()
+        self.flush()
         self._serve_early()
 
     def _serve_early(self) -> None:
@@ -275,7 +274,7 @@ class Session:
             self.socket.send(data)
             return
         self.outbox.send(data)
-        if self._is_open and self.outbox.is_slow:
+        if self._is_open and self.outbox.is_stalled:
             self._throttle.pause(PauseReason.SLOW)
 
     def internal_error(self, error: BaseException, what: str) -> Internal:
@@ -352,16 +351,7 @@ class Session:
         if not self._is_open:
             return
         outbox = self.outbox
-        if self._throttle.is_paused or not (outbox.send_own_verdicts() or outbox.repeat()):
-            self._flush()
-
-    def take_no_more(self) -> None:
-        """The server is stopping: what was taken is decided, and nothing else."""
-        self._throttle.pause(PauseReason.STOPPING)
-
-    def _flush(self) -> None:
-        outbox = self.outbox
-        if outbox.is_slow:
+        if outbox.is_stalled:
             self._throttle.pause(PauseReason.SLOW)
             return
         if self._throttle.is_paused:
@@ -369,6 +359,10 @@ class Session:
         outbox.flush()
         if outbox.expects_more and self._hub is not None:
             self._hub.expect(self)
+
+    def take_no_more(self) -> None:
+        """The server is stopping: what was taken is decided, and nothing else."""
+        self._throttle.pause(PauseReason.STOPPING)
 
     def rights_changed(self) -> None:
         """Ends the session if it may now read something else; without any rights it still gets its verdicts."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from stemmadb.protocol.model.log.commit_record import LocalIdentity
 from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.values.ids import BranchName, EntityId
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.sync import Entered
+from stemmadb.server.engine.read.entities import EntityValue
 from stemmadb.server.service.base.commit_event import CommitEvent
 from stemmadb.server.service.base.durable_batches import Batch
 from stemmadb.server.service.stream.frames import Frame
-from stemmadb.server.service.stream.session_watch import SessionWatch
 from stemmadb.server.service.watch.watch_groups import Delta
 
 Key: TypeAlias = tuple[BranchName, EntityId]
@@ -21,8 +22,21 @@ HasBytes: TypeAlias = Callable[[LocalIdentity], bool]
 """Whether the client has the bytes of an own commit, so that its facts need not be sent (SYNC-2)."""
 
 
+class FrameWatch(Protocol):
+    """A watch of a session, or a broadcast group of equal ones."""
+
+    @property
+    def branch(self) -> BranchName: ...
+
+    def publish(self, frame: Frame, delta: Delta) -> Delta:
+        """Puts what left into the frame; returns what is to be sent as facts or values."""
+        ...
+
+    def entered(self, entity: EntityValue, *, with_body: bool) -> Entered: ...
+
+
 def add_changes(
-    frame: Frame, changes: Iterable[tuple[SessionWatch, Delta]], batches: Sequence[Batch] | None, has_bytes: HasBytes
+    frame: Frame, changes: Iterable[tuple[FrameWatch, Delta]], batches: Sequence[Batch] | None, has_bytes: HasBytes
 ) -> None:
     """Puts the changes of all watches into the frame; each entity's body goes along once.
 
@@ -65,7 +79,7 @@ def _concerned(batch: Batch, updated: set[Key]) -> Iterator[tuple[CommitEvent, l
             yield event, facts
 
 
-def _add_values(frame: Frame, published: Iterable[tuple[SessionWatch, Delta]]) -> None:
+def _add_values(frame: Frame, published: Iterable[tuple[FrameWatch, Delta]]) -> None:
     """Catch-up brings the value now in the place of the facts between."""
     whole: set[Key] = set()
     for watch, delta in published:

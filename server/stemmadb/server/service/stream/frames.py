@@ -43,6 +43,11 @@ class Frame:
             self.verdicts or self.commits or self.entered or self.left or self.filled or self.ended or self.reset
         )
 
+    def in_one_part(self, bytes_max: int) -> Sync | None:
+        """The frame whole; None if it does not fit."""
+        first = next(self.parts(bytes_max))
+        return None if first.more else first
+
     def parts(self, bytes_max: int) -> Iterator[Sync]:
         """The frame, whole if it fits, or cut where a part is full; lists go on from part to part."""
         waiting: dict[str, list[Part]] = {}

@@ -61,11 +61,11 @@ def fill(
     limits: Limits,
     budget: WorkBudget | None = None,
 ) -> Filled:
-    """A new watch, from its query afresh; `BranchDeleted` if the branch goes on no more."""
-    resolved = _resolve(reader, prepared.branch, version)
+    """A new watch, from its query afresh; `BranchDeleted` if the branch goes on no more, compacted or not."""
     branch = reader.branch(prepared.branch)
     if branch is not None and branch.deleted is not None and branch.deleted <= version:
         raise BranchDeleted(branch=prepared.branch)
+    resolved = _resolve(reader, prepared.branch, version)
     watch: WatchEvaluator[EntityValue] = WatchEvaluator(prepared, limits=limits)
     walk = watch.fill(budget)
     answer: TraversalResult[EntityValue] = _feed(walk, next(walk), reader, resolved, scope)
