@@ -13,7 +13,10 @@ import time
 
 PARTS = (
     ("environment and types", "checks"),
-    ("core", "tests"),
+    ("core", "tests-core"),
+    ("http", "tests-http"),
+    ("memory", "tests-memory"),
+    ("cache", "tests-cache"),
 )
 
 

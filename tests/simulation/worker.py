@@ -121,7 +121,7 @@ class Worker:
         life.look()
         for refused in life.space.rejected()[:2]:
             note: Any = refused.note
-            if note is None:  # the access list, which has no mark
+            if not note:  # the access list, which has no mark
                 refused.drop()
                 continue
             record = life.app.ledger.find(life.app.did, refused.name, note["mark"])

@@ -191,7 +191,7 @@ async def test_what_is_erased_gets_no_snapshot_at_the_floor() -> None:
         secret = await it.must(set_(X, {"n": "secret"}, blind=True))
         await patched(it, LONG)
         floor = it.space.version
-        await erasure.erase(it.space, asked("e"), X, [secret], {})
+        await erasure.erase(it.space, asked("e"), {X: [secret]}, {})
         await it.space.in_turn(drop_snapshots)
         await compact(it, floor)
         assert await snapshots(it) == []

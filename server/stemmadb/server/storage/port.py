@@ -12,8 +12,8 @@ What every backend promises, and the conformance suite holds it to:
   only what is durable, and everything that was when it was opened.
 - `append` is called on an event loop and does not block it: what blocks runs in the workers the log was opened with.
   All other calls block, and are made from worker threads. One call at a time uses the writing side of a log (`append`
-  until `done` is called, `store_snapshots`, `put_blob`, `renew_blob`, `drop_blobs`, `scrub`, `close`); any number
-  read meanwhile.
+  until `done` is called, `store_snapshots`, `put_blob`, `http_key`, `renew_blob`, `drop_blobs`, `scrub`, `close`);
+  any number read meanwhile.
 - Failures are `StorageFailed` or `DiskFull`, and nothing else that is not a `StemmaError`. After one the log must
   be closed and opened again; whether the batch was written is for the reopened log to say (COMMIT-10).
 """
@@ -95,6 +95,15 @@ class Destroyed(msgspec.Struct, frozen=True):
     snapshots_of: Collection[EntityId] = ()
     snapshots_below: Version = Version(0)
     blobs: Collection[Hash] = ()
+    http_key: bool = False
+    """Whether the secret of HTTP goes too: with it, guesses of what was erased could be checked (HTTP-9)."""
+
+
+class HttpKey(msgspec.Struct, frozen=True):
+    """The secret by which HTTP makes nonces, and the version at which it was made (HTTP-9)."""
+
+    key: bytes
+    since: Version
 
 
 class AcceptedWrite(msgspec.Struct, frozen=True):
@@ -344,6 +353,10 @@ class SpaceLog(Protocol):
 
     def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
         """Keeps a blob, with its data unless that is in a file; a blob that is there already stays as it is."""
+        ...
+
+    def http_key(self, fresh: bytes) -> HttpKey:
+        """The secret of HTTP; `fresh` from now on if there is none (HTTP-9)."""
         ...
 
     def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:

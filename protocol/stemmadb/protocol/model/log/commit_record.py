@@ -70,9 +70,23 @@ class Revert(_Arguments, frozen=True, tag="revert"):
     versions: tuple[Version, ...]
 
 
-class Erase(_Arguments, frozen=True, tag="erase"):
+class ErasedEntity(msgspec.Struct, frozen=True, kw_only=True):
+    """An entity, and the versions at which an erasure destroyed its bodies."""
+
     id: EntityId
     versions: tuple[Version, ...]
+
+
+class Erase(_Arguments, frozen=True, tag="erase"):
+    """`entities` are further ones of the same erasure."""
+
+    id: EntityId
+    versions: tuple[Version, ...]
+    entities: tuple[ErasedEntity, ...] = ()
+
+    def every_entity(self) -> tuple[ErasedEntity, ...]:
+        """All entities of it, the first one included."""
+        return (ErasedEntity(id=self.id, versions=self.versions), *self.entities)
 
 
 class Compact(_Arguments, frozen=True, tag="compact"):

@@ -32,6 +32,7 @@ from stemmadb.server.engine.write.due_snapshots import Backlog
 from stemmadb.server.engine.write.in_flight import InFlight
 from stemmadb.server.engine.write.queue import QueueEntry, WriteQueue, settle
 from stemmadb.server.engine.write.scrub import Unscrubbed
+from stemmadb.server.log_events import Log
 from stemmadb.server.storage.port import (
     AcceptedWrite,
     AppendBatch,
@@ -45,6 +46,7 @@ from stemmadb.server.storage.port import (
 )
 
 T = TypeVar("T")
+LOG: Final = Log("engine")
 
 SCRUB_AGAIN_MS: Final = 60_000
 """How long a scrub that failed is not tried again of our own accord: a try may keep commits waiting for seconds."""
@@ -66,6 +68,7 @@ class Writer:
         self._log = log
         self._workers = workers
         self._loop = asyncio.get_running_loop()
+        self._space = space
         self._counts = inputs.counts.space(space)
         self._durable = durable
         """Called in order with the version the log is known to have reached, and what this writer added to reach it.
@@ -89,6 +92,8 @@ class Writer:
         """Whether the task sleeps until something comes."""
         self._is_stopping = False
         self._refusal: type[errors.Unready] | None = None
+        self._failing = ""
+        """The code that the last write failed with; empty once one has succeeded."""
         """Why nothing is taken at the moment."""
         self._task: asyncio.Task[None] | None = None
 
@@ -310,6 +315,9 @@ class Writer:
     def _publish(self, entries: Sequence[QueueEntry], decision: BatchDecision) -> None:
         """Everything that was decided on is durable: calls the subscribers, then the callers (COMMIT-10)."""
         self._moves = 0
+        if self._failing:
+            self._failing = ""
+            LOG.info("writes_again", space=self._space)
         if decision.due:
             self._backlog.add(decision.due)
         if decision.accepted:
@@ -335,6 +343,7 @@ class Writer:
         failed, the write before it may still end well.
         """
         refusal = errors.StorageFull if isinstance(failure, DiskFull) else errors.Unavailable
+        self._note_failure(refusal.code)
         unanswered = await self._forget()
         # Callers learn of it one turn later; what comes until then may be later commits of the same sessions.
         self._refusal = refusal
@@ -344,6 +353,12 @@ class Writer:
         for entry in [*unanswered, *waiting]:
             entry.fail(refusal())
         await self._open_again()
+
+    def _note_failure(self, code: str) -> None:
+        """Into the log, once until a write succeeds: clients repeat what was refused."""
+        if self._failing != code:
+            self._failing = code
+            LOG.warning("write_failed", code=code, space=self._space)
 
     async def _still_owe(self, failure: Unscrubbed) -> None:
         """Tells the one whose answer waits for the scrub that there is none yet; all others go on (ERASE-1).

@@ -41,20 +41,32 @@ class AdmittedSession(msgspec.Struct, frozen=True):
     delegated: tuple[DelegatedRights, ...]
 
 
-async def enter(server: EntryContext, space: Did, message: SessionOpen) -> AdmittedSession:
-    """Lets the principal in; one without rights learns no more than that there is no such space (ACL-2)."""
+async def enter(
+    server: EntryContext, space: Did, message: SessionOpen, delegated: tuple[DelegatedRights, ...] | None = None
+) -> AdmittedSession:
+    """Lets the principal in, counted among its connections; `delegated` is what was verified before, if it was."""
     principal = message.principal
-    delegated = delegation.verify(message.delegations, space=space, audience=principal)
-    hub = await server.enter_hub(space, create=principal == space)
+    may_create = principal == space and delegated is None
+    if delegated is None:
+        delegated = delegation.verify(message.delegations, space=space, audience=principal)
+    hub = await server.enter_hub(space, create=may_create)
     try:
-        rights = hub.access.rights(principal, delegated, server.now())
-        if rights.role == "none" and not await resume.has_written(hub.space, principal):
-            raise UnknownSpace(space=space)
+        rights = await check_admitted(server, hub, principal, delegated)
         server.connections.enter(principal)
     except BaseException:
         server.leave_hub(hub)
         raise
     return AdmittedSession(hub, rights, delegated)
+
+
+async def check_admitted(
+    server: EntryContext, hub: SpaceHub, principal: Did, delegated: tuple[DelegatedRights, ...]
+) -> Rights:
+    """The rights of a principal; one without any learns no more than that there is no such space (ACL-2)."""
+    rights = hub.access.rights(principal, delegated, server.now())
+    if rights.role == "none" and not await resume.has_written(hub.space, principal):
+        raise UnknownSpace(space=hub.space.did)
+    return rights
 
 
 async def resume_state(admitted: AdmittedSession, message: SessionOpen, now: TimeMs) -> ResumeState:
@@ -69,4 +81,4 @@ async def resume_state(admitted: AdmittedSession, message: SessionOpen, now: Tim
     if is_unchanged:
         return state
     afresh = await resume.look(space, msgspec.structs.replace(message, to=EMPTY_SPACE, hash=None))
-    return msgspec.structs.replace(afresh, reset="floor")
+    return msgspec.structs.replace(afresh, reset="floor", has_other_rights=True)

@@ -81,6 +81,8 @@ class RequestQueue:
 
     def put(self, request: Request, size: int) -> None:
         if isinstance(request, Ping):
+            if request.follow:
+                self._hub.follow(self._session)
             may_read = self._session.caller().rights.has("read")
             self._answer(request, Pong(version=self._hub.space.version if may_read else self._session.outbox.to))
         elif not self._answered(request):

@@ -75,6 +75,8 @@ class Session:
         self._delegated: tuple[DelegatedRights, ...] = ()
         self._rights = Rights("none")
         self._is_open = False
+        self.has_other_rights = False
+        """Whether its client starts over because it may now read something else."""
         self._throttle = ReadThrottle(socket)
         self._refusals = Refusals(server.settings.refusals_per_second, server.now())
         self._verdict_lock = asyncio.Lock()
@@ -146,9 +148,14 @@ class Session:
 
     # ------------------------------------------------------------ opening
 
-    async def _open(self, message: SessionOpen) -> None:
+    def open_inside(self, message: SessionOpen, delegated: tuple[DelegatedRights, ...]) -> None:
+        """Opens a session of the server's own process, whose principal was authenticated before (HTTP-5)."""
+        self.connection.open_inside(message)
+        self._begin(self._open(message, delegated))
+
+    async def _open(self, message: SessionOpen, delegated: tuple[DelegatedRights, ...] | None = None) -> None:
         try:
-            admitted = await entry.enter(self._server, self.arrival.space, message)
+            admitted = await entry.enter(self._server, self.arrival.space, message, delegated)
             self._take_over(admitted.hub, message.principal, message.session)
             self._settle(admitted, message)
             await self._resume(admitted, message)
@@ -196,6 +203,7 @@ class Session:
 
     async def _resume(self, admitted: AdmittedSession, message: SessionOpen) -> None:
         state = await entry.resume_state(admitted, message, self._server.now())
+        self.has_other_rights = state.has_other_rights
         for verdict in state.accepted:
             self.outbox.decide(verdict, verdict.version)
         await self._requests.go_on_watching(message, whole=state.reset is not None)

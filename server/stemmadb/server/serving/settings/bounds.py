@@ -68,6 +68,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "query_entities_max": "Entities of an answer.",
     "query_depth_max": "Links followed in a row.",
     "query_bytes_max": "Bytes of the values of an answer.",
+    "ordered_entities_max": "Entities that a query with `order` or `limit` puts in order.",
     "query_work_max": "Units of work of a query, or of one step of a watch; a unit is about 0.2 microseconds.",
     "schema_bytes_max": "Bytes of a schema.",
     "page_max": "Entries of a page.",

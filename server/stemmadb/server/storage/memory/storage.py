@@ -11,11 +11,20 @@ from typing import TypeAlias
 import msgspec
 
 from stemmadb.protocol.errors import UnknownSpace
-from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs
+from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage import blocking
 from stemmadb.server.storage.memory.contents import MemoryContents
 from stemmadb.server.storage.memory.reader import MemoryReader
-from stemmadb.server.storage.port import AppendBatch, Done, LogMoved, Snapshot, StorageFailed, StoredBlob, Worker
+from stemmadb.server.storage.port import (
+    AppendBatch,
+    Done,
+    HttpKey,
+    LogMoved,
+    Snapshot,
+    StorageFailed,
+    StoredBlob,
+    Worker,
+)
 
 Fail: TypeAlias = Callable[[str], None]
 
@@ -75,6 +84,12 @@ class MemoryLog:
         assert blob.in_file is (data is None), "a blob's data is in a file or it is given"
         with self._changing("put_blob") as contents:
             contents.blobs.setdefault(blob.hash, (blob, data))
+
+    def http_key(self, fresh: bytes) -> HttpKey:
+        with self._changing("http_key") as contents:
+            if contents.http_key is None:
+                contents.http_key = HttpKey(fresh, Version(len(contents.commits)))
+            return contents.http_key
 
     def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:
         with self._changing("renew_blob") as contents:

@@ -14,7 +14,7 @@ from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs
 from stemmadb.server.storage import blocking
 from stemmadb.server.storage.memory.contents import MemoryContents
 from stemmadb.server.storage.memory.reader import MemoryReader
-from stemmadb.server.storage.port import AppendBatch, Done, LogReader, Snapshot, SpaceLog, StoredBlob, Worker
+from stemmadb.server.storage.port import AppendBatch, Done, HttpKey, LogReader, Snapshot, SpaceLog, StoredBlob, Worker
 from stemmadb.server.storage.sqlite.log import SqliteLog
 from stemmadb.server.storage.sqlite.storage import SqliteStorage
 
@@ -57,6 +57,9 @@ class UnfoundedLog:
 
     def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
         self._file().put_blob(blob, data)
+
+    def http_key(self, fresh: bytes) -> HttpKey:
+        return self._file().http_key(fresh)
 
     def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:
         return self._log is not None and self._log.renew_blob(hash_, created)

@@ -17,6 +17,7 @@ from stemmadb.server.storage import blocking
 from stemmadb.server.storage.port import (
     AppendBatch,
     Done,
+    HttpKey,
     LogMoved,
     Snapshot,
     StorageFailed,
@@ -25,7 +26,7 @@ from stemmadb.server.storage.port import (
     no_snapshots,
 )
 from stemmadb.server.storage.sqlite import append as appending
-from stemmadb.server.storage.sqlite import blobs, destroy, fast_path_append, schema
+from stemmadb.server.storage.sqlite import blobs, destroy, fast_path_append, http_key, schema
 from stemmadb.server.storage.sqlite.append import Appender
 from stemmadb.server.storage.sqlite.connection import (
     BUSY_MS,
@@ -210,6 +211,10 @@ class SqliteLog:
     def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
         with self._changing() as connection:
             blobs.put(connection, blob, data)
+
+    def http_key(self, fresh: bytes) -> HttpKey:
+        with self._changing() as connection:
+            return http_key.keep(connection, fresh)
 
     def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:
         with self._changing() as connection:
