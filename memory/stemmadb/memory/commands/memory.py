@@ -11,6 +11,7 @@ import aiohttp  # noqa: F401 - where it is not installed there is no agent memor
 import click
 
 from stemmadb.memory.commands.asking import ask, asks, data_option, directory
+from stemmadb.memory.commands.files import files
 from stemmadb.memory.commands.serving import serve
 from stemmadb.memory.rules.namespaces import read_name
 from stemmadb.memory.rules.refusals import InvalidRequest
@@ -28,6 +29,7 @@ def memory() -> None:
 
 
 memory.add_command(serve)
+memory.add_command(files)
 
 
 @memory.command()

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from aiohttp import web
 
 from stemmadb.memory.interfaces.command.call_protocol import answer_line
-from stemmadb.memory.interfaces.command.operations_table import CommandContext
+from stemmadb.memory.interfaces.command.command_context import CommandContext
 from stemmadb.memory.interfaces.http.guards import HostGuard
 from stemmadb.memory.interfaces.http.plugin import make_app
 from stemmadb.memory.operations.memory_space import SystemClock

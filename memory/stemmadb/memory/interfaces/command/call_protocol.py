@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from stemmadb.memory.interfaces.command.operations_table import OPERATIONS, CommandContext
+from stemmadb.memory.interfaces.command.command_context import CommandContext
+from stemmadb.memory.interfaces.command.operations_table import OPERATIONS
 from stemmadb.memory.rules.refusals import (
     Busy,
     InvalidRequest,

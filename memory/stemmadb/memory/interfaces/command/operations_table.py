@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
+from stemmadb.memory.interfaces.command.command_context import CommandContext, CommandOperation
+from stemmadb.memory.interfaces.command.plan_operations import PLAN_OPERATIONS
 from stemmadb.memory.operations import checking, forgetting, histories, namespaces, searching, sweeping
-from stemmadb.memory.operations.erasing import EraseJob
-from stemmadb.memory.operations.memory_space import MemorySpace
 from stemmadb.memory.operations.moments import read_moment
 from stemmadb.memory.operations.searching import FoundMemory, SearchQuery
 from stemmadb.memory.rules import ids, instants, roles
 from stemmadb.memory.rules.namespaces import read_name
 from stemmadb.memory.rules.records import KINDS, stored
 from stemmadb.memory.rules.refusals import InvalidRequest, NotAllowed
-from stemmadb.memory.rules.roles import MemoryCaller
-from stemmadb.memory.rules.sweeps import SweepGuard
 
 LIMIT_MAX: Final = 1_000
 STAYS: Final = (
     "Ids, hashes and times stay, and so do backups, exports and working copies that were made before. "
     "See the guide on agent memory."
 )
-
-
-class CommandContext(NamedTuple):
-    """What an operation works with."""
-
-    memory: MemorySpace
-    job: EraseJob
-    guard: SweepGuard
-    caller: MemoryCaller
-
-
-CommandOperation = Callable[[CommandContext, Mapping[str, Any]], Awaitable[Mapping[str, object]]]
 
 
 async def search(context: CommandContext, arguments: Mapping[str, Any]) -> Mapping[str, object]:
@@ -138,4 +124,5 @@ OPERATIONS: Final[dict[str, CommandOperation]] = {
     "reindex": reindex,
     "search": search,
     "sweep": sweep,
+    **PLAN_OPERATIONS,
 }

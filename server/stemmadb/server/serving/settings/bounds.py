@@ -50,6 +50,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "idle_hubs_max": "Spaces without sessions that are still followed.",
     "unfounded_spaces_max": "Spaces without an access list that may be open at a time; such a space takes no disk.",
     "quiet_ms": "How long a session may get no frame while others commit what it does not watch.",
+    "refusal_ms": "`unknown_space` is answered after a multiple of this time: a hidden space cannot be timed.",
     "sweep_ms": "How often abandoned uploads are removed.",
     "message_bytes_max": "Bytes of a message.",
     "part_bytes_max": "Bytes of one part of a frame, unless a single fact is larger.",

@@ -25,6 +25,7 @@ OTHER_VARIABLES: Final = (
     *CLIENT_VARIABLES,
     "STEMMADB_NO_EXTENSION",
     "STEMMADB_REQUIRE",
+    "STEMMADB_SKIPS",
     "STEMMADB_TEST_PG",
 )
 """No settings: where the file is, what clients read, and variables of the build and the tests (CONTRIBUTING.md)."""
