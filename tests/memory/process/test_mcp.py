@@ -17,6 +17,7 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
+from command_line import here
 from stemmadb.memory.interfaces.mcp.tool_schemas import CONTRACTS
 from stemmadb.memory.process.audit_file import AuditFile, read_audit
 from stemmadb.memory.process.secret_file import SecretFile
@@ -66,6 +67,16 @@ class Agents:
             assert time.monotonic() < until
             time.sleep(0.02)
 
+    def run(self, *words: str, secret: str | None = None) -> tuple[int, dict[str, Any]]:
+        """A command, in this process."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("HOME", "XDG_RUNTIME_DIR", "STEMMADB_MEMORY"):
+                patch.setenv(name, self.environment[name])
+            patch.delenv("STEMMADB_HOME", raising=False)
+            patch.setenv("AGENT_MEMORY_SECRET", secret or "")
+            done = here("memory", *words, "--json")
+        return done.code, done.json
+
     @property
     def note(self) -> Path:
         return self.data / "server.json"
@@ -73,6 +84,9 @@ class Agents:
     def stop(self, sent: signal.Signals = signal.SIGTERM) -> None:
         if self.note.exists():
             os.kill(json.loads(self.note.read_text())["pid"], sent)
+        if sent == signal.SIGTERM:
+            for server in self.servers:
+                server.wait(timeout=20)
 
 
 class StdioClient:
@@ -129,8 +143,6 @@ def agents(tmp_path: Path) -> Iterator[Agents]:
         one.process.kill()
         one.process.communicate()
     made.stop()
-    for server in made.servers:
-        server.wait(timeout=20)
 
 
 def seed_schemas() -> dict[str, Any]:
@@ -280,3 +292,41 @@ def test_a_full_audit_moves_on_and_the_oldest_goes(tmp_path: Path) -> None:
     files = sorted(one.name for one in tmp_path.iterdir())
     assert files == sorted(f"audit.jsonl.{number}" for number in range(1, 10))
     assert list(read_audit(tmp_path)) == []
+
+
+@pytest.mark.rule("MCP-2")
+@pytest.mark.rule("MCP-4")
+@pytest.mark.rule("MCP-5")
+def test_the_commands_decide_propose_and_review(agents: Agents) -> None:
+    agents.serve()
+    said = ("--ns", NS, "--because", "SQLite needs no server")
+    code, made = agents.run("decide", "database", *said, secret=agents.admin)
+    assert code == 0
+    code, refused = agents.run("decide", "database", *said)
+    assert (code != 0, refused["error"]["message"][:17]) == (True, "Permission Denied")
+    _, refused = agents.run("supersede", "database", "--old", made["decision_id"], *said, secret=agents.agent)
+    assert refused["error"]["message"].startswith("Isolation Violation")
+    _, later = agents.run("supersede", "database", "--old", made["decision_id"], *said, secret=agents.admin)
+    _, proposed = agents.run("propose", "database", *said, "--evidence", "issue 12", secret=agents.agent)
+    _, other = agents.run("propose", "queue", *said, secret=agents.agent)
+    code, early = agents.run("accept", "--ns", NS, proposed["proposal_id"], secret=agents.admin)
+    assert (code != 0, early["error"]["message"][:13]) == (True, "PI1 Violation")
+    assert agents.run("reject", "--ns", NS, other["proposal_id"], secret=agents.admin)[0] == 0
+    agents.stop()
+    agents.serve("--test-clock", "+3600s")
+    (waiting,) = agents.run("proposals", "--ns", NS)[1]["proposals"]
+    assert (waiting["proposal_id"], waiting["evidence"]) == (proposed["proposal_id"], ["issue 12"])
+    code, accepted = agents.run("accept", "--ns", NS, proposed["proposal_id"], secret=agents.admin)
+    assert code == 0
+    _, again = agents.run("accept", "--ns", NS, proposed["proposal_id"], secret=agents.admin)
+    assert "already accepted" in again["error"]["message"]
+    everything = agents.run("proposals", "--ns", NS, "--all")[1]["proposals"]
+    assert {one["status"] for one in everything} == {"accepted", "rejected"}
+    changes = agents.run("history", later["decision_id"])[1]["changes"]
+    assert changes[-1]["patch"] == [{"op": "add", "path": "/status", "value": "superseded"}]
+    assert changes[-1]["note"] == {"message": "accept by root (admin)"}
+    assert accepted["decision_id"] not in (made["decision_id"], later["decision_id"])
+    assert agents.run("check")[1]["findings"] == []
+    assert agents.run("audit")[1]["lines"] == [{"clock_shift_ms": 3_600_000}]
+    setup = agents.run("setup", "claude")[1]["configuration"]
+    assert setup["mcpServers"]["memory"]["args"] == ["mcp"]

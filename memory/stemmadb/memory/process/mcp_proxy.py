@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -21,6 +22,9 @@ from stemmadb.protocol.errors import StemmaError, Unavailable
 TRIES_MAX: Final = 3
 LAST_ANSWERS_SECONDS: Final = 60.0
 """How long the proxy waits for answers after its input has ended."""
+CONNECT_SECONDS: Final = 20.0
+PAUSE_SECONDS: Final = 0.1
+"""Before the next try: a process that is dying needs a moment to let go of its socket and its directory."""
 KEY: Final = "idempotency_key"
 PARSE_ERROR, INVALID_REQUEST, INTERNAL_ERROR = -32_700, -32_600, -32_603
 HANDSHAKE: Final = ("initialize", "notifications/initialized")
@@ -118,6 +122,8 @@ class McpProxy:
             connection = self._connection
             if connection is not None:
                 self._read_until_end(connection)
+            if not self._is_ending:
+                time.sleep(PAUSE_SECONDS)
             with self._changed:
                 if self._is_ending or self._refusal is not None:
                     return
@@ -174,16 +180,23 @@ class McpProxy:
                 self._send(one.line)
 
     def _connect(self) -> None:
-        note = self._find()
+        """A memory server that was killed a moment ago can still be found; then the next one is looked for."""
         self._close()
-        connection = socket.socket(socket.AF_UNIX)
-        try:
-            connection.connect(note.socket)
-            connection.sendall(self._greeting.line())
-        except OSError as failed:
-            connection.close()
-            raise Unavailable(f"The memory server does not answer on {note.socket}: {failed.strerror}.") from None
-        self._connection = connection
+        until = time.monotonic() + CONNECT_SECONDS
+        while self._connection is None:
+            note = self._find()
+            connection = socket.socket(socket.AF_UNIX)
+            try:
+                connection.connect(note.socket)
+                connection.sendall(self._greeting.line())
+                self._connection = connection
+            except OSError as failed:
+                connection.close()
+                if time.monotonic() > until:
+                    raise Unavailable(
+                        f"The memory server does not answer on {note.socket}: {failed.strerror}."
+                    ) from None
+                time.sleep(PAUSE_SECONDS)
 
     def _close(self) -> None:
         if self._connection is not None:
