@@ -36,6 +36,8 @@ WARM_UP: Final = 40
 TURNS: Final = 15
 SETTLE_SECONDS: Final = 0.02
 """How long the traced side may go on after the client has its answer."""
+APPLIED_SECONDS: Final = 0.2
+"""How long the checkpointer may take to apply what was just written: a reader that comes sooner does it itself."""
 UNTRACED_THREADS: Final = ("stemmadb-checkpointer",)
 """It applies commits in the background, long after they are acknowledged."""
 _COMPREHENSIONS: Final = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>")
@@ -111,7 +113,8 @@ async def _past_read(stage: Stage, turn: int) -> Callable[[], Awaitable[object]]
     id_ = f"urn:past:{turn}"
     version = await stage.write(stage.writer, id_, {"text": "first"})
     await stage.write(stage.writer, id_, {"text": "second"})
-    return lambda: stage.watching.at(version=version).get(id_)
+    await asyncio.sleep(APPLIED_SECONDS)
+    return lambda: stage.writer.at(version=version).get(id_)
 
 
 async def _merge(stage: Stage, turn: int) -> Callable[[], Awaitable[object]]:

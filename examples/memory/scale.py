@@ -1,6 +1,7 @@
 """Measures agent memory at a size: search, a small namespace, the past, forgetting, and the index built again.
 
     python examples/memory/scale.py --memories 100000
+    python examples/memory/scale.py --tasks 5000
 
 It makes a data directory of its own, runs the memory server in this process, and prints p50 and p99 of each.
 """
@@ -11,6 +12,7 @@ import argparse
 import asyncio
 import os
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -147,7 +149,7 @@ async def compare_rebuilt(opened: OpenedMemory, words: Words, middle: int) -> No
 
 async def main(count: int, data: Path) -> None:
     words = Words(seed=7)
-    os.environ["STEMMA_HOME"] = str(data.parent / "home")
+    os.environ["STEMMADB_HOME"] = str(data.parent / "home")
     async with open_store(data) as store:
         service = Service(store, server=Identity.make().did, now=now, random=os.urandom)
         try:
@@ -165,5 +167,10 @@ async def main(count: int, data: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--memories", type=int, default=10_000)
+    parser.add_argument("--tasks", type=int, help="measure a plan of so many tasks instead (scale_tasks.py)")
+    tasks = parser.parse_args().tasks
+    if tasks is not None:
+        script = str(Path(__file__).with_name("scale_tasks.py"))
+        os.execv(sys.executable, [sys.executable, script, "--tasks", str(tasks)])  # noqa: S606  # our own script
     with tempfile.TemporaryDirectory() as directory:
         asyncio.run(main(parser.parse_args().memories, Path(directory) / "data"))

@@ -29,9 +29,9 @@ FILES = ("memory", "files")
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TaskProject:
     """A project that `init` made, with a task that waits for another."""
-    for name in ("CLAUDE_PROJECT_DIR", "STEMMA_SPACE", "STEMMA_URL", "AGENT_MEMORY_SECRET"):
+    for name in ("CLAUDE_PROJECT_DIR", "STEMMADB_SPACE", "STEMMADB_URL", "AGENT_MEMORY_SECRET"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("STEMMA_HOME", str(tmp_path / "keys"))
+    monkeypatch.setenv("STEMMADB_HOME", str(tmp_path / "keys"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     made = TaskProject(tmp_path / "project")
@@ -207,7 +207,7 @@ def test_sync_says_what_is_wrong_and_exits_with_1(project: TaskProject, tmp_path
         assert (said.code, said.json["refused"]) == (1, {"tasks/2.json": "is not one JSON value."})
         assert len(said.json["sent"]) == 4
         (project.memory / "tasks/2.json").unlink()
-        assert here(*FILES, "sync", "--dry-run", *where).out == "0 sent, 0 received\n"
+        assert here(*FILES, "sync", "--dry-run", *where).out == "0 would be sent\n"
         assert here(*FILES, "sync", *where).code == 0
         assert here(*FILES, "init", tmp_path / "home", "--ns", "custom:other", *where).code == 0
         assert here(*FILES, "sync", "--url", server.address, "--space", "nowhere").code == 3

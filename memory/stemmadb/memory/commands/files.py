@@ -151,28 +151,28 @@ def _synced(shell: Any, chosen: StoreChoice, copy: WorkingCopy, namespace: str, 
         async def work(space: Space) -> SyncReport:
             return await sync(copy, PlanStore(space, namespace, now=lambda: time.time_ns() // 1_000_000), **options)
 
-        return _shown(shell, run(target, work, writes=True))
+        return _shown(shell, run(target, work, writes=True), is_dry=bool(options.get("is_dry")))
     note = finding.find_or_start(data_directory(chosen.data))
     with MemoryClient(note, secret=os.environ.get(SECRET_VARIABLE), space=chosen.space) as client:
         plan = ServerPlan(client, namespace)
-        is_viewer = plan.role == "viewer"
-        if is_viewer and look(copy).changes:
+        is_dry = bool(options.get("is_dry"))
+        if not is_dry and plan.role == "viewer" and look(copy).changes:
             return _shown_as_viewer(shell, asyncio.run(sync(copy, plan, **{**options, "is_dry": True})))
-        return _shown(shell, asyncio.run(sync(copy, plan, **options)))
+        return _shown(shell, asyncio.run(sync(copy, plan, **options)), is_dry=is_dry)
 
 
 def _shown_as_viewer(shell: Any, report: SyncReport) -> Answer:
     """Without a secret of an agent nothing is written."""
-    answer = _shown(shell, report)
+    answer = _shown(shell, report, is_dry=True)
     why = "Permission Denied: nothing was written; this is what would be done. Sync needs the secret of an agent: "
     why += f"run 'stemmadb memory secret new agent' and put it into {SECRET_VARIABLE}."
     shell.warn(f"ERROR: {why}")
     return {**answer, "error": {"code": "forbidden", "message": why}}
 
 
-def _shown(shell: Any, report: SyncReport) -> Answer:
+def _shown(shell: Any, report: SyncReport, *, is_dry: bool = False) -> Answer:
     for path in report.sent:
-        shell.say(f"sent      {path}")
+        shell.say(f"{'would send' if is_dry else 'sent     '} {path}")
     for path in report.received:
         shell.say(f"received  {path}")
     for path, why in report.conflicts.items():
@@ -181,7 +181,8 @@ def _shown(shell: Any, report: SyncReport) -> Answer:
         shell.say(f"REFUSED   {path}: {why}")
     for note in report.notes:
         shell.say(f"note      {note}")
-    shell.say(f"{len(report.sent)} sent, {len(report.received)} received")
+    counted = f"{len(report.sent)} sent, {len(report.received)} received"
+    shell.say(f"{len(report.sent)} would be sent" if is_dry else counted)
     answer = report._asdict()
     if report.is_clean:
         return answer
@@ -260,15 +261,14 @@ def start(shell: Any, id_: str, directory: Path | None) -> Answer:
 @directory_argument
 @click.pass_obj
 @says_refusals
-def finish(shell: Any, id_: str, directory: Path | None) -> Answer:
+def finish(_shell: Any, id_: str, directory: Path | None) -> Answer:
     """Run the allowed tests of a task, look for its deliverables, and set it done.
 
     Example: stemmadb memory files finish 1.2.3
     """
     if local_plan.finish(WorkingCopy(project.find_project(directory)), id_):
         return no(f"{id_} is not finished.", id=id_)
-    shell.say(f"{id_} is done")
-    return {"id": id_, "status": "done"}
+    return {"id": id_, "status": "done"}  # the script has said so
 
 
 @files.command()

@@ -253,8 +253,10 @@ class WatchEvaluator(Generic[H]):
     def _next_level(self) -> list[VisitNode]:
         """The visits to make next; those that seem too far wait until nothing nearer can shorten the way to them."""
         unvisited = self._graph.take_unvisited()
+        if not unvisited:
+            return unvisited
         near = self._within_depth(unvisited)
-        if unvisited and not near:
+        if not near:
             self._graph.settle()
             near = self._within_depth(unvisited)
             if not near:

@@ -106,8 +106,13 @@ class Commits:
         return not self._comes_now(identity.session, identity.local) or self._submit(proposal, identity)
 
     def _comes_now(self, session: bytes, local: Local) -> bool:
-        """False if it was deferred."""
-        self._note(session, local)
+        """False if it was deferred. Either way the client has the bytes of this commit (SYNC-2)."""
+        if session == self._session:
+            if local < self._first or not self._highest:
+                self._first = local
+            self._highest = max(self._highest, local)
+        else:
+            self._hold(session, local)
         unready = self._waits(session, local)
         if unready is not None:
             self._defer(session, local, unready)
@@ -132,13 +137,8 @@ class Commits:
         asked = ((name, name if isinstance(name, tuple) else (session, name)) for name in names)
         return tuple([(name, self._requests[place]) for name, place in asked if place in self._requests])
 
-    def _note(self, session: bytes, local: Local) -> None:
-        """The client has the bytes of this commit (SYNC-2)."""
-        if session == self._session:
-            if local < self._first or not self._highest:
-                self._first = local
-            self._highest = max(self._highest, local)
-            return
+    def _hold(self, session: bytes, local: Local) -> None:
+        """The client has the bytes of this commit of an older session."""
         maximum = self._limits.locals_max
         if len(self._held) >= 2 * maximum:  # those of `session.open`, and as many of older sessions
             raise LimitExceeded(bound="locals_max", maximum=maximum, actual=maximum + 1)

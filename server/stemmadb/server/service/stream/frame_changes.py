@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 from stemmadb.protocol.model.log.commit_record import LocalIdentity
-from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.values.ids import BranchName, EntityId
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.protocol.wire.messages.sync import Entered
 from stemmadb.server.engine.read.entities import EntityValue
-from stemmadb.server.service.base.commit_event import CommitEvent
 from stemmadb.server.service.base.durable_batches import Batch
 from stemmadb.server.service.stream.frames import Frame
 from stemmadb.server.service.watch.watch_groups import Delta
@@ -63,20 +61,16 @@ def _add_facts(frame: Frame, updated: set[Key], batches: Iterable[Batch], has_by
     for batch in batches:
         if batch.to > frame.to:
             return
-        for event, facts in _concerned(batch, updated):
+        for event in batch.commits:
+            facts = [fact for fact in event.facts if (fact.branch, fact.id) in updated]
+            if not facts:
+                continue
             identity = event.commit.identity
             is_decided = event.commit.version in decided  # the verdict brings the salts
             if is_decided and isinstance(identity, LocalIdentity) and has_bytes(identity):
                 frame.is_own = True
             else:
                 frame.commits.append(records.commit_item(event.commit, facts))
-
-
-def _concerned(batch: Batch, updated: set[Key]) -> Iterator[tuple[CommitEvent, list[Fact]]]:
-    for event in batch.commits:
-        facts = [fact for fact in event.facts if (fact.branch, fact.id) in updated]
-        if facts:
-            yield event, facts
 
 
 def _add_values(frame: Frame, published: Iterable[tuple[FrameWatch, Delta]]) -> None:
