@@ -116,6 +116,11 @@ class CacheLedger:
     # ------------------------------------------------------------ a step
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing is cached, and nothing is to be."""
+        return not self._watches and not self._ended and self._head is None
+
+    @property
     def is_due(self) -> bool:
         """Whether a step would write more than where the cache stands."""
         return bool(self._due or self._ended or self._touched)
