@@ -4,6 +4,7 @@
 VENV := .venv/bin
 MAKE_ENV := $(or $(PYTHON),python3) scripts/make_env.py
 PYTEST := $(VENV)/python -m pytest -q -n auto --dist worksteal
+PARTS := http memory cache
 PURE := tests/protocol tests/checkers $(sort $(wildcard tests/client/test_nursery_*.py tests/client/test_drafting_*.py tests/client/test_watching_*.py))
 LOCK := $(VENV)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	--no-annotate --custom-compile-command "make lock" --quiet --upgrade
@@ -11,7 +12,7 @@ PACKAGES := pyproject.toml --group build --extra server
 # The tests start hundreds of processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: env server-env serve test quick checks style types layers tests pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts web tests-web tests-browser web-made
+.PHONY: env server-env serve test quick checks style types layers tests tests-core tests-http tests-memory tests-cache pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts web tests-web tests-browser web-made
 
 serve: server-env   ## start the server on 127.0.0.1:8420 with its data in ./data; ARGS="--port 9000" and the like
 	@$(VENV)/stemmadb serve $(ARGS)
@@ -41,6 +42,12 @@ layers: env         ## import-linter: imports go down only
 
 tests: env          ## pytest
 	@$(PYTEST) $(ARGS)
+
+tests-core: env     ## the tests of everything that is no part of its own
+	@$(PYTEST) tests $(PARTS:%=--ignore=tests/%) $(ARGS)
+
+$(PARTS:%=tests-%): env   ## the tests of one part: http, memory, cache
+	@$(PYTEST) $(@:tests-%=tests/%) $(ARGS)
 
 web: env            ## node and the packages of typescript/, from their locks
 	@$(VENV)/python scripts/web.py install

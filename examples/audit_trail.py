@@ -13,10 +13,6 @@ from stemmadb.client.sync import Space, connect
 ACCOUNT = "urn:account:7"
 
 
-def message(note: object) -> str:
-    return str(note["message"]) if isinstance(note, dict) else "-"
-
-
 def work(ann: Space, bob: Space) -> None:
     """Two people change one account."""
     with ann.transaction(note="opened at the counter") as tx:
@@ -36,16 +32,16 @@ def report(space: Space, ann: Identity, bob: Identity) -> None:
     entries = [entry for entry in space.history(ACCOUNT) if entry.author in names][:3]
     for entry in entries:
         did = entry.patch if entry.kind == "patch" else entry.value
-        print(f"  {entry.time:%H:%M:%S} {names[entry.author]} ({message(entry.note)}): {did}")
+        print(f"  {entry.time:%H:%M:%S} {names[entry.author]} ({entry.note}): {did}")
 
     print("who wrote each field last:")
     for line in space.blame(ACCOUNT):
         who = "compacted" if line.author is None else names[line.author]
-        print(f"  {line.path:<8} {who}, {message(line.note)}")
+        print(f"  {line.path:<8} {who}, {line.note}")
 
     print("what bob has done to accounts:")
     for one in space.log(author=bob.did, prefix="urn:account:"):
-        print(f"  {message(one.note)}")
+        print(f"  {one.note}")
 
     before = space.at(version=entries[0].version - 1).get(ACCOUNT, "/limit")
     print(f"the limit before the last change: {before}")

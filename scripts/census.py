@@ -58,9 +58,11 @@ def _imports(file: Path, found: dict[str, Path]) -> Iterator[str]:
 
 
 def ambiguous_classes(found: dict[str, Path]) -> dict[str, list[str]]:
-    """Public class names that are defined in more than one module."""
+    """Public class names with more than one meaning; a twin in `client.sync` is the same thing without `await`."""
     by: dict[str, list[str]] = defaultdict(list)
     for name, file in found.items():
+        if name.startswith("stemmadb.client.sync"):
+            continue
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 by[node.name].append(name)

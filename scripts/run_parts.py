@@ -15,7 +15,10 @@ from pathlib import Path
 
 PARTS = (
     ("environment and types", "checks"),
-    ("core", "tests"),
+    ("core", "tests-core"),
+    ("http", "tests-http"),
+    ("memory", "tests-memory"),
+    ("cache", "tests-cache"),
     ("web", "tests-web"),
 )
 

@@ -17,7 +17,7 @@ from benchmarks.harness import rows
 from benchmarks.harness.plan import Plan
 from benchmarks.harness.rows import Key, Row
 from benchmarks.harness.turns import Turns
-from benchmarks.load.attacks import ATTACKS
+from benchmarks.load.attacks import ATTACKS, COSTLY
 from benchmarks.load.figures import Stopwatch
 from benchmarks.load.processes import descriptors, rss_mb, threads
 from benchmarks.ours import service
@@ -88,7 +88,7 @@ def run(plan: Plan) -> list[Row]:
             bystander = Bystander(server)
             bystander.measure(1.0)
             quiet(turns, bystander, listener, seconds)
-            for name in chosen("STEMMADB_ATTACKS", tuple(ATTACKS)):
+            for name in chosen("STEMMADB_ATTACKS", (*ATTACKS, *COSTLY)):
                 attacked(turns, bystander, listener, name, seconds)
             quiet(turns, bystander, listener, seconds)
     return turns.rows()

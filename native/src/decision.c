@@ -1,4 +1,4 @@
-/* Decides fast-path commits, as `stemmadb.protocol.model.commit.fast_path_python` does: facts, records and heads of a batch in one go. */
+/* Decides fast-path commits, as `stemmadb.protocol.model.commit.admission` does: facts, records and heads of a batch in one go. */
 #include "native.h"
 
 const char native_decide_doc[] =

@@ -13,14 +13,27 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
-from scripts.docpages import commands, errors
+from scripts.docpages import api, commands, errors
 from scripts.docpages.blocks import Block, Step, read, rewritten
 from scripts.docpages.running import Failed, Reader
 from scripts.docpages.shapes import normalised
 
+from stemmadb.server.http import openapi
+
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
-REFERENCE: Final = {DOCS / "reference" / "commands.md": commands.page, DOCS / "reference" / "errors.md": errors.page}
+
+
+def _openapi() -> str:
+    return openapi.encoded().decode()
+
+
+REFERENCE: Final = {
+    DOCS / "reference" / "commands.md": commands.page,
+    DOCS / "reference" / "errors.md": errors.page,
+    DOCS / "reference" / "openapi.json": _openapi,
+    **api.pages(),
+}
 
 
 def has_transcripts(page: Path) -> bool:

@@ -20,11 +20,11 @@ those that run one and maintain its data. `stemmadb COMMAND --help` prints the s
 | exit code | when |
 |---|---|
 | 0 | done |
-| 1 | the answer is no: `verify` found a break, a merge has conflicts under `fail` |
+| 1 | the answer is no: what you named is not there, `verify` found a break, a merge has conflicts under `fail` |
 | 2 | wrong use |
 | 3 | the server or the data directory cannot be reached or opened |
 | 4 | refused |
-| 130 | Ctrl-C |
+| 130 | Ctrl-C, also when it ends `watch` |
 
 With `--json` the last line of standard output is one JSON object; a command that failed prints
 `{"error": {"code", "message"}}` ([the codes](errors.md)). Colours and progress bars are for terminals only;
@@ -32,9 +32,9 @@ With `--json` the last line of standard output is one JSON object; a command tha
 
 | variable | meaning |
 |---|---|
-| `STEMMA_URL` | `--url`, the address of the server |
-| `STEMMA_SPACE` | `--space`, a local name or a `did:key` |
-| `STEMMA_HOME` | the directory of your keys and names, as `--config` |
+| `STEMMADB_URL` | `--url`, the address of the server |
+| `STEMMADB_SPACE` | `--space`, a local name or a `did:key` |
+| `STEMMADB_HOME` | the directory of your keys and names, as `--config` |
 | `STEMMADB_*` | settings of `stemmadb serve`, see [operating](../operating.md#settings) |
 """
 EVERYWHERE: Final = frozenset({"--json", "--help"})

@@ -31,6 +31,13 @@ ALL: Final = (
         None,
         core_checks.merges,
     ),
+    Kind(
+        "compacted_merges",
+        "A merge decides as it would without the compactions and erasures before it",
+        "120 histories",
+        None,
+        store_checks.compacted_merges,
+    ),
     Kind("ancestors", "Merge bases are those that brute force finds", "200 graphs", None, core_checks.ancestors),
     Kind(
         "bodies",

@@ -19,6 +19,7 @@ import engine_machine
 import engines
 import killing
 from faulty_vfs import DiskCapacity, FailNth, Operation, faulty
+from merge_schedules import CompactedSchedule, ErasedSchedule
 from power_images import after_marks
 from stemmadb.protocol.errors import StorageFull
 from stemmadb.server.storage.sqlite import SqliteStorage, connection
@@ -36,6 +37,18 @@ def engine(seed: int) -> Counts:
     machine = engine_machine.SqliteMachine if seed % 2 else engine_machine.EngineMachine
     engine_machine.Steps(machine, seed).run(MACHINE_STEPS)
     return Counts(MACHINE_STEPS)
+
+
+def compacted_merges(seed: int) -> Counts:
+    """One history with merges and compactions, in every other one with erasures too; counts the merges."""
+    return asyncio.run(_merge_compacted(seed))
+
+
+async def _merge_compacted(seed: int) -> Counts:
+    async with engines.engine() as it:
+        schedule = (ErasedSchedule if seed % 2 else CompactedSchedule)(seed, it)
+        await schedule.run()
+        return Counts(schedule.merges, schedule.compactions + schedule.erasures)
 
 
 def kills(seed: int) -> Counts:

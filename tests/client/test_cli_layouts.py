@@ -22,6 +22,7 @@ from stemmadb.client.cli.safe_text import (
     short_did,
 )
 from stemmadb.client.cli.shapes import Shape, TextCell, TextLines, line
+from stemmadb.client.notes import Note
 from stemmadb.client.reading.branches import Branch, Tag
 from stemmadb.client.reading.differences import Difference, EntityChange
 from stemmadb.client.reading.entries import BlameLine, FactChange, HistoryEntry, LogEntry
@@ -67,7 +68,7 @@ HISTORY = [
     changed(2, value={"title": "write the specification of everything", "done": False}, note={"message": "first"}),
 ]
 BLAME = [
-    BlameLine(path="/title", version=Version(2), author=ADA, time_ms=TIME, note={"message": "first"}),
+    BlameLine(path="/title", version=Version(2), author=ADA, time_ms=TIME, note=Note(message="first")),
     BlameLine(path="/done", version=Version(12), author=BOB, time_ms=TIME),
 ]
 VALUE: Value = {"title": "write the specification of everything", "done": True}
@@ -112,36 +113,47 @@ GOLDEN = {
     "log": """\
 VERSION  TIME                 AUTHOR         FACTS  NOTE
      12  2026-11-16 09:30:25  z6Mk…xqZhQCUw      3  merge draft
-     11  2026-11-16 09:30:25  ada              120  a longer note that says why
+     11  2026-11-16 09:30:25  ada …Jmbg18W1    120  a longer note that says why
                                                     all of this had to be
                                                     changed
-      2  2026-11-16 09:30:25  ada                1  revert 1, 2: by mistake
+      2  2026-11-16 09:30:25  ada …Jmbg18W1      1  revert 1, 2: by mistake
 """,
     "narrow log": """\
 VERSION  TIME                 AUTHOR         NOTE
      12  2026-11-16 09:30:25  z6Mk…xqZhQCUw  merge draft
-     11  2026-11-16 09:30:25  ada            a longer note
+     11  2026-11-16 09:30:25  ada …Jmbg18W1  a longer note
                                              that says why
                                              all of this had
                                              to be changed
-      2  2026-11-16 09:30:25  ada            revert 1, 2: by
+      2  2026-11-16 09:30:25  ada …Jmbg18W1  revert 1, 2: by
                                              mistake
 """,
     "history": """\
 VERSION  TIME                 AUTHOR         CHANGE                NOTE
      12  2026-11-16 09:30:25  z6Mk…xqZhQCUw  deleted               gone for good
-     11  2026-11-16 09:30:25  ada            /done = true          merge
-      9  2026-11-16 09:30:25  ada            no longer kept
-      2  2026-11-16 09:30:25  ada            {"title": "write th…  first
+     11  2026-11-16 09:30:25  ada …Jmbg18W1  /done = true          merge
+      9  2026-11-16 09:30:25  ada …Jmbg18W1  no longer kept
+      2  2026-11-16 09:30:25  ada …Jmbg18W1  {"title": "write the  first
+                                             specification of
+                                             everything", "done":
+                                             false}
 """,
     "blame": """\
 PATH    VALUE                 VERSION  TIME                 AUTHOR         NOTE
-/title  "write the specific…        2  2026-11-16 09:30:25  ada            first
+/title  "write the                  2  2026-11-16 09:30:25  ada …Jmbg18W1  first
+        specification of
+        everything"
 /done   true                       12  2026-11-16 09:30:25  z6Mk…xqZhQCUw
 """,
     "narrow blame": """\
 PATH    VALUE    VERSION  TIME                 AUTHOR
-/title  "write…        2  2026-11-16 09:30:25  ada
+/title  "write         2  2026-11-16 09:30:25  ada …Jmbg18W1
+        the
+        specifi
+        cation
+        of
+        everyth
+        ing"
 /done   true          12  2026-11-16 09:30:25  z6Mk…xqZhQCUw
 """,
     "listing": """\
@@ -167,8 +179,9 @@ Merging draft into main would write 4 entities.
 - urn:todo:3  deleted
 ... and 1 more
 Both sides changed 2 places:
-ID          PATH   BASE  SOURCE  TARGET  TAKEN
-urn:todo:1  /done             6       7  source
+  urn:todo:1 /done  taken: source
+    source@6
+    target@7
 ... and 1 more
 """,
     "change": """\
@@ -221,7 +234,7 @@ def test_a_log_with_facts_shows_what_each_commit_wrote() -> None:
     three = FactChange(id=EntityId("urn:c"), kind="patch", branch=MAIN, gone=True)
     shown = text_of(layouts.log_with_facts([logged(3, changes=(one, two, three), note="why")], LOOKS), 80)
     assert shown.splitlines() == [
-        "3  2026-11-16 09:30:25  ada  main  why",
+        "3  2026-11-16 09:30:25  ada …Jmbg18W1  main  why",
         "    set urn:a  null",
         "    delete urn:b  deleted",
         "    patch urn:c  no longer kept",
@@ -236,7 +249,7 @@ def test_reports_say_what_was_done() -> None:
     none = MergeReport(version=None, source_version=Version(6), target_version=Version(7))
     assert said(done) == "Merged draft into main: version 8, 1 write."
     assert said(none) == "main has all that is on draft; there is nothing to merge."
-    assert said(none, dry_run=True) == "Merging draft into main would write 0 entities."
+    assert said(none, dry_run=True) == said(none)
     same = Difference(left=Version(1), right=Version(2), changes=())
     assert text_of(layouts.difference(same), 80) == "Nothing differs between version 1 and version 2."
 

@@ -99,7 +99,7 @@ def test_a_directory_without_spaces_is_said_to_have_none(tmp_path: Path) -> None
         assert (done.code, done.out) == (0, f"There are no spaces in {tmp_path}.\n")
 
 
-@pytest.mark.parametrize("command", ["verify", "spaces", "status", "export out", "backup out"])
+@pytest.mark.parametrize("command", ["verify", "space list", "status", "export out", "backup out"])
 def test_a_directory_that_is_not_there_exits_with_3(tmp_path: Path, command: str) -> None:
     words = [word.replace("out", str(tmp_path / "out")) for word in command.split()]
     done = here(*words, "--data", tmp_path / "nowhere", "--json")
@@ -112,13 +112,13 @@ def test_a_directory_that_is_not_there_exits_with_3(tmp_path: Path, command: str
 def test_a_space_that_is_not_there_exits_with_3(data: Path, command: str) -> None:
     words = [word.replace("out", str(data.parent / "out")) for word in command.split()]
     done = here(*words, "--data", data, "--space", BOB, "--json")
-    assert (done.code, done.error) == (3, "unknown_space")
+    assert (done.code, done.error) == (1, "unknown_space")
     assert not (data.parent / "out").exists()
 
 
 @pytest.mark.rule("STORE-4")
 def test_commands_that_read_work_on_a_directory_in_use(held: Path, tmp_path: Path) -> None:
-    for command in ("verify", "spaces", "status", f"backup {tmp_path / 'copy'}", f"export {tmp_path / 'stream'}"):
+    for command in ("verify", "space list", "status", f"backup {tmp_path / 'copy'}", f"export {tmp_path / 'stream'}"):
         done = here(*command.split(), "--data", held, "--json")
         assert done.code == 0, done
         assert [one["space"] for one in done.json["spaces"]] == [SPACE]
@@ -133,8 +133,8 @@ def test_commands_that_write_refuse_a_directory_in_use(held: Path, tmp_path: Pat
     for command in (
         f"restore {tmp_path / 'copy'}",
         f"import {tmp_path / 'stream'}",
-        f"compact --space {SPACE} --floor 1",
-        f"erase urn:a --version 1 --space {SPACE}",
+        f"compact --space {SPACE} --floor 1 --yes",
+        f"erase urn:a --version 1 --space {SPACE} --yes",
     ):
         done = here(*command.split(), "--data", held, "--json")
         assert (done.code, done.error) == (3, "directory_held")
@@ -180,8 +180,8 @@ def test_each_command_runs_as_a_process(owned: Path, tmp_path: Path) -> None:
     for command in (
         f"backup {tmp_path / 'copy'} --data {owned}",
         f"restore {tmp_path / 'copy'} --data {tmp_path / 'new'}",
-        f"compact --space {SPACE} --floor 2 --data {tmp_path / 'new'}",
-        f"erase urn:x --version 6 --space {SPACE} --data {tmp_path / 'new'}",
+        f"compact --space {SPACE} --floor 2 --yes --data {tmp_path / 'new'}",
+        f"erase urn:x --version 6 --space {SPACE} --yes --data {tmp_path / 'new'}",
         f"status --data {tmp_path / 'new'}",
     ):
         done = run(*command.split(), "--json")
@@ -276,47 +276,47 @@ async def owned(tmp_path: Path) -> Path:
 
 @pytest.mark.rule("COMPACT-1")
 def test_compact_drops_old_bodies_and_the_history_verifies(owned: Path) -> None:
-    done = here("compact", "--data", owned, "--space", SPACE, "--floor", 5, "--json")
+    done = here("compact", "--data", owned, "--space", SPACE, "--floor", 5, "--yes", "--json")
     assert (done.code, done.json["floor"], done.json["bodies"]) == (0, 5, 3)
     assert here("verify", "--data", owned).code == 0
-    again = here("compact", "--data", owned, "--space", SPACE, "--floor", 5)
-    assert "compacted to 5, 0 bodies and 0 blobs are gone" in again.out
-    future = here("compact", "--data", owned, "--space", SPACE, "--floor", 500, "--json")
-    assert (future.code, future.error) == (4, "future_version")
+    again = here("compact", "--data", owned, "--space", SPACE, "--floor", 5, "--yes")
+    assert "compacted to 5, 0 bodies and 0 blobs removed" in again.out
+    future = here("compact", "--data", owned, "--space", SPACE, "--floor", 500, "--yes", "--json")
+    assert (future.code, future.error) == (1, "future_version")
 
 
 @pytest.mark.rule("ERASE-1")
 def test_erase_destroys_a_value_and_sets_what_survives(owned: Path) -> None:
-    words = ("erase", "urn:x", "--data", owned, "--space", SPACE, "--version", 6)
+    words = ("erase", "urn:x", "--data", owned, "--space", SPACE, "--version", 6, "--yes")
     done = here(*words, "--survivor", 'main={"secret": null}', "--as", BOB, "--json")
     assert (done.code, done.json["erased"]) == (0, 1)
     assert here("verify", "--data", owned).code == 0
     held = b"".join(path.read_bytes() for path in owned.rglob("*") if path.is_file())
     assert b"number 4" not in held
     assert b"number 3" in held
-    told = here("erase", "urn:x", "--data", owned, "--space", SPACE, "--version", 5)
-    assert "1 bodies of urn:x are gone" in told.out
+    told = here("erase", "urn:x", "--data", owned, "--space", SPACE, "--version", 5, "--yes")
+    assert "1 body of urn:x erased, version" in told.out
 
 
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
         (("--as", ALICE), 4, "forbidden"),
-        (("--version", "500"), 4, "future_version"),
+        (("--version", "500"), 1, "future_version"),
         (("--survivor", "main"), 2, "wrong_use"),
         (("--survivor", "main=not json"), 2, "wrong_use"),
         (("--survivor", "main=NaN"), 2, "wrong_use"),
-        (("--survivor", "other=1"), 4, "unknown_branch"),
+        (("--survivor", "other=1"), 1, "unknown_branch"),
         (("--blob", "b3:x"), 2, "invalid_reference"),
-        (("--blob", reference.write(bytes(32))), 4, "unknown_blob"),
-        (("--space", BOB), 3, "unknown_space"),
+        (("--blob", reference.write(bytes(32))), 1, "unknown_blob"),
+        (("--space", BOB), 1, "unknown_space"),
         (("--data", "/nowhere"), 3, "unavailable"),
     ],
 )
 def test_an_erasure_that_cannot_be_done_is_refused(
     owned: Path, words: tuple[str, ...], code: int, error: str
 ) -> None:
-    done = here("erase", "urn:x", "--version", 6, "--space", SPACE, "--data", owned, *words, "--json")
+    done = here("erase", "urn:x", "--version", 6, "--space", SPACE, "--data", owned, *words, "--yes", "--json")
     assert (done.code, done.error) == (code, error)
     assert here("verify", "--data", owned, "--json").json["spaces"][0]["version"] == 6
 
@@ -403,7 +403,9 @@ def test_a_disk_that_fills_while_files_are_copied_is_told_with_the_target(
         assert str(tmp_path / "other") in done.json["error"]["message"]
 
 
-@pytest.mark.parametrize("words", [("compact", "--floor", "2"), ("erase", "urn:x", "--version", "6")])
+@pytest.mark.parametrize(
+    "words", [("compact", "--floor", "2", "--yes"), ("erase", "urn:x", "--version", "6", "--yes")]
+)
 def test_an_interrupted_compact_or_erase_does_not_say_that_nothing_was_done(
     owned: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
@@ -416,3 +418,34 @@ def test_an_interrupted_compact_or_erase_does_not_say_that_nothing_was_done(
     assert done.code == 130
     assert "Run it again to be sure." in done.err
     assert "half done" not in done.err
+
+
+@pytest.mark.parametrize("words", [("compact", "--floor", "5"), ("erase", "urn:x", "--version", "6")], ids=" ".join)
+def test_what_cannot_be_undone_wants_yes_where_nobody_can_be_asked(owned: Path, words: tuple[str, ...]) -> None:
+    for more in ((), ("--json",)):
+        done = here(*words, "--data", owned, "--space", SPACE, *more)
+        assert done.code == 2
+        assert "confirm with --yes" in done.out + done.err
+    assert here("verify", "--data", owned, "--json").json["spaces"][0]["version"] == 6
+
+
+def test_a_dry_run_counts_what_would_go_and_removes_nothing(owned: Path) -> None:
+    words = ("--data", owned, "--space", SPACE)
+    would = here("compact", "--floor", 5, "--dry-run", *words, "--json").json
+    assert (would["dry_run"], would["version"], would["floor"], would["bodies"]) == (True, None, 5, 3)
+    assert (
+        "would be compacted to 5, 3 bodies and 0 blobs would go"
+        in here("compact", "--floor", 5, "--dry-run", *words).out
+    )
+    erased = here("erase", "urn:x", "--version", 6, "--dry-run", *words)
+    assert (erased.code, erased.out) == (0, f"{SPACE}: 1 body of urn:x would be erased\n")
+    assert here("verify", "--data", owned, "--json").json["spaces"][0]["version"] == 6
+    assert here("compact", "--floor", 5, "--yes", *words, "--json").json["bodies"] == would["bodies"]
+
+
+def test_a_floor_can_be_an_age(owned: Path) -> None:
+    words = ("compact", "--data", owned, "--space", SPACE, "--dry-run", "--json")
+    assert here(*words, "--older-than", "0s").json["floor"] == 6
+    assert here(*words, "--older-than", "1").error == "wrong_use"
+    assert here(*words, "--older-than", "30d", "--floor", 2).error == "wrong_use"
+    assert here(*words).error == "wrong_use"

@@ -17,7 +17,7 @@ def test_a_value_is_shown_as_it_was_at_a_version() -> None:
     async def scenario(desk: Desk) -> None:
         assert lines(await desk.text("get urn:todo:1"))[1:-1] == ['  "title": "write the manual",', '  "done": true']
         assert await desk.text("at 2") == (
-            "You are at main@2, last written 2026-09-21 14:13:20 by alice: first items."
+            "You are at main@2, last written 2026-09-21 14:13:20 by alice …UShbGULs: first\nitems."
         )
         assert lines(await desk.text("get urn:todo:1"))[1:-1] == ['  "title": "write the spec",', '  "done": false']
         assert await desk.text("get urn:todo:1 /done") == "false"
@@ -137,6 +137,17 @@ def test_a_query_finds_what_matches_a_schema() -> None:
     in_the_story(scenario)
 
 
+@pytest.mark.rule("QUERY-8")
+def test_a_query_shows_the_first_in_order() -> None:
+    async def scenario(desk: Desk) -> None:
+        ascending = lines(await desk.text("query urn:todo: --order /title --limit 99"))[1:]
+        assert len(ascending) > 1
+        assert lines(await desk.text("query urn:todo: --order -/title --limit 99"))[1:] == ascending[::-1]
+        assert lines(await desk.text("query urn:todo: --order /title,/done --limit 1"))[1:] == ascending[:1]
+
+    in_the_story(scenario)
+
+
 def test_a_nested_query_shows_what_links_lead_to() -> None:
     async def scenario(desk: Desk) -> None:
         link = {"/": {"link@1": {"id": "urn:todo:2"}}}
@@ -152,11 +163,11 @@ def test_a_nested_query_shows_what_links_lead_to() -> None:
 def test_the_log_is_that_of_the_place_one_stands_at() -> None:
     async def scenario(desk: Desk) -> None:
         assert lines(await desk.text("log urn:todo:")) == [
-            "VERSION  TIME                 AUTHOR  FACTS  NOTE",
-            "      9  2026-09-21 14:17:20  alice       1  soy",
-            "      6  2026-09-21 14:16:20  alice       1  merge draft",
-            "      3  2026-09-21 14:14:20  alice       1  finished",
-            "      2  2026-09-21 14:13:20  alice       2  first items",
+            "VERSION  TIME                 AUTHOR           FACTS  NOTE",
+            "      9  2026-09-21 14:17:20  alice …UShbGULs      1  soy",
+            "      6  2026-09-21 14:16:20  alice …UShbGULs      1  merge draft",
+            "      3  2026-09-21 14:14:20  alice …UShbGULs      1  finished",
+            "      2  2026-09-21 14:13:20  alice …UShbGULs      2  first items",
         ]
         assert lines(await desk.text("log --limit 1"))[-1] == "... older commits with --limit 5"
         assert "branch.delete old" in await desk.text("log --all")
@@ -175,9 +186,9 @@ def test_the_log_is_that_of_the_place_one_stands_at() -> None:
 def test_the_log_shows_facts_if_asked() -> None:
     async def scenario(desk: Desk) -> None:
         assert lines(await desk.text("log --facts --limit 2"))[:4] == [
-            "9  2026-09-21 14:17:20  alice  main  soy",
+            "9  2026-09-21 14:17:20  alice …UShbGULs  main  soy",
             '    set urn:todo:2  {"title": "soy milk", "done": false}',
-            "6  2026-09-21 14:16:20  alice  main  merge draft",
+            "6  2026-09-21 14:16:20  alice …UShbGULs  main  merge draft",
             '    patch urn:todo:1  /title = "write the manual"',
         ]
 
@@ -187,18 +198,20 @@ def test_the_log_shows_facts_if_asked() -> None:
 def test_history_and_blame_tell_who_changed_what() -> None:
     async def scenario(desk: Desk) -> None:
         assert lines(await desk.text("history urn:todo:1 --limit 1")) == [
-            "VERSION  TIME                 AUTHOR  CHANGE                       NOTE",
-            '      6  2026-09-21 14:16:20  alice   /title = "write the manual"  merge',
+            "VERSION  TIME                 AUTHOR           CHANGE                      NOTE",
+            '      6  2026-09-21 14:16:20  alice …UShbGULs  /title  "write the spec"    merge',
+            '                                               -> "write the manual"',
             "... older changes with --limit 5",
         ]
         assert lines(await desk.text("blame urn:todo:1")) == [
-            "PATH    VALUE               VERSION  TIME                 AUTHOR  NOTE",
-            '/title  "write the manual"        6  2026-09-21 14:16:20  alice',
-            "/done   true                      3  2026-09-21 14:14:20  alice   finished",
+            "PATH    VALUE            VERSION  TIME                 AUTHOR           NOTE",
+            '/title  "write the             6  2026-09-21 14:16:20  alice …UShbGULs',
+            '        manual"',
+            "/done   true                   3  2026-09-21 14:14:20  alice …UShbGULs  finished",
         ]
         await desk.text("at 2")
         assert lines(await desk.text("blame urn:todo:1 /done"))[1].split()[:3] == ["/done", "false", "2"]
-        assert len(lines(await desk.text("history urn:todo:1"))) == 2
+        assert [line.split()[0] for line in lines(await desk.text("history urn:todo:1"))][1] == "2"
 
     in_the_story(scenario)
 
@@ -206,11 +219,17 @@ def test_history_and_blame_tell_who_changed_what() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("diff 2 3", ["main@2 -> main@3", "~ urn:todo:1", "    /done = true"]),
-        ("diff 3 2", ["main@3 -> main@2", "~ urn:todo:1", "    /done = false"]),
+        ("diff 2 3", ["main@2 -> main@3", "~ urn:todo:1", "    /done  false -> true"]),
+        ("diff 3 2", ["main@3 -> main@2", "~ urn:todo:1", "    /done  true -> false"]),
         ("diff 9 9", ["main@9 -> main@9", "Nothing differs between version 9 and version 9."]),
-        ("diff fix main --prefix urn:todo:2", ["fix@12 -> main@12", "~ urn:todo:2", '    /title = "soy milk"']),
-        ("diff draft@5 draft@4", ["draft@5 -> draft@4", "~ urn:todo:1", '    /title = "write the spec"']),
+        (
+            "diff fix main --prefix urn:todo:2",
+            ["fix@12 -> main@12", "~ urn:todo:2", '    /title  "oat milk" -> "soy milk"'],
+        ),
+        (
+            "diff draft@5 draft@4",
+            ["draft@5 -> draft@4", "~ urn:todo:1", '    /title  "write the manual" -> "write the spec"'],
+        ),
         (
             "diff 1 2 --prefix urn:todo:2",
             ["main@1 -> main@2", '+ urn:todo:2  {"title": "milk", "done": false}'],
@@ -286,5 +305,24 @@ def test_every_answer_for_programs_can_be_read_as_json() -> None:
             assert msgspec.json.decode(msgspec.json.encode((await desk.reply(line)).data))
         for line in ("branches", "tags", "status", "whoami", "pending", "rejected", "at", "at 3", "help", "help get"):
             assert msgspec.json.decode(msgspec.json.encode((await desk.reply(line)).data))
+
+    in_the_story(scenario)
+
+
+def test_the_console_takes_what_the_command_line_takes() -> None:
+    async def scenario(desk: Desk) -> None:
+        assert await desk.text("get urn:todo:1 --path /title") == await desk.text("get urn:todo:1 /title")
+        assert await desk.text("blame urn:todo:1 --path /done") == await desk.text("blame urn:todo:1 /done")
+        assert await desk.text("log --prefix urn:todo:") == await desk.text("log urn:todo:")
+        schema = '{"properties": {"done": {"const": true}}}'
+        assert await desk.text(f"query urn:todo:* --schema {schema}") == await desk.text(f"query urn:todo:* {schema}")
+
+    in_the_story(scenario)
+
+
+def test_the_log_says_why_versions_are_missing() -> None:
+    async def scenario(desk: Desk) -> None:
+        assert "not on main: versions count all writes of the space" in " ".join((await desk.text("log")).split())
+        assert "versions count" not in await desk.text("log --all")
 
     in_the_story(scenario)

@@ -90,9 +90,9 @@ def test_a_merge_can_be_tried_without_writing() -> None:
         assert "urn:todo:2" in shown
         assert "Both sides changed 1 place:" in shown
         assert lines(shown)[-3:] == [
-            "urn:todo:2",
-            '    fix   {"title": "oat milk", "done": false}',
-            '    main  {"title": "soy milk", "done": false}',
+            "  urn:todo:2 /  taken: source",
+            '    source@8  {"title": "oat milk", "done": false}',
+            '    target@9  {"title": "soy milk", "done": false}',
         ]
         assert await desk.text("get urn:todo:2 /title") == '"soy milk"'
         assert desk.state.space.status().server_head <= 12
@@ -161,19 +161,19 @@ def test_another_branch_is_seen_at_the_same_moment() -> None:
 def test_branches_are_drawn_with_forks_and_merges() -> None:
     async def scenario(desk: Desk) -> None:
         assert lines(await desk.text("branches")) == [
-            "  ✕  11  old was deleted  2026-09-21 14:18:20  alice",
+            "  ✕  11  old was deleted  2026-09-21 14:18:20  alice …UShbGULs",
             "╭─╯   9  old begins from main",
-            "●     9  main  2026-09-21 14:17:20  alice  soy",
-            "│ ●   8  fix  2026-09-21 14:16:20  alice  oat",
+            "●     9  main  2026-09-21 14:17:20  alice …UShbGULs  soy",
+            "│ ●   8  fix  2026-09-21 14:16:20  alice …UShbGULs  oat",
             "├─╯   6  fix begins from main",
-            "●─╮   6  main <- draft@5  2026-09-21 14:16:20  alice",
-            "│ ●   5  draft  2026-09-21 14:15:20  alice  reworded",
+            "●─╮   6  main <- draft@5  2026-09-21 14:16:20  alice …UShbGULs",
+            "│ ●   5  draft  2026-09-21 14:15:20  alice …UShbGULs  reworded",
             "├─╯   3  draft begins from main",
             "┊        3 commits",
         ]
         await desk.text("at 3")
         assert lines(await desk.text("branches"))[-2:] == [
-            "◆     3  main you are here  2026-09-21 14:14:20  alice  finished",
+            "◆     3  main you are here  2026-09-21 14:14:20  alice …UShbGULs  finished",
             "┊        2 commits",
         ]
         assert lines(await desk.text("branches --list"))[0].split() == [
@@ -249,7 +249,7 @@ def test_a_rejected_write_says_why_and_can_be_tried_again_or_dropped() -> None:
         shown = lines(await desk.text("rejected"))
         assert shown[0].startswith("1  conflict")
         assert shown[3] == '   wanted  {"op": "set", "id": "urn:todo:1", "value": {"n": 2}}'
-        assert shown[4] == "   stale   urn:todo:1, read at 2, written at 3 by bob"
+        assert shown[4] == "   stale   urn:todo:1, read at 2, written at 3 by bob …5FAyx4jG"
         assert await desk.text("rejected drop 1") == "Dropped. It will not be written."
         assert await desk.text("rejected retry 1") == "Written as version 5."
         assert await desk.text("rejected") == "Nothing was rejected."
@@ -282,7 +282,7 @@ def test_a_watch_shows_what_is_there_and_then_who_changed_what() -> None:
                 tx.delete("urn:todo:2", blind=True)
             second = await anext(reply.stream)
             assert lines(text_of(second.shapes[0], 80)) == [
-                "main@3  2026-09-21 14:14:20  bob  bought",
+                "main@3  2026-09-21 14:14:20  bob …5FAyx4jG  bought",
                 "  + urn:todo:3  []",
                 "  ~ urn:todo:1",
                 "      /done  false -> true",

@@ -20,7 +20,7 @@ from stemmadb.client.keys.ring import KeyRing
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("STEMMA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("STEMMADB_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
@@ -53,7 +53,7 @@ def test_show_makes_the_default_identity_once(home: Path) -> None:
 
 def test_show_makes_no_other() -> None:
     done = told("show", "robot")
-    assert done.code == 4
+    assert done.code == 1
     assert "There is no identity 'robot'." in done.err
     assert "stemmadb keys new robot" in done.err
     assert told("show", "robot", "--json").error == "not_found"
@@ -89,7 +89,7 @@ def test_a_secret_is_printed_only_on_request() -> None:
     assert (for_a_program.code, for_a_program.error) == (2, "wrong_use")
     answer = told("export", "robot", "--yes", "--json").json
     assert (answer["did"], from_pem(answer["secret"].encode(), source="x").did) == (did, did)
-    assert told("export", "nobody", "--yes").code == 4
+    assert told("export", "nobody", "--yes").code == 1
 
 
 def test_what_was_exported_can_be_imported(tmp_path: Path, home: Path) -> None:
@@ -112,18 +112,26 @@ def test_spaces_are_listed_by_server_with_what_is_held(home: Path) -> None:
     KeyRing(home).keep_space_key(held)
     KeyRing(home).keep_space_key(unnamed)
     names = Names(home)
-    names.remember("ws://b", "todo", known.did)
-    names.remember("ws://a", "notes", held.did)
+    one, other = Identity.make().did, Identity.make().did
+    names.remember("ws://b", other, "todo", known.did)
+    names.remember("ws://a", one, "notes", held.did)
+    names.meet("ws://a2", one)
     done = told("spaces")
     assert done.out.splitlines() == [
-        f"ws://a  notes  {held.did}  (key)",
+        f"ws://a, ws://a2  notes  {held.did}  (key)",
         f"ws://b  todo  {known.did}",
         f"(without a name)  {unnamed.did}  (key)",
     ]
     assert told("spaces", "--json").json == {
         "spaces": [
-            {"server": "ws://a", "name": "notes", "space": held.did, "key": True},
-            {"server": "ws://b", "name": "todo", "space": known.did, "key": False},
+            {
+                "name": "notes",
+                "space": held.did,
+                "server": one,
+                "addresses": ["ws://a", "ws://a2"],
+                "key": True,
+            },
+            {"name": "todo", "space": known.did, "server": other, "addresses": ["ws://b"], "key": False},
         ],
         "unnamed": [unnamed.did],
     }

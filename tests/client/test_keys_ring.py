@@ -183,11 +183,11 @@ def test_each_system_has_its_place_for_them() -> None:
     assert config_directory({}, platform="win32", home=home) == home / "AppData/Roaming/stemmadb"
     assert config_directory({"APPDATA": "/roaming"}, platform="win32", home=home) == Path("/roaming/stemmadb")
     for platform in ("linux", "darwin", "win32"):
-        chosen = {"STEMMA_HOME": "/mine", "XDG_CONFIG_HOME": "/xdg", "APPDATA": "/roaming"}
+        chosen = {"STEMMADB_HOME": "/mine", "XDG_CONFIG_HOME": "/xdg", "APPDATA": "/roaming"}
         assert config_directory(chosen, platform=platform, home=home) == Path("/mine")
-    assert config_directory({"STEMMA_HOME": ""}, platform="linux", home=home) == home / ".config/stemmadb"
+    assert config_directory({"STEMMADB_HOME": ""}, platform="linux", home=home) == home / ".config/stemmadb"
 
 
 def test_without_a_directory_it_is_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STEMMA_HOME", str(tmp_path))
+    monkeypatch.setenv("STEMMADB_HOME", str(tmp_path))
     assert KeyRing().identity().did == KeyRing(tmp_path).identity().did

@@ -9,8 +9,8 @@ import pytest
 from nursery_machine import Counts, live
 
 BLOCKS = 4
-SEEDS = int(os.environ.get("STEMMA_SCHEDULES", "200")) // BLOCKS
-"""Of each block; `STEMMA_SCHEDULES` says how many in all."""
+SEEDS = int(os.environ.get("STEMMADB_SCHEDULES", "200")) // BLOCKS
+"""Of each block; `STEMMADB_SCHEDULES` says how many in all."""
 
 ENOUGH = 50
 """So many lives in which nothing of a kind happens would show that the schedules have become too tame."""

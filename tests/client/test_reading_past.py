@@ -132,7 +132,7 @@ async def test_what_a_write_did_is_told_in_words() -> None:
         await Branches(it.requester).create("draft", note="try it")
         entry = await log(it.requester).first()
         assert entry is not None
-        assert (entry.kind, entry.branch, entry.note) == ("branch.create", None, "try it")
+        assert (entry.kind, entry.branch, entry.note) == ("branch.create", None, {"message": "try it"})
         assert entry.details == {"kind": "branch.create", "name": "draft", "parent": "main", "fork": 2}
 
 
@@ -185,7 +185,7 @@ async def test_blame_names_who_wrote_each_leaf_last() -> None:
         await bob.commit(patch(X, {"op": "replace", "path": "/b/c", "value": 3}), note=encode("better"))
         lines = await blame(it.requester, X, branch=MAIN)
         told = [(line.path, line.version, line.author, line.note) for line in lines]
-        assert told == [("/a", 2, ALICE.did, None), ("/b/c", 3, BOB.did, "better")]
+        assert told == [("/a", 2, ALICE.did, {}), ("/b/c", 3, BOB.did, {"message": "better"})]
         assert [line.path for line in await blame(it.requester, X, branch=MAIN, path="/b")] == ["/b/c"]
         assert [line.version for line in await blame(it.requester, X, branch=MAIN, version=Version(2))] == [2, 2]
 

@@ -10,8 +10,11 @@ import msgspec
 import pytest
 
 from session_worlds import Stage, WrapDial, staged, until
+from stemmadb.client.reading.fetch import IDLE_PAGES_MAX
+from stemmadb.protocol.errors import Malformed, StemmaError
 from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import Did, EntityId
+from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.protocol.wire.channel import Channel, Dial
 from stemmadb.protocol.wire.codec.msgpack_codec import Data
 
@@ -36,8 +39,11 @@ class Tampering:
 
     async def send(self, data: Data) -> None:
         assert isinstance(data, bytes)
-        self._sent.append(msgspec.msgpack.decode(data))
-        await self._channel.send(data)
+        message = msgspec.msgpack.decode(data)
+        self._sent.append(dict(message))
+        if message.get("after") == MADE_UP:
+            del message["after"]
+        await self._channel.send(msgspec.msgpack.encode(message))
 
     async def close(self) -> None:
         await self._channel.close()
@@ -51,6 +57,10 @@ def tampering(change: Callable[[Message], None], sent: list[Message]) -> WrapDia
         return tampered
 
     return wrap
+
+
+MADE_UP = "a cursor"
+"""Of a server whose pages never end; the real one is asked for the first page again."""
 
 
 class Fault:
@@ -193,3 +203,59 @@ async def test_a_server_that_talks_nonsense_is_left_and_pending_work_is_kept(sta
     is_mad = False
     await tx.confirmed()
     assert len(stage.commits_of("alice")) == 1
+
+
+@pytest.mark.rule("QUERY-6")
+@staged
+async def test_pages_that_never_end_are_refused(stage: Stage) -> None:
+    is_mad, asked = False, list[Message]()
+
+    def endless(message: Message) -> None:
+        if is_mad and message["type"] == "ok" and "version" in message["result"]:
+            message["result"]["next"] = MADE_UP
+
+    app = await stage.app(wrap=tampering(endless, asked))
+    await (await app.set("urn:a", 1, blind=True)).confirmed()
+    is_mad = True
+    with pytest.raises(Malformed):
+        await asyncio.wait_for(app.space.get("urn:a"), 600)
+    with pytest.raises(Malformed):
+        await asyncio.wait_for(app.space.list("urn:*"), 600)
+    assert len(queries(asked)) <= 2 * (IDLE_PAGES_MAX + 2)
+
+
+@pytest.mark.rule("QUERY-6")
+@staged
+async def test_entities_that_were_not_asked_for_are_refused(stage: Stage) -> None:
+    def other(message: Message) -> None:
+        if message["type"] == "ok":
+            for one in message["result"].get("entities", ()):
+                one["id"] = "urn:other"
+
+    app = await stage.app(wrap=tampering(other, []))
+    await (await app.set("urn:a", 1, blind=True)).confirmed()
+    with pytest.raises(Malformed):
+        await app.space.get("urn:a")
+
+
+@pytest.mark.rule("MODEL-3", "WIRE-4")
+@staged
+async def test_a_value_beyond_the_announced_bound_is_refused(stage: Stage) -> None:
+    is_mad = True
+
+    def large(message: Message) -> None:
+        if is_mad:
+            items = message["result"].get("entities", ()) if message["type"] == "ok" else message.get("entered", ())
+            for one in items:
+                one["body"] = encode("x" * (DEFAULTS.value_bytes_max + 1))
+
+    app = await stage.app(wrap=tampering(large, []))
+    await (await app.set("urn:a", 1, blind=True)).confirmed()
+    dials = app.line.dials
+    with pytest.raises(StemmaError):
+        await app.space.get("urn:a")
+    async with app.space.watch("urn:*") as watch:
+        await asyncio.sleep(5)
+        assert app.line.dials > dials, "the connection was left"
+        is_mad = False
+        assert (await watch.next()).entered == {"urn:a": 1}

@@ -203,6 +203,28 @@ async def test_a_watch_of_a_branch_that_is_deleted_ends_with_that_error(stage: S
     await (await app.set("urn:a", 1)).confirmed()
 
 
+@pytest.mark.rule("NURSERY-4", "BRANCH-1", "COMPACT-1")
+@staged
+async def test_a_watch_of_a_branch_that_was_deleted_and_compacted_ends_with_an_error(stage: Stage) -> None:
+    app, owner = await stage.app("bob"), await stage.app()
+    draft = await owner.space.branch("draft", create=True)
+    await (await owner.set("urn:a", 1)).confirmed()
+    seen = await app.space.branch("draft")
+    held = seen.watch("urn:*")
+    await held.next()
+    app.line.offline()
+    await owner.space.delete_branch(draft.branch_name)
+    last = await (await owner.set("urn:a", 2)).confirmed()
+    await owner.space.compact(last)
+    app.line.online()
+    with pytest.raises(BranchDeleted):
+        await held.next()
+    with pytest.raises(BranchDeleted):
+        await asyncio.wait_for(anext(aiter(seen.watch("urn:*"))), 30)
+    with pytest.raises(BranchDeleted):
+        await asyncio.wait_for(anext(aiter(draft.watch("urn:*"))), 30)
+
+
 @staged
 async def test_a_watch_of_a_branch_that_is_not_there_is_refused_and_others_go_on(stage: Stage) -> None:
     app = await stage.app()

@@ -37,7 +37,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user who has never seen the project, in an empty directory."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.delenv("STEMMA_HOME", raising=False)
+    monkeypatch.delenv("STEMMADB_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
 
 

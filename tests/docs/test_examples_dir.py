@@ -38,7 +38,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*words: str, home: Path) -> str:
-    environment = {**os.environ, "STEMMA_HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "STEMMADB_HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(  # noqa: S603
         [sys.executable, *words],
         cwd=EXAMPLES,

@@ -129,5 +129,5 @@ def test_the_readme_and_the_tutorial_use_different_spaces() -> None:
     named = set(re.findall(r'\.space\("([^"]+)"\)', "\n".join(BLOCKS)))
     assert named
     for name in named:
-        assert not re.search(rf"\b(space create|STEMMA_SPACE=|--space) ?{name}\b", tutorial)
+        assert not re.search(rf"\b(space create|STEMMADB_SPACE=|--space) ?{name}\b", tutorial)
         assert f'space("{name}")' not in tutorial

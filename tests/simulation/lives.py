@@ -27,6 +27,7 @@ class LifeJournal:
         self._journal = journal
         self._to = EMPTY_SPACE
         self.keeps = journal.keeps
+        self.is_cache_full = False
         self.is_dead = False
 
     def load(self) -> JournalState:
@@ -89,7 +90,7 @@ class Life:
 
     def _rebind(self) -> None:
         """Commits of earlier lives that the journal gave back; some may have been decided since."""
-        pending = {one._handle.name: one for one in self.space.pending() if one.note is not None}
+        pending = {one._handle.name: one for one in self.space.pending() if one.note}
         for record in self.app.undecided():
             one = pending.pop(record.name, None)
             if one is None:

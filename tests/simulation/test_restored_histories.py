@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import msgspec
 import pytest
@@ -77,6 +78,67 @@ def test_a_past_in_pages_that_the_restored_server_never_had_is_a_future_version(
                 await asked
 
     World(seed=1, limits=SMALL_PAGES).run(scenario)
+
+
+@pytest.mark.rule("RESUME-4", "NURSERY-2")
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_transaction_that_has_read_a_lost_history_gets_a_conflict_at_its_next_read(listed: bool) -> None:
+    """It got `future_version`, or a value of the new history beside one of the old."""
+
+    async def scenario(world: World) -> None:
+        did = await world.make_space("shared")
+        async with world.connect("alice") as db:
+            space = await db.space(did)
+            await put(space, "urn:x", 0)
+            backup = world.backup()
+            await put(space, "urn:x", 1)
+            await put(space, "urn:y", 1)
+            for more in (0, 5):  # the version of the view does not exist any more, or is another commit
+                async with space.transaction() as tx:
+                    assert await tx.get("urn:x") == 1
+                    await world.restore(backup)
+                    await space.connected()
+                    for _ in range(more):
+                        await put(space, "urn:z", 1)
+                    with pytest.raises(Conflict):
+                        await (tx.list("urn:y*") if listed else tx.get("urn:y"))
+                await put(space, "urn:x", 1)
+                await put(space, "urn:y", 1)
+
+    World(seed=1).run(scenario)
+
+
+@pytest.mark.rule("RESUME-4", "NURSERY-2")
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_transaction_that_has_read_nothing_begins_anew_on_the_restored_history(listed: bool) -> None:
+    """However many messages of its read were on their way."""
+    seen = set()
+
+    async def scenario(world: World, messages: int) -> None:
+        did = await world.make_space("shared")
+        async with world.connect("alice") as db:
+            space = await db.space(did)
+            await put(space, "urn:x", 0)
+            backup = world.backup()
+            await put(space, "urn:x", 1)
+            async with space.transaction() as tx:
+                asked = asyncio.get_running_loop().create_task(tx.list("urn:x*") if listed else tx.get("urn:x"))
+                for _ in range(messages):
+                    await first_page(world)
+                await world.restore(backup)
+                found = await asked
+                value = next(iter(found.values())) if isinstance(found, dict) else found
+                seen.add(value)
+                tx.set("urn:x", 2)
+            if value == 1:
+                with pytest.raises(Conflict):
+                    await tx.confirmed()
+            else:
+                await tx.confirmed()
+
+    for messages in range(5):
+        World(seed=1).run(partial(scenario, messages=messages))
+    assert seen == {0, 1}
 
 
 @pytest.mark.rule("RESUME-4", "COMMIT-2")

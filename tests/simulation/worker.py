@@ -121,7 +121,7 @@ class Worker:
         life.look()
         for refused in life.space.rejected()[:2]:
             note: Any = refused.note
-            if note is None:  # the access list, which has no mark
+            if not note:  # the access list, which has no mark
                 refused.drop()
                 continue
             record = life.app.ledger.find(life.app.did, refused.name, note["mark"])
@@ -166,8 +166,8 @@ class Worker:
         watch = space.watch(selector, schema=schema)
         follower = Follower(space, watch, roots, self.scene.states, may_read=self._may_read)
         self.life.followers.append(follower)
-        is_slow = self.random.random() < 0.3
-        self.life.spawn(follower.follow(lambda: self.random.expovariate(1) if is_slow else 0.0))
+        is_stalled = self.random.random() < 0.3
+        self.life.spawn(follower.follow(lambda: self.random.expovariate(1) if is_stalled else 0.0))
 
     def _may_read(self, epoch: int, version: Version) -> bool:
         return self.scene.states.histories[epoch].role(self.life.app.did, version) is not None

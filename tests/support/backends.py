@@ -7,7 +7,7 @@ from pathlib import Path
 from space import SPACE
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.storage.memory import MemoryStorage
-from stemmadb.server.storage.port import SpaceLog, Storage
+from stemmadb.server.storage.port import SpaceLog, Storage, Worker
 from stemmadb.server.storage.sqlite import SqliteStorage
 
 BACKENDS = ("memory", "sqlite")
@@ -23,8 +23,8 @@ class Backend:
         self._logs: list[SpaceLog] = []
         self.storage = self._made()
 
-    def open(self, space: Did = SPACE, *, create: bool = True) -> SpaceLog:
-        log = self.storage.open(space, create=create)
+    def open(self, space: Did = SPACE, *, create: bool = True, workers: Worker | None = None) -> SpaceLog:
+        log = self.storage.open(space, create=create, workers=workers)
         self._logs.append(log)
         return log
 

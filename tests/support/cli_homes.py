@@ -17,6 +17,7 @@ from command_line import MODULE, Ran
 from stemmadb.client.cli import main
 
 SECONDS: Final = 60
+_DID_END: Final = re.compile(r"…[1-9A-HJ-NP-Za-km-z]{8}\b")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 
 
@@ -25,9 +26,9 @@ class Home:
 
     def __init__(self, directory: Path, url: str, *, space: str | None = None) -> None:
         self.directory = directory
-        self.variables = {"STEMMA_HOME": str(directory), "STEMMA_URL": url, "COLUMNS": "80", "TZ": "UTC"}
+        self.variables = {"STEMMADB_HOME": str(directory), "STEMMADB_URL": url, "COLUMNS": "80", "TZ": "UTC"}
         if space is not None:
-            self.variables["STEMMA_SPACE"] = space
+            self.variables["STEMMADB_SPACE"] = space
 
     @property
     def environment(self) -> dict[str, str]:
@@ -65,5 +66,5 @@ class Home:
 
 
 def timeless(text: str) -> str:
-    """The text with every time replaced by one as long."""
-    return _TIME.sub("2026-11-16 09:00:00", text)
+    """The text with every time and every end of a DID replaced by one as long."""
+    return _DID_END.sub("…abcdefgh", _TIME.sub("2026-11-16 09:00:00", text))

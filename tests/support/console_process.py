@@ -36,7 +36,7 @@ class Stand(NamedTuple):
     def environment(self, **more: str) -> dict[str, str]:
         """Ours, without what is the business of whoever runs the tests; the terminal is not asked for the cursor."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("STEMMA", "COLUMNS"))}
-        return ours | {"PROMPT_TOOLKIT_NO_CPR": "1", "TZ": "UTC", "STEMMA_HOME": str(self.config)} | more
+        return ours | {"PROMPT_TOOLKIT_NO_CPR": "1", "TZ": "UTC", "STEMMADB_HOME": str(self.config)} | more
 
     def piped(self, lines: str, *more: str, **environment: str) -> Ran:
         """All lines at once; what came out."""

@@ -243,7 +243,9 @@ class EngineMachine(RuleBasedStateMachine):
         if not versions:
             return
         chosen = chance.sample(versions, min(len(versions), chance.randint(1, 2)))
-        done = self.wait(erasure.erase(self.space, self.asked(), EntityId(id_), [Version(one) for one in chosen], {}))
+        done = self.wait(
+            erasure.erase(self.space, self.asked(), {EntityId(id_): [Version(one) for one in chosen]}, {})
+        )
         commits = self.wait(self.space.read(lambda reader: reader.commits([done.version])))
         details = commits[done.version].details
         assert isinstance(details, Erase)

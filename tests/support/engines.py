@@ -30,7 +30,7 @@ from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.engine.space import Space
 from stemmadb.server.engine.store import Store
 from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
-from stemmadb.server.storage.port import Destroyed, LogReader, Storage
+from stemmadb.server.storage.port import Destroyed, LogReader, Storage, Worker
 
 T = TypeVar("T")
 ACCESS = {SPACE: "own", ALICE: "own", BOB: "write"}
@@ -112,8 +112,8 @@ class Wandering(executors.Inline):
 class LonelyStorage(MemoryStorage):
     """In memory, and its logs say that nobody else writes them, as those of an embedded database do."""
 
-    def open(self, space: Did, *, create: bool = False) -> MemoryLog:
-        log = super().open(space, create=create)
+    def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> MemoryLog:
+        log = super().open(space, create=create, workers=workers)
         log.is_alone = True
         return log
 

@@ -137,7 +137,7 @@ async def _check(site: Site, recorded: Recorded) -> None:
     log = [
         Entry(int(one.version), mark_of(one.note), int(one.time_ms))
         for one in await site.outside.log(order="oldest").all()
-        if one.note is not None and mark_of(one.note) != "lists"
+        if one.note and mark_of(one.note) != "lists"
     ]
     made = [one.name for one in recorded.transactions]
     expect_none(lost(recorded.acknowledged, log), doubled(log), gone_back(log))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from appends import append_to
 from space import ALICE, SPACE
 from stemmadb.protocol.model.log import commit_record as commits
 from stemmadb.protocol.model.log import facts
@@ -54,4 +55,4 @@ def forged(
 
 
 def append(log: SpaceLog, entry: AcceptedWrite) -> None:
-    log.append(Version(entry.commit.version - 1), [entry])
+    append_to(log, Version(entry.commit.version - 1), [entry])

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import apsw
 
+from appends import append_to
 from logs import LogMaker
 from space import SPACE, set_
 from stemmadb.protocol.model.log import chain
 from stemmadb.protocol.model.log.commit_record import genesis
 from stemmadb.protocol.model.values.ids import Did, Version
-from stemmadb.server.storage.port import AcceptedWrite, Done, StorageFailed
+from stemmadb.server.storage.port import AcceptedWrite, AppendBatch, Done, StorageFailed
 from stemmadb.server.storage.sqlite import SqliteStorage
+from stemmadb.server.storage.sqlite.log import SqliteLog
 from stemmadb.server.storage.sqlite.storage import FILE, SPACES
 from stemmadb.server.storage.sqlite.wal.checkpointer import Checkpointer
 from stemmadb.server.storage.sqlite.wal.segments import SegmentFile, disk_failures
@@ -65,6 +67,15 @@ class HeldBack(AtOnce):
         self.held.pop()()
 
 
+def append_to_wal(log: SqliteLog, expected: Version, batch: Sequence[AcceptedWrite], done: Done) -> bool:
+    """Appends; whether the group WAL took it. If it did not, `done` was called before this returns."""
+    assert isinstance(log._owner, SqliteStorage)
+    wal = checkpointer_of(log._owner).wal
+    before = 0 if wal is None else wal.taken
+    log.append(AppendBatch(expected, batch), done)
+    return wal is not None and wal.taken > before
+
+
 class LogDriver:
     """The log of a space with a few entities, and what it must hold."""
 
@@ -74,8 +85,8 @@ class LogDriver:
         self.log = storage.open(space, create=True)
         self.maker = LogMaker()
         self.maker.space.space, self.maker.space.hash = space, genesis(space)
-        self.told: list[StorageFailed | None] = []
-        self.log.append(Version(0), [self.maker.commit(*(set_(id_, 0, blind=True) for id_ in ids))])
+        self.told: list[BaseException | None] = []
+        append_to(self.log, Version(0), [self.maker.commit(*(set_(id_, 0, blind=True) for id_ in ids))])
 
     @property
     def version(self) -> Version:
@@ -84,18 +95,16 @@ class LogDriver:
     def batch(self, value: object = 1, commits: int = 1) -> list[AcceptedWrite]:
         return [self.maker.commit(set_(self.ids[at % len(self.ids)], value, blind=True)) for at in range(commits)]
 
-    def hand_over(self, batch: list[AcceptedWrite]) -> bool:
-        self.log.prepare(batch)
-        expected = Version(batch[0].commit.version - 1)
-        return self.log.hand_over(expected, batch, self.told.append)
+    def append(self, batch: list[AcceptedWrite]) -> bool:
+        """Whether the group WAL took it, so that its end is told; if not, it is in the file now."""
+        is_taken = append_to_wal(self.log, Version(batch[0].commit.version - 1), batch, self.told.append)
+        if not is_taken and (failure := self.told.pop()) is not None:
+            raise failure
+        return is_taken
 
     def commit(self, value: object = 1, commits: int = 1) -> bool:
-        """Whether the group WAL took it; if not, it is appended."""
-        batch = self.batch(value, commits)
-        is_taken = self.hand_over(batch)
-        if not is_taken:
-            self.log.append(Version(batch[0].commit.version - 1), batch)
-        return is_taken
+        """Whether the group WAL took it."""
+        return self.append(self.batch(value, commits))
 
     def check(self) -> None:
         """The log has all that was made, and verifies."""

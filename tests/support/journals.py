@@ -8,12 +8,16 @@ It prints the number of a step once it is durable, or `failed <number>`.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import resource
 import sqlite3
 import sys
 from pathlib import Path
 
+import msgspec
+
+from stemmadb.client.cache.records import CacheEntity, CacheHead, CacheStep, CacheWatch
 from stemmadb.client.journal.contents import JournalContents
 from stemmadb.client.journal.disk import DiskJournal
 from stemmadb.client.journal.port import (
@@ -35,6 +39,8 @@ SESSION = b"s" * 16
 WINDOW = 32
 """How many steps are on their way at once."""
 
+HAS_CACHE = bool(os.environ.get("STEMMADB_TEST_CACHE"))
+"""Whether the program writes a cache as well."""
 STEPS_MAX = 5_000
 """Where the program ends by itself, if nobody kills it and nothing fails."""
 
@@ -150,8 +156,10 @@ class Failing(sqlite3.Connection):
         return done
 
 
-def opened(directory: Path, *, factory: type[sqlite3.Connection] = sqlite3.Connection) -> DiskJournal:
-    return DiskJournal(directory, space=SPACE, principal=PRINCIPAL, factory=factory)
+def opened(
+    directory: Path, *, factory: type[sqlite3.Connection] = sqlite3.Connection, cache: bool = False
+) -> DiskJournal:
+    return DiskJournal(directory, space=SPACE, principal=PRINCIPAL, factory=factory, cache=cache)
 
 
 async def written(journal: DiskJournal, *steps: JournalStep) -> list[Exception | None]:
@@ -165,17 +173,52 @@ async def written(journal: DiskJournal, *steps: JournalStep) -> list[Exception |
     return told
 
 
-async def loaded(directory: Path) -> JournalState:
+async def loaded(directory: Path, *, cache: bool = False) -> JournalState:
     """What the next one who opens it finds."""
-    journal = opened(directory)
+    journal = opened(directory, cache=cache)
     try:
         return journal.load()
     finally:
         await journal.close()
 
 
+def with_cache(number: int) -> JournalStep:
+    """The numbered step, and a step of the cache: one watch, of which an entity comes, changes or goes each time."""
+    head = CacheHead(Version(number), Hash(bytes([number % 256]) * 32), TimeMs(number), None, b"d")
+    id_, old = EntityId(f"urn:c:{number}"), number - 20
+    gone = () if old < 1 else (EntityId(f"urn:c:{old}"),)
+    cache = CacheStep(
+        head=head,
+        watches=(CacheWatch(1, '{"roots":[{"id":"urn:c:*"}]}', TimeMs(number)),),
+        enter=((1, id_),),
+        leave=tuple((1, one) for one in gone),
+        put=(cache_entity(number),),
+        remove=tuple((BranchName("main"), one) for one in gone),
+    )
+    return msgspec.structs.replace(numbered(number), cache=cache)
+
+
+def cache_entity(number: int) -> CacheEntity:
+    value = msgspec.msgpack.encode({"text": secret(number)})
+    return CacheEntity(
+        BranchName("main"), EntityId(f"urn:c:{number}"), Version(number), Hash(bytes([number % 256]) * 32), value
+    )
+
+
+def secret(number: int) -> str:
+    """What a byte scan looks for."""
+    return f"secret-{number:06}-value"
+
+
+def cached_after(count: int) -> JournalState:
+    contents = JournalContents()
+    for number in range(1, count + 1):
+        contents.take(with_cache(number))
+    return contents.state()
+
+
 async def _write_on(directory: Path, first: int) -> None:
-    journal = opened(directory)
+    journal = opened(directory, cache=HAS_CACHE)
     journal.load()
     print("ready", flush=True)
     room = asyncio.Semaphore(WINDOW)
@@ -191,7 +234,8 @@ async def _write_on(directory: Path, first: int) -> None:
         await room.acquire()
         if failed.is_set():
             break
-        journal.write(numbered(number), lambda error, number=number: tell(number, error))  # type: ignore[misc]
+        step = with_cache(number) if HAS_CACHE else numbered(number)
+        journal.write(step, lambda error, number=number: tell(number, error))  # type: ignore[misc]
     await journal.close()
 
 

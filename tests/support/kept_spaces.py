@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from blake3 import blake3
 
+from appends import append_to
 from logs import LogMaker
 from space import BOB, delete_, patch_, set_
 from stemmadb.protocol.model.values import reference
@@ -66,7 +67,7 @@ def fill(log: SpaceLog) -> LogMaker:
     for begin in range(0, len(entries), 5):
         batch = entries[begin : begin + 5]
         last = batch[-1].commit.version
-        log.append(at, batch, [one for one in snapshots if at < one.place.version <= last])
+        append_to(log, at, batch, [one for one in snapshots if at < one.place.version <= last])
         at = last
     log.store_snapshots([made for fact in maker.facts[-2:-1] if (made := maker.snapshot(fact)) is not None])
     if log.owes_scrub:

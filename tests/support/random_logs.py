@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from appends import append_to
 from logs import LogMaker
 from space import ALICE, BOB, delete_, patch_, set_
 from stemmadb.protocol.model.commit.request import Operation
@@ -62,9 +63,7 @@ class RandomLog:
         expected = self.maker.version
         batch = [self.entry() for _ in range(self.random.randint(1, 4))]
         destroys = any(entry.destroyed for entry in batch)
-        if expected % 3:  # as the writer does, and as others need not
-            self.log.prepare(batch)
-        self.log.append(expected, batch, [] if destroys else self.snapshots(self.maker.facts[-4:]))
+        append_to(self.log, expected, batch, [] if destroys else self.snapshots(self.maker.facts[-4:]))
         if self.random.random() < 0.3:
             self.log.store_snapshots(self.snapshots(self.maker.facts))
         return batch

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from appends import append_to
 from logs import LogMaker
 from random_logs import RandomLog
 from space import SPACE
@@ -39,7 +40,7 @@ class World:
         self.maker = LogMaker()
 
     def keep(self, entry: AcceptedWrite) -> Version:
-        self.log.append(Version(entry.commit.version - 1), [entry])
+        append_to(self.log, Version(entry.commit.version - 1), [entry])
         return entry.commit.version
 
     def commit(self, *operations: Operation, **how: Any) -> Version:

@@ -16,6 +16,7 @@ from stemmadb.protocol.model.values.ids import MAIN, RANDOM_ID_BYTES, BranchName
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.messages.base import Part, Request, WriteRequest
+from stemmadb.protocol.wire.version import FEATURES
 
 P = TypeVar("P", bound=Part)
 Loss: TypeAlias = Literal["no", "question", "answer"]
@@ -41,6 +42,9 @@ class PeerRequester:
     @property
     def limits(self) -> Limits:
         return self._house.limits
+
+    def check_feature(self, feature: str) -> None:
+        assert feature in FEATURES, "the service under test announces all of them"
 
     def random(self, count: int) -> bytes:
         return self._house.random(count)

@@ -35,6 +35,7 @@ async def served(config: Config) -> AsyncIterator[str]:
             config,
             make_service=build.make_service,
             make_listener=build.make_listener,
+            make_web=build.make_web,
             ready=lambda serving: ready.set_result(serving.url),
             stop=stop,
         )
@@ -58,8 +59,9 @@ class Process:
         self.data, self.address = data, ""
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self) -> None:
-        command = [sys.executable, "-m", "stemmadb.client.cli", "serve", "--port", "0", "--data", str(self.data)]
+    def start(self, port: int = 0) -> None:
+        flags = ["--port", str(port), "--data", str(self.data)]
+        command = [sys.executable, "-m", "stemmadb.client.cli", "serve", *flags]
         self._process = subprocess.Popen(  # noqa: S603
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ}
         )

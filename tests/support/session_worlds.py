@@ -44,6 +44,7 @@ class OneLife:
     """A journal as one life of an app has it: after a kill nothing more is written, and nobody is told."""
 
     keeps = True
+    is_cache_full = False
 
     def __init__(self, disk: SimulatedJournal) -> None:
         self._disk = disk
@@ -72,14 +73,16 @@ class App:
         line: str | None,
         settings: ClientSettings,
         wrap: WrapDial,
+        cache: bool = False,
     ) -> None:
-        self.stage, self.name, self.settings = stage, name, settings
+        self.stage, self.name, self.settings, self.cache = stage, name, settings, cache
         self._line = line or name
         self._kept_on = disk
         self._wrap = wrap
         self.space: Space
         self._life: OneLife | None = None
         self.database: Database
+        self.delegations: tuple[str, ...] = ()
 
     @property
     def line(self) -> ClientLine:
@@ -106,6 +109,8 @@ class App:
             now=world.clock,
             settings=self.settings,
             journal=self._journal,
+            cache=self.cache,
+            delegations=self.delegations,
         )
         self.space = await self.database.space(self.stage.did)
         return self
@@ -168,9 +173,10 @@ class Stage:
         line: str | None = None,
         settings: ClientSettings = DEFAULT_SETTINGS,
         wrap: WrapDial = lambda dial: dial,
+        cache: bool = False,
     ) -> App:
         """An app that is connected, unless its line is down and its disk knows the space."""
-        app = App(self, name, disk=disk, line=line, settings=settings, wrap=wrap)
+        app = App(self, name, disk=disk, line=line, settings=settings, wrap=wrap, cache=cache)
         await app.start()
         self._apps.append(app)
         return app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,8 @@ def test_get_prints_the_value_as_json_and_nothing_else(ada: Home) -> None:
     assert (done.code, json.loads(done.out), done.err) == (0, SPEC | {"done": True}, "")
     part = ada("get", "urn:todo:1", "--path", "/title")
     assert (part.code, part.out) == (0, '"write the spec"\n')
+    assert ada("get", "urn:todo:1", "/title") == part  # as in the console
+    assert ada("get", "urn:todo:1", "/title", "--path", "/done").code == 2
     told = ada("get", "urn:todo:1", "--json").json
     assert told == {"id": "urn:todo:1", "path": "", "branch": "main", "version": 4, "value": SPEC | {"done": True}}
 
@@ -80,6 +83,34 @@ def test_what_is_not_there_is_no_and_a_null_is_a_value(ada: Home) -> None:
     assert ada("get", "urn:todo:1", "--at", "1").code == 1
     ada("set", "urn:null", "null")
     assert (ada("get", "urn:null").code, ada("get", "urn:null").out) == (0, "null\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("get", "urn:nothing"),
+        ("get", "urn:todo:1", "--at", "99"),
+        ("get", "urn:todo:1", "--at", "tag:nothing"),
+        ("history", "urn:nothing"),
+        ("blame", "urn:nothing"),
+        ("log", "--branch", "nothing"),
+        ("diff", "nothing", "head"),
+        ("merge", "nothing"),
+        ("branch", "delete", "nothing"),
+        ("tag", "delete", "nothing"),
+        ("delete", "urn:nothing"),
+        ("blob", "get", "b3:" + "a" * 52, "-"),
+        ("get", "urn:todo:1", "--space", "nothing"),
+        ("get", "urn:todo:1", "--identity", "nothing"),
+        ("console", "--branch", "nothing"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_not_there_exits_with_1_in_every_command(ada: Home, words: tuple[str, ...]) -> None:
+    done = ada(*words, stdin=b"")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("Error: ")
+    assert done.err.count("\n") == 1
 
 
 def test_list_shows_what_begins_so(ada: Home) -> None:
@@ -116,6 +147,33 @@ def test_query_follows_links_and_nests_them(ada: Home, tmp_path: Path) -> None:
     assert "urn:todo:2" in ada("query", "urn:todo:*").out
 
 
+@pytest.mark.rule("QUERY-8", "WATCH-4")
+def test_query_and_watch_show_the_first_in_order_and_then_the_next(ada: Home) -> None:
+    first = ada("query", "urn:todo:*", "--order", "/title", "--limit", "1", "--json").json
+    assert list(first["entities"]) == ["urn:todo:2"]
+    assert first["after"] == {"keys": [["cook"]], "id": "urn:todo:2"}
+    page = (
+        "query",
+        "urn:todo:*",
+        "--order",
+        "/title",
+        "--limit",
+        "1",
+        "--json",
+        "--after",
+        json.dumps(first["after"]),
+    )
+    assert list(ada(*page).json["entities"]) == ["urn:todo:1"]
+    highest = ada("query", "urn:todo:*", "--order", "-/title", "--json").json
+    assert list(highest["entities"]) == ["urn:todo:1", "urn:todo:2"]
+    seen = ada("watch", "urn:todo:*", "--order", "-/title", "--limit", "1", "--changes", "1")
+    assert "urn:todo:1" in seen.out
+    assert "urn:todo:2" not in seen.out
+    wrong = ada("query", "urn:todo:*", "--order", "title")
+    assert (wrong.code, wrong.err.startswith("Error: ")) == (2, True)
+    assert ada("query", "urn:todo:*", "--after", '{"id": 1}').err.startswith("Error: ")
+
+
 # ---------------------------------------------------------------- writing
 
 
@@ -135,7 +193,7 @@ def test_set_can_create_patch_and_overwrite_blindly(ada: Home) -> None:
     assert ada("set", "urn:new", "1", "--create").code == 0
     assert ada("set", "urn:todo:1", "2", "--blind").code == 0
     counted = ada("set", "urn:new2", '[{"op": "increment", "path": "/n", "by": 1}]', "--patch", "--json")
-    assert counted.code == 4
+    assert counted.code == 1
     wrong = ada("set", "urn:todo:2", '{"op": "remove"}', "--patch")
     assert (wrong.code, wrong.err.count("\n")) == (2, 1)
     assert ada("set", "urn:x", "1", "--create", "--blind").code == 2
@@ -193,16 +251,16 @@ def test_standard_input_that_is_not_text_is_told(ada: Home) -> None:
 
 def test_a_log_at_80_columns(ada: Home) -> None:
     assert timeless(ada("log", "--until", "4", "--since", "1").out) == (
-        "VERSION  TIME                 AUTHOR   FACTS  NOTE\n"
-        "      4  2026-11-16 09:00:00  default      1\n"
-        "      3  2026-11-16 09:00:00  default      1\n"
-        "      2  2026-11-16 09:00:00  default      1  first things first\n"
+        "VERSION  TIME                 AUTHOR             FACTS  NOTE\n"
+        "      4  2026-11-16 09:00:00  default …abcdefgh      1\n"
+        "      3  2026-11-16 09:00:00  default …abcdefgh      1\n"
+        "      2  2026-11-16 09:00:00  default …abcdefgh      1  first things first\n"
     )
     facts = timeless(ada("log", "--facts", "--since", "2").out)
     assert facts == (
-        "4  2026-11-16 09:00:00  default  main\n"
+        "4  2026-11-16 09:00:00  default …abcdefgh  main\n"
         "    patch urn:todo:1  /done = true\n"
-        "3  2026-11-16 09:00:00  default  main\n"
+        "3  2026-11-16 09:00:00  default …abcdefgh  main\n"
         '    set urn:todo:2  {"title": "cook"}\n'
     )
 
@@ -224,7 +282,7 @@ def test_a_log_is_filtered_and_says_when_there_is_more(ada: Home) -> None:
     assert "Only the newest 2 are shown" in cut.err
     assert ada("log", "--limit", "2", "--json").json["more"] is True
     assert ada("log", "--limit", "4", "--json").json["more"] is False
-    assert ada("log", "--author", "nobody").code == 4
+    assert ada("log", "--author", "nobody").code == 1
     assert ada("log", "--until", "yesterday").err == "There are none.\n"
     patch = ada("log", "--facts", "--limit", "1", "--json").json["entries"][0]["facts"]
     assert patch == [
@@ -239,16 +297,18 @@ def test_a_log_is_filtered_and_says_when_there_is_more(ada: Home) -> None:
 
 def test_a_history_and_a_blame_at_80_columns(ada: Home) -> None:
     assert timeless(ada("history", "urn:todo:1").out) == (
-        "VERSION  TIME                 AUTHOR   CHANGE                 NOTE\n"
-        "      4  2026-11-16 09:00:00  default  /done = true\n"
-        '      2  2026-11-16 09:00:00  default  {"title": "write the…  first things first\n'
+        "VERSION  TIME                 AUTHOR             CHANGE          NOTE\n"
+        "      4  2026-11-16 09:00:00  default …abcdefgh  /done  false\n"
+        "                                                 -> true\n"
+        '      2  2026-11-16 09:00:00  default …abcdefgh  {"title":       first things\n'
+        '                                                 "write the      first\n'
+        '                                                 spec", "done":\n'
+        "                                                 false}\n"
     )
-    assert timeless(ada("blame", "urn:todo:1").out) == (
-        "PATH    VALUE           VERSION  TIME                 AUTHOR   NOTE\n"
-        '/title  "write the sp…        2  2026-11-16 09:00:00  default  first things\n'
-        "                                                               first\n"
-        "/done   true                  4  2026-11-16 09:00:00  default\n"
-    )
+    blamed = timeless(ada("blame", "urn:todo:1").out).splitlines()
+    assert blamed[0] == "PATH    VALUE       VERSION  TIME                 AUTHOR             NOTE"
+    assert blamed[1].startswith('/title  "write            2  2026-11-16 09:00:00  default …abcdefgh  first')
+    assert blamed[-1] == "/done   true              4  2026-11-16 09:00:00  default …abcdefgh"
     entries = ada("history", "urn:todo:1", "--at", "3", "--json").json["entries"]
     assert [(entry["version"], entry["value"]) for entry in entries] == [(2, SPEC)]
     assert ada("history", "urn:todo:1", "--limit", "1", "--json").json["more"] is True
@@ -259,7 +319,7 @@ def test_a_history_and_a_blame_at_80_columns(ada: Home) -> None:
 
 
 def test_a_diff_takes_moments_and_branches(ada: Home) -> None:
-    assert ada("diff", "2", "4").out == '~ urn:todo:1\n    /done = true\n+ urn:todo:2  {"title": "cook"}\n'
+    assert ada("diff", "2", "4").out == '~ urn:todo:1\n    /done  false -> true\n+ urn:todo:2  {"title": "cook"}\n'
     assert ada("diff", "4", "2", "--prefix", "urn:todo:2").out == '- urn:todo:2  {"title": "cook"}\n'
     assert ada("diff", "4").out == "Nothing differs between version 4 and version 4.\n"
     ada("branch", "create", "draft")
@@ -308,7 +368,7 @@ def test_a_merge_shows_first_what_it_would_do(ada: Home) -> None:
     dry = ada("merge", "draft", "--dry-run")
     assert (dry.code, dry.out) == (
         0,
-        'Merging draft into main would write 1 entity.\n~ urn:todo:1  /title = "spec"\n',
+        'Merging draft into main would write 1 entity.\n~ urn:todo:1  /title  "write the spec" -> "spec"\n',
     )
     assert ada("get", "urn:todo:1", "--path", "/title").out == '"write the spec"\n'
     done = ada("merge", "draft", "--note", "reviewed", "--json")
@@ -328,8 +388,9 @@ def test_a_merge_with_conflicts_under_fail_exits_with_1_and_writes_nothing(ada: 
     assert done.code == 1
     assert done.out == (
         "Both sides changed 1 place:\n"
-        "ID          PATH  BASE  SOURCE  TARGET  TAKEN\n"
-        "urn:todo:2  /        3       6       7  target\n"
+        "  urn:todo:2 /  taken: target\n"
+        '    source@6  {"title": "bake"}\n'
+        '    target@7  {"title": "fry"}\n'
     )
     assert done.err.startswith("Error: Both branches changed 1 of the same entities.")
     told = ada("merge", "draft", "--strategy", "fail", "--json")
@@ -359,16 +420,16 @@ def test_a_space_is_made_once_and_found_by_name(ada: Home) -> None:
 def test_a_name_that_nothing_was_made_under_makes_nothing(ada: Home) -> None:
     for words in (("get", "urn:a"), ("set", "urn:a", "1"), ("watch",), ("status",)):
         done = ada(*words, "--space", "tood", "--json")
-        assert (done.code, done.error) == (3, "unknown_space")
+        assert (done.code, done.error) == (1, "unknown_space")
         assert "stemmadb space create tood" in done.json["error"]["message"]
     assert [one["name"] for one in ada("space", "--json").json["spaces"]] == ["todo"]
     nobody = ada("get", "urn:a", "--identity", "nobody", "--json")
-    assert (nobody.code, nobody.error) == (4, "not_found")
+    assert (nobody.code, nobody.error) == (1, "not_found")
     assert [one["name"] for one in ada("keys", "list", "--json").json["identities"]] == ["default"]
 
 
 def test_without_a_space_it_is_wrong_use(ada: Home) -> None:
-    del ada.variables["STEMMA_SPACE"]
+    del ada.variables["STEMMADB_SPACE"]
     done = ada("get", "urn:a")
     assert (done.code, done.err.count("\n"), "--space" in done.err) == (2, 1, True)
     assert ada("get", "urn:todo:1", "--space", "todo").code == 0
@@ -377,7 +438,7 @@ def test_without_a_space_it_is_wrong_use(ada: Home) -> None:
 @pytest.mark.rule("ACL-2")
 def test_a_stranger_is_told_of_no_space_and_how_to_be_let_in(ada: Home, bob: Home) -> None:
     done = bob("get", "urn:todo:1", "--json")
-    assert (done.code, done.error) == (3, "unknown_space")
+    assert (done.code, done.error) == (1, "unknown_space")
     did = bob("keys", "show").out.strip()
     assert f"stemmadb acl set {did} read" in done.json["error"]["message"]
     assert bob("get", "urn:todo:1").err.count("\n") == 1
@@ -431,28 +492,49 @@ def test_a_blob_goes_in_and_comes_out_as_it_was(ada: Home, tmp_path: Path) -> No
     assert ada("blob", "get", told["hash"], tmp_path / "copy", "--force").code == 0
     assert ada("blob", "get", told["hash"], "-", "--json").code == 2
     nothing = ada("blob", "get", "b3:" + "a" * 52, tmp_path / "nothing", "--json")
-    assert (nothing.code, nothing.error) == (4, "unknown_blob")
+    assert (nothing.code, nothing.error) == (1, "unknown_blob")
     assert not (tmp_path / "nothing").exists()
 
 
 @pytest.mark.rule("COMPACT-1")
 def test_compact_goes_through_the_server(ada: Home, server: Process) -> None:
-    done = ada("compact", "--floor", "4", "--json")
+    done = ada("compact", "--floor", "4", "--yes", "--json")
     assert (done.code, done.json["floor"]) == (0, 4)
     assert ada("get", "urn:todo:1", "--at", "2", "--json").error == "compacted"
-    held = ada("compact", "--floor", "4", "--data", server.data, "--space", did_of(ada, space=True), "--json")
+    held = ada(
+        "compact", "--floor", "4", "--yes", "--data", server.data, "--space", did_of(ada, space=True), "--json"
+    )
     assert (held.code, held.error) == (3, "directory_held")
+
+
+def test_compact_and_erase_show_what_would_go_and_want_yes(ada: Home) -> None:
+    ada("tag", "create", "old", "--at", "2")
+    would = ada("compact", "--floor", "4", "--dry-run")
+    assert " ".join(would.out.split()) == (
+        f"todo ({did_of(ada, space=True)}): 3 versions below 4 could no longer be read. "
+        "1 tag would stay readable: old (2)."
+    )
+    assert ada("compact", "--older-than", "0 seconds", "--dry-run", "--json").json["floor"] == 5
+    assert ada("compact", "--older-than", "30d", "--dry-run", "--json").json["floor"] == 0
+    gone = ada("erase", "urn:todo:1", "--version", "2", "--dry-run")
+    assert gone.out.startswith("1 change of urn:todo:1 would be erased, with every copy:\n")
+    assert '"write the' in gone.out
+    assert ada("erase", "urn:todo:1", "--version", "3", "--dry-run").code == 1
+    for words in (("compact", "--floor", "4"), ("erase", "urn:todo:1", "--version", "2")):
+        refused = ada(*words)
+        assert (refused.code, "confirm with --yes" in refused.err) == (2, True)
+    assert ada("get", "urn:todo:1", "--at", "2").code == 0
 
 
 @pytest.mark.rule("ERASE-1")
 def test_erase_goes_through_the_server(ada: Home, bob: Home) -> None:
-    done = ada("erase", "urn:todo:2", "--version", "3", "--survivor", 'main={"title": null}', "--json")
+    done = ada("erase", "--yes", "urn:todo:2", "--version", "3", "--survivor", 'main={"title": null}', "--json")
     assert (done.code, done.json["erased"]) == (0, 1)
     assert json.loads(ada("get", "urn:todo:2").out) == {"title": None}
     assert ada("get", "urn:todo:2", "--at", "3", "--json").error == "erased"
-    assert ada("erase", "urn:todo:2", "--version", "3", "--survivor", "main").code == 2
+    assert ada("erase", "--yes", "urn:todo:2", "--version", "3", "--survivor", "main").code == 2
     ada("acl", "set", bob("keys", "show").out.strip(), "write")
-    assert bob("erase", "urn:todo:1", "--version", "2", "--json").error == "forbidden"
+    assert bob("erase", "--yes", "urn:todo:1", "--version", "2", "--json").error == "forbidden"
 
 
 def test_status_tells_of_the_server_and_of_a_space_or_of_a_directory(ada: Home, server: Process) -> None:
@@ -480,7 +562,7 @@ def test_status_tells_of_the_server_and_of_a_space_or_of_a_directory(ada: Home, 
         ("branch",),
         ("merge", "draft"),
         ("status",),
-        ("compact", "--floor", "1"),
+        ("compact", "--floor", "1", "--yes"),
     ],
 )
 def test_a_server_that_is_not_there_exits_with_3_and_says_how_to_start_one(ada: Home, words: tuple[str, ...]) -> None:
@@ -506,9 +588,80 @@ def test_a_version_that_does_not_exist_is_refused(ada: Home) -> None:
         ("log", "--until", "99"),
     ):
         done = ada(*words, "--json")
-        assert (done.code, done.error) == (4, "future_version"), words
+        assert (done.code, done.error) == (1, "future_version"), words
 
 
 def test_a_moment_that_nobody_understands_is_wrong_use(ada: Home) -> None:
     done = ada("get", "urn:todo:1", "--at", "whenever")
     assert (done.code, "10 minutes ago" in done.err, done.err.count("\n")) == (2, True, 1)
+
+
+# ---------------------------------------------------------------- names and servers
+
+
+@pytest.mark.rule("NAME-1")
+def test_localhost_and_127_0_0_1_are_one_server(ada: Home, server: Process) -> None:
+    spelled = server.address.replace("127.0.0.1", "localhost")
+    assert ada("get", "urn:todo:2", "--url", spelled).out == '{\n  "title": "cook"\n}\n'
+    assert ada("space", "list", "--url", spelled, "--json").json["spaces"] == [
+        {"name": "todo", "space": did_of(ada, space=True)}
+    ]
+    again = ada("space", "create", "todo", "--url", spelled)
+    assert (again.code, again.out) == (0, f"{did_of(ada, space=True)}\n")
+    assert again.err == f"There is a space 'todo' at {spelled} already; nothing was made.\n"
+
+
+@pytest.mark.rule("NAME-1")
+def test_a_name_of_another_server_is_made_only_if_one_says_so(ada: Home, tmp_path: Path) -> None:
+    other = Process(tmp_path / "other")
+    other.start()
+    try:
+        wanted = ("--url", other.address)
+        unknown = ada("get", "urn:todo:1", *wanted)
+        assert unknown.code == 1
+        assert f"You have another space 'todo' at {ada.variables['STEMMADB_URL']}" in unknown.err
+        assert "--new" in unknown.err
+        refused = ada("space", "create", "todo", *wanted)
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert "Say --new if you want that." in refused.err
+        assert ada("space", "list", *wanted, "--json").json["spaces"] == []
+        made = ada("space", "create", "todo", "--new", *wanted, "--json").json
+        assert made["created"]
+        assert made["space"] != did_of(ada, space=True)
+    finally:
+        assert other.stop() == 0
+
+
+@pytest.mark.rule("NAME-1")
+def test_a_server_whose_data_was_deleted_is_a_new_one(tmp_path: Path) -> None:
+    server = Process(tmp_path / "data")
+    server.start()
+    home = Home(tmp_path / "ada", server.address, space="todo")
+    assert home("space", "create", "todo").code == 0
+    old = home("status", "--json").json
+    port = int(server.address.rpartition(":")[2])
+    assert server.stop() == 0
+    shutil.rmtree(tmp_path / "data")
+    server.start(port)
+    try:
+        done = home("list", "--json")
+        assert done.code == 0
+        assert f"it was {old['server']}" in done.err
+        assert f"the one of before is {old['space']['did']}" in done.err
+        assert home("list").err == ""
+    finally:
+        assert server.stop() == 0
+
+
+@pytest.mark.rule("NAME-1")
+@pytest.mark.parametrize("space", ["todo", "never made"])
+def test_a_server_that_is_not_there_is_unreachable_and_no_unknown_space(ada: Home, space: str) -> None:
+    for words in (("get", "urn:todo:1", "--space", space), ("space", "create", space), ("space", "did", "nothing")):
+        done = ada(*words, "--url", "ws://127.0.0.1:1", "--json")
+        assert (done.code, done.error) == (3, "unreachable"), words
+
+
+def test_space_did_prints_the_did_of_a_name(ada: Home) -> None:
+    assert ada("space", "did", "todo").out == f"{did_of(ada, space=True)}\n"
+    none = ada("space", "did", "nothing", "--json")
+    assert (none.code, none.error) == (1, "unknown_space")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -39,13 +42,54 @@ def freeze(server: Process, how: signal.Signals) -> None:
     os.kill(server._process.pid, how)
 
 
+def wait_for_socket(pid: int) -> None:
+    """Until the process has one."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with suppress(OSError):
+            if any(
+                os.readlink(f"/proc/{pid}/fd/{one}").startswith("socket:") for one in os.listdir(f"/proc/{pid}/fd")
+            ):
+                return
+        time.sleep(0.01)
+    raise AssertionError("it never dialed")
+
+
+SLOW = """
+import builtins, os, signal, sys
+real = builtins.__import__
+def slow(name, *given):
+    if name == "click":
+        os.kill(os.getpid(), signal.SIGINT)
+    return real(name, *given)
+builtins.__import__ = slow
+from stemmadb.client.cli import main
+main()
+"""
+
+
+def test_a_command_that_is_interrupted_while_it_is_loaded_says_so_too() -> None:
+    command = [sys.executable, "-c", SLOW, "keys", "list"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+    assert ended.returncode == 130
+    assert ended.stderr == "Interrupted. Nothing was left half done.\n"
+    assert ended.stdout == ""
+
+
+def test_an_app_that_imports_the_command_line_keeps_its_own_handler() -> None:
+    script = "import signal, stemmadb.client.cli; print(signal.getsignal(2) is signal.default_int_handler)"
+    command = [sys.executable, "-c", script]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
+    assert ended.stdout == "True\n"
+
+
 def test_a_merge_that_is_interrupted_says_that_it_may_be_done_or_not(ada: Home, server: Process) -> None:
     assert ada("branch", "create", "draft").code == 0
     assert ada("set", "urn:todo:1", '{"done": true}', "--branch", "draft").code == 0
     freeze(server, signal.SIGSTOP)
     try:
         with ada.terminal("merge", "draft") as terminal:
-            time.sleep(1.0)  # it waits for an answer that does not come
+            wait_for_socket(terminal.process.pid)  # it waits for an answer that does not come
             terminal.send(CTRL_C)
             assert terminal.ended() == 130
             assert "Interrupted" in terminal.screen

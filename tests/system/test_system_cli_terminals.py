@@ -134,7 +134,7 @@ def test_a_watch_shows_changes_as_they_happen_until_ctrl_c(ada: Home) -> None:
         ada("delete", "urn:todo:1")
         terminal.expect("- urn:todo:1")
         terminal.send(CTRL_C)
-        assert terminal.ended() == 0
+        assert terminal.ended() == 130
         assert "3 changes, up to version 4." in terminal.screen
         assert "Traceback" not in terminal.screen
 
@@ -148,7 +148,7 @@ def test_a_watch_for_a_program_is_a_line_for_each_change_and_a_summary(ada: Home
         process.send_signal(signal.SIGINT)
         assert json.loads(next_line(process)) == {"changes": 2, "version": 3, "branch": "main"}
         assert process.communicate(timeout=60) == (b"", b"")
-        assert process.returncode == 0
+        assert process.returncode == 130
 
 
 @contextmanager
@@ -206,7 +206,7 @@ def test_a_watch_says_when_the_server_goes_and_goes_on_when_it_is_back(tmp_path:
             ada("set", "urn:todo:1", "2")
             terminal.expect("~ urn:todo:1  2")
             terminal.send(CTRL_C)
-            assert terminal.ended() == 0
+            assert terminal.ended() == 130
         finally:
             again.terminate()
             assert again.wait(60) == 0
@@ -231,7 +231,7 @@ def test_ctrl_c_ends_a_command_that_waits_for_a_server(
         with connection:
             connection.recv(1)  # it has sent its greeting and waits
             terminal.send(CTRL_C)
-            assert terminal.ended() == (0 if words == ("watch",) else 130)
+            assert terminal.ended() == 130
         assert says in terminal.screen
         assert "Traceback" not in terminal.screen
 
@@ -303,7 +303,7 @@ def test_completion_does_not_wait_for_a_server_and_makes_no_identity(
 ) -> None:
     space = str(ada("status", "--json").json["space"]["did"])
     began = time.monotonic()
-    assert completed(ada, "stemmadb get urn:", STEMMA_URL=url_of(silence), STEMMA_SPACE=space) == []
+    assert completed(ada, "stemmadb get urn:", STEMMADB_URL=url_of(silence), STEMMADB_SPACE=space) == []
     assert time.monotonic() - began < 30  # of which one second is waiting
     fresh = Home(tmp_path / "fresh", server.address, space=space)
     fresh.directory.mkdir()
@@ -326,3 +326,12 @@ def test_there_is_a_script_for_every_shell(ada: Home, name: str) -> None:
 
 def test_escapes_are_taken_from_what_a_person_sees() -> None:
     assert plain("\x1b[1;31mred\x1b[0m\x1b]0;title\x07 text\x1b[?25h") == "red text"
+
+
+def test_compact_asks_on_a_terminal_and_does_what_is_answered(ada: Home) -> None:
+    for answer, code in (("n", 130), ("y", 0)):
+        with ada.terminal("compact", "--floor", "2") as terminal:
+            terminal.expect("cannot be brought back")
+            terminal.send(f"{answer}\r")
+            assert terminal.ended() == code
+            assert ("compacted to 2" in terminal.screen) is (answer == "y")

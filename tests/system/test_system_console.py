@@ -82,7 +82,7 @@ def test_a_line_of_a_pipe_that_never_ends_is_told(place: Stand) -> None:
 
 def test_a_script_learns_of_the_first_error_by_the_exit_code(place: Stand) -> None:
     ran = place.piped("get urn:nope:1\nset urn:todo:1 1\nzzz\nget urn:todo:1 /title\n")
-    assert ran.code == 4
+    assert ran.code == 1
     assert ran.out == '"spec"\n'
     assert len(ran.err.splitlines()) == 3
 
@@ -94,7 +94,7 @@ def test_with_json_every_answer_is_a_line_and_the_last_sums_up(place: Stand) -> 
     assert error["error"]["code"] == "future_version"
     assert set(change["entered"]) == {"urn:todo:1"}
     assert (summary["lines"], summary["failed"], summary["error"]) == (4, 1, error["error"])
-    assert ran.code == 4
+    assert ran.code == 1
 
 
 def test_a_pipe_without_lines_is_no_error(place: Stand) -> None:
@@ -105,11 +105,11 @@ def test_a_pipe_without_lines_is_no_error(place: Stand) -> None:
 @pytest.mark.parametrize(
     ("more", "code", "words"),
     [
-        (("--space", "nope"), 3, "There is no space 'nope'"),
-        (("--branch", "nope"), 4, "There is no branch 'nope'"),
-        (("--at", "4000"), 4, "Version 4000 does not exist yet"),
+        (("--space", "nope"), 1, "There is no space 'nope'"),
+        (("--branch", "nope"), 1, "There is no branch 'nope'"),
+        (("--at", "4000"), 1, "Version 4000 does not exist yet"),
         (("--at", "someday"), 2, "neither a branch nor a moment"),
-        (("--identity", "nope"), 4, "There is no identity 'nope'"),
+        (("--identity", "nope"), 1, "There is no identity 'nope'"),
         (("--journal", "x"), 2, "--journal needs --write"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_server_that_is_not_there_is_told_in_one_sentence(place: Stand) -> Non
 def test_an_identity_that_may_not_read_is_not_told_what_is_there(place: Stand) -> None:
     place.identity("eve")
     ran = place.piped("ls\n", "--identity", "eve", "--space", place.did)
-    assert (ran.code, ran.out) == (3, "")
+    assert (ran.code, ran.out) == (1, "")
     assert "There is no space" in ran.err
 
 

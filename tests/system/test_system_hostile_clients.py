@@ -9,18 +9,22 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
+from blake3 import blake3
 
 from service_peers import ALICE, BOB, CAROL, Key, Peer, ServiceHarness, put, read, service_harness
+from stemmadb.protocol.errors import LimitExceeded
 from stemmadb.protocol.model.query import query
 from stemmadb.protocol.model.query.query import Query, Root
 from stemmadb.protocol.model.values.body import encode
-from stemmadb.protocol.model.values.ids import BranchName, EntityId, Local
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Local
 from stemmadb.protocol.wire.messages.base import Request
+from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk, BlobEnd
 from stemmadb.protocol.wire.messages.commit import Rejected
 from stemmadb.protocol.wire.messages.reading import QueryRequest, WatchRequest
 from stemmadb.protocol.wire.messages.session import HeldWatch, Ping
 from stemmadb.protocol.wire.messages.structure import MergeRequest, Resolution
 from stemmadb.server.engine.base.executors import Executors, Inline
+from stemmadb.server.engine.blobs.blobs import UPLOADS_EACH_MAX
 from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.stream.session_watch import SessionWatch
 from stemmadb.server.service.watch import watch_groups
@@ -287,3 +291,67 @@ async def test_the_large_schema_of_a_watch_is_not_compiled_on_the_event_loop(mon
         schema = {"anyOf": [{"const": number} for number in range(20_000)]}
         await alice.watch(1, Root("urn:x", schema=schema))
         assert where == [True]
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-6")
+async def test_large_frames_for_many_sessions_take_many_turns_of_the_loop() -> None:
+    """200 sessions with ten watches each, and a commit of 1,000 operations, stopped all other spaces for seconds."""
+    async with service_harness() as made:
+        alice = await made.peer(ALICE).open()
+        watchers = [await made.peer(BOB if number % 2 else CAROL).open() for number in range(12)]
+        for watcher in watchers:
+            await watcher.watch(1, "urn:a*")
+            await watcher.watch(2, "urn:b*")
+        alice.send(*(put(f"urn:{'ab'[number % 2]}:{number}", "x" * 200) for number in range(800)))
+        sent, turns = {watcher: len(watcher.wire.sent) for watcher in watchers}, []
+        for _ in range(200):
+            await asyncio.sleep(0)
+            now = {watcher: len(watcher.wire.sent) for watcher in watchers}
+            turns.append(sum(now[watcher] > sent[watcher] for watcher in watchers))
+            sent = now
+        assert max(turns) == 1
+        assert sum(turns) == len(watchers)
+
+
+@pytest.mark.rule("WATCH-2")
+async def test_a_batch_with_many_entities_is_not_stepped_on_the_event_loop() -> None:
+    reading = Marked()
+    worked: list[int] = []
+
+    async def run(work: Callable[[], T]) -> T:
+        worked.append(1)
+        return work()
+
+    reading.run = run  # type: ignore[method-assign]  # counts what workers do
+    async with service_harness(workers=Executors(Inline(), reading)) as made:
+        alice, carol = await made.peer(ALICE).open(), await made.peer(CAROL).open()
+        await carol.watch(1, "urn:*")
+        for count, is_large in ((10, False), (900, True)):
+            worked.clear()
+            await alice.commit(*(put(f"urn:{number}", count) for number in range(count)))
+            await made.settle()
+            assert bool(worked) is is_large
+        assert carol.frames[-1].to == made.service.hubs[made.space].feed.version
+
+
+@pytest.mark.rule("BLOB-1", "ACL-2")
+async def test_a_writer_cannot_block_the_uploads_of_others_and_loses_its_own_with_its_role() -> None:
+    async with service_harness() as made:
+        alice, bob = await made.peer(ALICE).open(), await made.peer(BOB).open()
+        data = b"what alice uploads"
+        blob = Hash(blake3(data).digest())
+        await bob.ask(BlobBegin, blob=blob, size=3)
+        await bob.ask(BlobChunk, blob=blob, offset=0, data=b"bad")
+        for number in range(UPLOADS_EACH_MAX - 1):
+            await bob.ask(BlobBegin, blob=Hash(blake3(bytes([number])).digest()), size=9)
+        with pytest.raises(LimitExceeded) as refused:
+            await bob.ask(BlobBegin, blob=Hash(blake3(b"one more").digest()), size=9)
+        assert refused.value.facts["bound"] == "uploads_per_principal_max"
+        await alice.ask(BlobBegin, blob=blob, size=len(data))
+        await alice.ask(BlobChunk, blob=blob, offset=0, data=data)
+        await alice.ask(BlobEnd, blob=blob)
+        blobs = made.service.hubs[made.space].context.blobs
+        assert len(blobs.uploads) == UPLOADS_EACH_MAX
+        await alice.commit(put(made.space, {ALICE.did: "own", BOB.did: "read"}))
+        await made.settle()
+        assert blobs.uploads == []

@@ -41,6 +41,7 @@ from stemmadb.protocol.wire.messages.structure import (
     Resolution,
     RevertRequest,
 )
+from stemmadb.server.service.base.settings import ServiceSettings
 
 HIDDEN = ("urn:s:one", "urn:s:two")
 OTHER = ("urn:s:zzz", "urn:t:q")
@@ -154,9 +155,12 @@ def watches() -> Iterator[Asked]:
         yield WatchRequest, {"watch": next(numbers), "query": asked, "since": since}
 
 
+NEVER_MS = 24 * 60 * 60 * 1_000
+
+
 async def told_in(world: int) -> list[Any]:
-    """Everything that a delegate for `urn:a:` hears in one of the worlds."""
-    async with service_harness() as made:
+    """Everything that a delegate for `urn:a:` hears in one of the worlds; no frame comes by time (`quiet_ms`)."""
+    async with service_harness(settings=ServiceSettings(quiet_ms=NEVER_MS)) as made:
         owner, bob = await made.peer(ALICE).open(), made.peer(BOB)
         await fill(owner, world)
         await bob.open(delegations=(token(ALICE, BOB, made.space, "urn:a:"),))

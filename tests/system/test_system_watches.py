@@ -165,6 +165,21 @@ async def test_a_watch_on_a_branch_that_is_deleted_ends(served_space: ServedSpac
     assert any(item["id"] == "urn:a:1" for frame in watcher.holding.frames for item in frame["entered"])
 
 
+@pytest.mark.rule("BRANCH-1", "WATCH-1", "WATCH-3", "COMPACT-1")
+async def test_a_watch_on_a_branch_that_was_deleted_and_compacted_is_refused_as_deleted(
+    served_space: ServedSpace, text: bool
+) -> None:
+    client = await served_space.enter(text=text)
+    await client.write("branch.create", name="draft")
+    await client.write_now(set_("urn:a:1", 1, blind=True), branch="draft")
+    await client.write("branch.delete", name="draft")
+    floor = (await client.write_now(set_("urn:a:2", 1, blind=True)))["version"]
+    await client.write("compact", floor=floor)
+    for more in ({}, {"since": 2}, {"since": floor}):
+        refused = await client.refusal("watch", watch=1, query=query_of("urn:a:*", branch="draft"), **more)
+        assert refused.code == "branch_deleted"
+
+
 @pytest.mark.rule("WATCH-1", "SYNC-3")
 async def test_a_watch_that_is_replaced_tells_the_difference(served_space: ServedSpace, text: bool) -> None:
     writer, watcher = await pair(served_space, text)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stemmadb.client.database import Database, connect
     from stemmadb.client.keys.identity import Identity
+    from stemmadb.client.live_map import LiveMap
+    from stemmadb.client.notes import Note
     from stemmadb.client.reading.plain import DELETED
     from stemmadb.client.session.refused import Refused
     from stemmadb.client.session.settings import ClientSettings
@@ -36,6 +38,8 @@ else:
         "Conflict": "stemmadb.protocol.errors",
         "Database": "stemmadb.client.database",
         "Identity": "stemmadb.client.keys.identity",
+        "Note": "stemmadb.client.notes",
+        "LiveMap": "stemmadb.client.live_map",
         "PendingCommit": "stemmadb.client.status",
         "Refused": "stemmadb.client.session.refused",
         "Rejected": "stemmadb.protocol.errors",
@@ -65,6 +69,8 @@ __all__ = [
     "Conflict",
     "Database",
     "Identity",
+    "LiveMap",
+    "Note",
     "PendingCommit",
     "Refused",
     "Rejected",

@@ -77,11 +77,11 @@ class SpaceCore:
         self, branch: BranchName, ids: Iterable[EntityId], version: Version
     ) -> dict[EntityId, CachedEntity]:
         wanted = tuple(ids)
-        await self._reach(wanted[0])
+        await self.reach(wanted[0])
         return _cached(await fetch_ids(self.session.requester, branch, wanted, version=version))
 
     async def fetch_under(self, branch: BranchName, prefix: str, version: Version) -> dict[EntityId, CachedEntity]:
-        await self._reach(f"{prefix}*")
+        await self.reach(f"{prefix}*")
         return _cached(await fetch_query(self.session.requester, Query((Root(f"{prefix}*"),), branch, version)))
 
     async def begin(self) -> None:
@@ -97,7 +97,7 @@ class SpaceCore:
             with suppress(StemmaError):
                 await self.session.requester.ask(QueryRequest, QueryAnswer, timeout=CATCH_UP_SECONDS, query=query)
 
-    async def _reach(self, what: str) -> None:
+    async def reach(self, what: str) -> None:
         """What is not in view needs the server; without one it is refused at once (NURSERY-8)."""
         await self.link.settled()
         if self.link.state != "open":
@@ -157,6 +157,8 @@ class SpaceCore:
             oldest_pending_seconds=now - waiting[0].since if waiting else None,
             rejected=len(session.notifier.rejected_commits),
             lost=len(session.notifier.lost),
+            cache=session.cache_status,
+            as_of=session.as_of(),
         )
 
     def pending(self) -> list[PendingCommit]:

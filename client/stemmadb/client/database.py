@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
@@ -12,13 +13,16 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, TypeAlias
 
 from stemmadb.client.core import SpaceCore
+from stemmadb.client.dialing.greeting import greet
 from stemmadb.client.dialing.urls import server_url
 from stemmadb.client.dialing.websocket import WebSocketDial
 from stemmadb.client.journal.disk import DiskJournal
 from stemmadb.client.journal.memory import MemoryJournal
 from stemmadb.client.journal.port import Journal
+from stemmadb.client.keys import name_notices
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.keys.key_files import read_identity
+from stemmadb.client.keys.name_book import NamedSpace
 from stemmadb.client.keys.names import Names
 from stemmadb.client.keys.ring import DEFAULT, SEED_BYTES, KeyRing
 from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
@@ -27,7 +31,15 @@ from stemmadb.client.session.session import ClientSession
 from stemmadb.client.session.settings import DEFAULT_SETTINGS, ClientSettings
 from stemmadb.client.space import Space
 from stemmadb.protocol import identity as identities
-from stemmadb.protocol.errors import GoingAway, NotFound, StemmaError, UnknownSpace
+from stemmadb.protocol.errors import (
+    Forbidden,
+    GoingAway,
+    Malformed,
+    NotFound,
+    Rejected,
+    StemmaError,
+    UnknownSpace,
+)
 from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, MAIN, Did, EntityId, TimeMs
 from stemmadb.protocol.wire.channel import Dial
@@ -37,11 +49,19 @@ MakeJournal: TypeAlias = Callable[[Did, Did], Journal]
 
 
 class SpaceNames(Protocol):
-    """Which space a name means on a server."""
+    """Which space a name means on a server, and which server an address led to last (NAME-1)."""
 
     def find(self, url: str, name: str) -> Did | None: ...
 
-    def remember(self, url: str, name: str, space: Did) -> Did:
+    def server(self, url: str) -> Did | None: ...
+
+    def on(self, server: Did, name: str) -> Did | None: ...
+
+    def elsewhere(self, server: Did, name: str) -> NamedSpace | None: ...
+
+    def meet(self, url: str, server: Did) -> None: ...
+
+    def remember(self, url: str, server: Did, name: str, space: Did) -> Did:
         """The space that the name means from now on: the first one that was given wins."""
         ...
 
@@ -62,6 +82,7 @@ class Means(NamedTuple):
     random: Callable[[int], bytes]
     now: Callable[[], TimeMs]
     settings: ClientSettings
+    cache: bool = False
 
     def chance(self) -> float:
         """A number from 0 to 1."""
@@ -80,6 +101,7 @@ class Database:
         names: SpaceNames,
         keys: SpaceKeys,
         delegations: tuple[bytes, ...] = (),
+        notice: Callable[[str], None],
     ) -> None:
         self.url = url
         self.identity = identity
@@ -87,6 +109,10 @@ class Database:
         self._names = names
         self._keys = keys
         self._delegations = delegations
+        self._notice = notice
+        """Tells the user that a name leads to another space than before."""
+        self._server: Did | None = None
+        """The server that the last connection led to."""
         self._cores: dict[Did, SpaceCore] = {}
         self._one_at_a_time = asyncio.Lock()
         self._opening: SpaceCore | None = None
@@ -108,17 +134,78 @@ class Database:
                 return Space(await self._open(Did(name)))
             return Space(await self._named(name))
 
+    async def server(self) -> Did:
+        """The DID of the server at this address, which is asked for it; `Unreachable` if nobody answers."""
+        seconds = self._means.settings.open_seconds
+        self._server = await greet(self._means.dial, self.identity.did, url=self.url, timeout=seconds)
+        self._names.meet(self.url, self._server)
+        return self._server
+
     async def _named(self, name: str) -> SpaceCore:
+        """The space that the name means on the server at this address (NAME-1)."""
         known = self._names.find(self.url, name)
         if known is None:
-            return await self._make(name)
+            return await self._named_on(await self.server(), name)
+        old = self._names.server(self.url)
+        core = await self._open_if_there(known)
+        if (server := self._server) is None:
+            assert core is not None, "without a server there is a journal, or an error"
+            return core
+        self._names.meet(self.url, server)
+        meant = self._names.on(server, name)
+        if meant is None:
+            return await self._changed_server(name, known, core, old=old, new=server)
+        if meant != known:
+            await self._let_go(known)
+            return await self._named_on(server, name)
+        return core if core is not None else await self._make_again(name, known)
+
+    async def _named_on(self, server: Did, name: str) -> SpaceCore:
+        """The same on a server that was met."""
+        known = self._names.on(server, name)
+        if known is not None:
+            core = await self._open_if_there(known)
+            return core if core is not None else await self._make_again(name, known)
+        other = self._names.elsewhere(server, name)
+        made = await self._make(server, name)
+        if other is not None:
+            self._notice(name_notices.new_here(name, self.url, server=server, other=other))
+        return made
+
+    async def _changed_server(
+        self, name: str, known: Did, core: SpaceCore | None, *, old: Did | None, new: Did
+    ) -> SpaceCore:
+        """Another server answers at the address, which has the space, or does not."""
+        if core is not None:
+            self._names.remember(self.url, new, name, known)
+            self._notice(name_notices.moved(name, known, self.url, old=old, new=new))
+            return core
+        made = await self._make(new, name)
+        self._notice(name_notices.replaced(name, known, self.url, old=old, new=new))
+        return made
+
+    async def _open_if_there(self, space: Did) -> SpaceCore | None:
         try:
-            return await self._open(known)
+            return await self._open(space)
         except UnknownSpace:
-            if self._keys.space_key(known) is None:
-                raise
-            await self._found(known)
-            return await self._open(known)
+            return None
+
+    async def _make_again(self, name: str, space: Did) -> SpaceCore:
+        """The server lost it, and its key is here; `UnknownSpace` if the key is not, or others own the space."""
+        if self._keys.space_key(space) is None:
+            raise UnknownSpace(space=space)
+        try:
+            await self._found(space)
+        except (Forbidden, Rejected):  # it has an access list, in which this identity is not (ACL-2)
+            raise UnknownSpace(space=space) from None
+        core = await self._open(space)
+        self._notice(name_notices.made_again(name, space, self.url))
+        return core
+
+    async def _let_go(self, space: Did) -> None:
+        core = self._cores.pop(space, None)
+        if core is not None:
+            await core.close(wait_seconds=0)
 
     async def _open(self, space: Did) -> SpaceCore:
         core = self._cores.get(space)
@@ -131,9 +218,11 @@ class Database:
             await journal.close()
             raise
         async with self._beginning(core):
-            await core.link.settled()
-            if core.link.state != "open" and not (core.link.state == "offline" and core.session.is_known):
-                raise core.link.why_not_open()
+            if not core.session.is_cached:  # what is cached is shown before there is a connection (CACHE-3)
+                await core.link.settled()
+                if core.link.state != "open" and not (core.link.state == "offline" and core.session.is_known):
+                    raise core.link.why_not_open()
+            self._server = core.session.server or self._server
             self._cores[space] = core
             return core
 
@@ -161,14 +250,15 @@ class Database:
             now=means.now,
             settings=means.settings,
             delegations=self._delegations,
+            cache=means.cache and journal.keeps,
         )
         return SpaceCore(session, means.dial, url=self.url, random=means.chance)
 
-    async def _make(self, name: str) -> SpaceCore:
+    async def _make(self, server: Did, name: str) -> SpaceCore:
         """A new space: its key is kept first, then its name, then the server is told. Who takes a name first wins."""
         key = Identity.from_seed(self._means.random(SEED_BYTES))
         self._keys.keep_space_key(key)
-        space = self._names.remember(self.url, name, key.did)
+        space = self._names.remember(self.url, server, name, key.did)
         if space == key.did:
             await self._found(space)
         return await self._open(space)
@@ -233,6 +323,11 @@ def _founding(space: Did, owner: Did) -> CommitPlan:
     return CommitPlan(MAIN, (write,), (PlannedRead(EMPTY_SPACE, EntityId(space)),))
 
 
+def _log_notice(text: str) -> None:
+    """On standard error, unless the app has set up logging."""
+    logging.getLogger("stemmadb.client").warning("%s", text)
+
+
 def _now() -> TimeMs:
     return TimeMs(time.time_ns() // 1_000_000)
 
@@ -241,6 +336,7 @@ def connect(  # noqa: PLR0913  # each has a default, and most apps give none
     url: str = "ws://127.0.0.1:8420",
     *,
     journal: str | os.PathLike[str] | MakeJournal | None = None,
+    cache: bool = False,
     identity: Identity | str | os.PathLike[str] | None = None,
     config: str | os.PathLike[str] | None = None,
     delegations: Iterable[str | bytes] = (),
@@ -250,6 +346,7 @@ def connect(  # noqa: PLR0913  # each has a default, and most apps give none
     keys: SpaceKeys | None = None,
     random: Callable[[int], bytes] = os.urandom,
     now: Callable[[], TimeMs] = _now,
+    notice: Callable[[str], None] = _log_notice,
 ) -> Database:
     """A client of the server at `url`. Nothing is connected before a space is opened.
 
@@ -259,17 +356,24 @@ def connect(  # noqa: PLR0913  # each has a default, and most apps give none
     At a prompt or in a notebook, where a block ends too early, write `db = await connect(...)` and later
     `await db.close()`.
 
-    `journal` is a directory that keeps undecided and refused commits over restarts of the app. `identity` is who you
-    are: one of the key ring by its name, the path of a key file, or an `Identity`; the default one is made on first
-    use in the config directory `config`. `delegations` are tokens that delegate rights to you. The rest is for tests:
-    how connections, names, chance and time are made.
+    `journal` is a directory that keeps undecided and refused commits over restarts of the app. With `cache` it also
+    keeps what the app watches, so that an app that starts without a server shows what it saw last. `identity` is who
+    you are: one of the key ring by its name, the path of a key file, or an `Identity`; the default one is made on
+    first use in the config directory `config`. `delegations` are tokens that delegate rights to you. `notice` gets a
+    sentence when a name leads to another space than before; by default it is logged as a warning. The rest is for
+    tests: how connections, names, chance and time are made.
     """
+    if cache and journal is None:
+        why = "the cache is a part of the journal, and there is none"
+        raise Malformed(
+            "`cache` needs a journal: give `connect` a directory as `journal`, too.", path="cache", why=why
+        )
     directory = None if config is None else Path(config)
     ring = KeyRing(directory)
     identity = _identity(identity, ring)
     dial = dial or WebSocketDial(url, open_timeout=settings.open_seconds)
     url = server_url(url)
-    means = Means(dial, _journals(journal), random, now, settings)
+    means = Means(dial, _journals(journal, cache=cache), random, now, settings, cache)
     return Database(
         url,
         identity,
@@ -277,6 +381,7 @@ def connect(  # noqa: PLR0913  # each has a default, and most apps give none
         names=names or Names(directory),
         keys=keys or ring,
         delegations=read_tokens(delegations),
+        notice=notice,
     )
 
 
@@ -302,10 +407,10 @@ def _known(name: str, ring: KeyRing) -> Identity:
     return found
 
 
-def _journals(journal: str | os.PathLike[str] | MakeJournal | None) -> MakeJournal:
+def _journals(journal: str | os.PathLike[str] | MakeJournal | None, *, cache: bool) -> MakeJournal:
     if journal is None:
         return lambda _space, _principal: MemoryJournal()
     if callable(journal):
         return journal
     directory = Path(journal)
-    return lambda space, principal: DiskJournal(directory, space=space, principal=principal)
+    return lambda space, principal: DiskJournal(directory, space=space, principal=principal, cache=cache)

@@ -21,6 +21,10 @@ class Requester(Protocol):
         """The bounds that the server announced, or the defaults before it did."""
         ...
 
+    def check_feature(self, feature: str) -> None:
+        """`UnsupportedProtocol` if the server is known to be too old for it."""
+        ...
+
     async def ask(self, kind: type[Request], answer: type[P], *, timeout: float | None = None, **fields: Any) -> P:
         """The answer; raises the typed error that was answered, `Unreachable` or `TimedOut`.
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final, TypeVar, Unpack, cast, overload
 
 from stemmadb.client.core import SpaceCore
+from stemmadb.client.live_map import LiveMap
 from stemmadb.client.nursery.entities import UNKNOWN, Nothing
 from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
 from stemmadb.client.reading import differences, erasure, merge, past, undo
@@ -28,7 +29,8 @@ from stemmadb.client.reading.plain import Given, decoded, part_of
 from stemmadb.client.reading.queries import QueryResult, Schema, Selector, roots_of
 from stemmadb.client.reading.times import When
 from stemmadb.client.reading.undo import RevertOptions, RevertReport
-from stemmadb.client.session.notifier import OnLost, OnRejected
+from stemmadb.client.reading.windows import WindowOptions, windowed
+from stemmadb.client.session.notifier import OnHead, OnLost, OnRejected
 from stemmadb.client.session.refused import Refused
 from stemmadb.client.status import PendingCommit, SpaceStatus
 from stemmadb.client.transactions import Transaction
@@ -42,7 +44,7 @@ from stemmadb.protocol.errors import (
     Overtaken,
     UnknownBranch,
 )
-from stemmadb.protocol.model.query.query import EVERY, Query
+from stemmadb.protocol.model.query.query import EVERY
 from stemmadb.protocol.model.values import body, ids, pointer
 from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Version
 from stemmadb.protocol.model.values.json_values import Value
@@ -146,6 +148,8 @@ class Space:
         shown = nursery.value(branch, entity)
         if is_local or (self._core.link.state != "open" and shown is not UNKNOWN):
             return None if isinstance(shown, Nothing) else decoded(body.encode(part_of(shown, path)))
+        if self._session.has_cache:
+            await self._core.reach(id_)
         return await self._heads.get(id_, path)
 
     async def list(self, prefix: str = EVERY) -> dict[str, Value]:
@@ -153,16 +157,42 @@ class Space:
         return await self._heads.list(prefix)
 
     async def query(
-        self, selector: Selector = EVERY, *, schema: Schema | None = None, path: str = pointer.ROOT
+        self,
+        selector: Selector = EVERY,
+        *,
+        schema: Schema | None = None,
+        path: str = pointer.ROOT,
+        **window: Unpack[WindowOptions],
     ) -> QueryResult:
-        """What matches, and what its links lead to: `await space.query("urn:todo:*", schema={...})`."""
-        return await self._heads.query(selector, schema=schema, path=path)
+        """What matches, and what its links lead to: `await space.query("urn:todo:*", schema={...})`.
 
-    def watch(self, selector: Selector = EVERY, *, schema: Schema | None = None, path: str = pointer.ROOT) -> Watch:
+        `order="-/rank"` puts it in order, `limit=20` takes the first, and `after=found.after` the next ones.
+        """
+        return await self._heads.query(selector, schema=schema, path=path, **window)
+
+    def watch(
+        self,
+        selector: Selector = EVERY,
+        *,
+        schema: Schema | None = None,
+        path: str = pointer.ROOT,
+        **window: Unpack[WindowOptions],
+    ) -> Watch:
         """The same, kept up to date: `async for change in space.watch("urn:todo:*", schema={...}): ...`."""
         self._core.check_open()
         roots = roots_of(selector, schema=schema, path=path)
-        return Watch(self._session.subscriptions, Query(roots=roots, branch=self.branch_name))
+        return Watch(self._session.subscriptions, windowed(roots, self.branch_name, window))
+
+    def live(
+        self,
+        selector: Selector = EVERY,
+        *,
+        schema: Schema | None = None,
+        path: str = pointer.ROOT,
+        **window: Unpack[WindowOptions],
+    ) -> LiveMap:
+        """The same as a mapping that is always current: `async with space.live("urn:todo:*") as todos: ...`."""
+        return LiveMap(self.watch(selector, schema=schema, path=path, **window))
 
     # ------------------------------------------------------------ the past
 
@@ -246,12 +276,18 @@ class Space:
         id_: str,
         versions: Iterable[int],
         *,
+        entities: Mapping[str, Iterable[int]] | None = None,
         survivors: Mapping[str, Given] | None = None,
         blobs: Iterable[str] = (),
         note: Value = None,
     ) -> Erasure:
-        """Destroys what an entity was at these versions, for good; history still verifies. Needs the role `own`."""
-        return await erasure.erase(self._requester, id_, versions, survivors=survivors, blobs=blobs, note=note)
+        """Destroys what an entity was at these versions, for good; history still verifies. Needs the role `own`.
+
+        `entities` are further ones with their versions. The server destroys them with the same write.
+        """
+        return await erasure.erase(
+            self._requester, id_, versions, entities=entities, survivors=survivors, blobs=blobs, note=note
+        )
 
     async def compact(self, floor: int, *, note: Value = None) -> Compaction:
         """Removes what no state at or above a version needs. Needs the role `own`."""
@@ -311,6 +347,23 @@ class Space:
     def on_lost(self, callback: OnLost) -> Callable[[], None]:
         """Calls it with each confirmed commit that the server, restored from a backup, no longer has."""
         return self._session.notifier.on_lost(callback)
+
+    async def forget(self) -> None:
+        """Deletes what is cached of this space on this device, say when a user logs out; returns once it is gone.
+
+        Nothing more is cached until the app starts again. The journal, with undecided work, stays.
+        """
+        await self._session.forget()
+
+    def on_head(self, callback: OnHead) -> Callable[[], None]:
+        """Calls it with the newest version of the space, on whatever branch it was written; returns how to stop that.
+
+        space.on_head(lambda version: print(version))
+
+        The server sends it at once. One call may cover several versions. After a restore of the server the version
+        may be lower than before.
+        """
+        return self._session.on_head(callback)
 
     def nudge(self) -> None:
         """Tries to connect at once, say after the machine has woken up."""

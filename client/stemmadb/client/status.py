@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stemmadb.client.cache.records import AsOf
+from stemmadb.client.notes import Note, read_note
 from stemmadb.client.nursery.pending import Pending
+from stemmadb.client.session.cache import CacheStatus
 from stemmadb.client.session.handle import Handle
 from stemmadb.client.session.link import LinkState
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.ids import BranchName, Version
-from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire.codec.msgpack_codec import read_content
 
 
@@ -39,6 +40,10 @@ class SpaceStatus:
     """Rejected commits that were neither retried nor dropped."""
     lost: int
     """Confirmed commits that a restored server no longer has."""
+    cache: CacheStatus = "off"
+    """`off`, `on`, or `full`: the disk had no room, and the cache is off until the app starts again."""
+    as_of: AsOf | None = None
+    """While it is not connected: the version that is shown, and when the client heard of it."""
 
 
 class PendingCommit:
@@ -70,9 +75,8 @@ class PendingCommit:
         return self._pending.is_shown
 
     @property
-    def note(self) -> Value:
-        note = read_content(self._pending.content).note
-        return None if note is None else body.read_stored(note)
+    def note(self) -> Note:
+        return read_note(read_content(self._pending.content).note)
 
     async def confirmed(self) -> Version:
         """Its version, once it is durable on the server; raises what it was refused with."""

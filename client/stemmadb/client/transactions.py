@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from stemmadb.client.drafting import MISSING, TransactionDraft
+from stemmadb.client.notes import given_note
 from stemmadb.client.nursery.entities import ABSENT, CachedEntity
 from stemmadb.client.nursery.plans import CommitPlan, CommitWrite
 from stemmadb.client.nursery.view import NurseryView
 from stemmadb.client.reading.queries import listed_prefix
 from stemmadb.client.session.handle import Handle, Status
 from stemmadb.client.session.refused import Refused
-from stemmadb.protocol.errors import Malformed
+from stemmadb.client.session.session import RESTORED
+from stemmadb.protocol.errors import Conflict, FutureVersion, Malformed
 from stemmadb.protocol.model.log import facts
 from stemmadb.protocol.model.query.query import EVERY
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, EntityId, Version
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.model.values.limits import Limits
+
+T = TypeVar("T")
+HISTORIES_MAX: Final = 3
+"""How often a read begins anew because the server was restored to another history meanwhile."""
 
 
 class TransactionPort(Protocol):
@@ -74,7 +80,7 @@ class Transaction:
     def __init__(self, desk: TransactionPort, branch: BranchName, *, note: Value = None) -> None:
         self._desk = desk
         self._branch = branch
-        self._note: Value = {"message": note} if isinstance(note, str) else note
+        self._note = given_note(note)
         self._view: NurseryView | None = None
         self._draft: TransactionDraft | None = None
         self._handle: Handle | None = None
@@ -128,15 +134,15 @@ class Transaction:
 
     # ------------------------------------------------------------ reading
 
-    async def get(self, id_: str, path: str = "") -> Value:
-        """The value, or the part of it at `path`, as this transaction sees it; None if there is none.
+    async def get(self, id_: str, path: str = "", *, default: Value = None) -> Value:
+        """The value, or the part of it at `path`, as this transaction sees it; `default` if there is none.
 
         It must not have changed when the commit is decided: name the path you use, and others may change the rest.
         """
-        value = self._open.get(id_, path)
+        value = self._open.get(id_, path, default)
         if value is MISSING:
             await self._learn((EntityId(id_),))
-            value = self._open.get(id_, path)
+            value = self._open.get(id_, path, default)
             assert value is not MISSING, "what was learned is known"
         return value
 
@@ -145,25 +151,46 @@ class Transaction:
         bare = listed_prefix(prefix)
         found = self._open.listing(bare)
         if found is MISSING:
-            if not self._open.is_observed:
-                await self._desk.catch_up()
-                self._move()
-            fetched = await self._desk.fetch_under(self._branch, bare, self._at)
+            fetched = await self._fetched(lambda: self._desk.fetch_under(self._branch, bare, self._at))
             self._open.learn_listing(bare, fetched)
             found = self._open.listing(bare)
             assert found is not MISSING, "what was learned is known"
         return found
 
     async def _learn(self, ids: Iterable[EntityId]) -> None:
-        """What is not in view is read as of the view; as long as the app was told nothing, the view is a new one."""
         wanted = tuple(ids)
-        if not self._open.is_observed:
-            await self._desk.catch_up()
-            self._move()
-            wanted = tuple(dict.fromkeys((*wanted, *sorted(self._open.missing()))))  # also what was learned before
-        found = await self._desk.fetch(self._branch, wanted, self._at)
+
+        async def fetch() -> Mapping[EntityId, CachedEntity]:
+            nonlocal wanted
+            if not self._open.is_observed:  # what was learned before was learned of an older view
+                wanted = tuple(dict.fromkeys((*wanted, *sorted(self._open.missing()))))
+            return await self._desk.fetch(self._branch, wanted, self._at)
+
+        found = await self._fetched(fetch)
         for id_ in wanted:
             self._open.learn(id_, found.get(id_) or CachedEntity(ABSENT, EMPTY_SPACE, facts.empty(id_), self._at))
+
+    async def _fetched(self, fetch: Callable[[], Awaitable[T]]) -> T:
+        """What is not in view is read as of the view; as long as the app was told nothing, the view is a new one.
+
+        `Conflict` if the app has read something and the server was restored to another history since: there the
+        version of the view is another commit, or none (RESUME-4).
+        """
+        for _ in range(HISTORIES_MAX):
+            if not self._open.is_observed:
+                await self._desk.catch_up()
+                self._move()
+            try:
+                found = await fetch()
+            except FutureVersion:
+                if self._desk.history == self._history:
+                    raise
+            else:
+                if self._desk.history == self._history:
+                    return found
+            if self._open.is_observed:
+                break
+        raise Conflict(RESTORED, count=0, stale=())
 
     def _move(self) -> None:
         """Starts on the view of now: others may have written what this transaction is about to read."""

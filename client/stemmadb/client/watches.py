@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import weakref
 from types import TracebackType
+from typing import Literal, TypeAlias
 
+from stemmadb.client.cache.records import AsOf
 from stemmadb.client.session.subscriptions import Subscription, Subscriptions
 from stemmadb.client.watching import Change
 from stemmadb.protocol.errors import GoingAway
 from stemmadb.protocol.model.query.query import Query
+from stemmadb.protocol.model.query.window import Window
+
+WatchState: TypeAlias = Literal["filling", "live", "offline", "ended"]
 
 
 class Watch:
@@ -33,6 +38,21 @@ class Watch:
     def is_filled(self) -> bool:
         """Whether all of it has come from the server."""
         return self._subscription.watcher.is_filled
+
+    @property
+    def state(self) -> WatchState:
+        """`filling` until all of it has come, then `live`; `offline` while there is no server to tell of changes."""
+        watcher = self._subscription.watcher
+        if watcher.error is not None:
+            return "ended"
+        if not watcher.is_filled:
+            return "filling"
+        return "live" if self.as_of is None else "offline"
+
+    @property
+    def as_of(self) -> AsOf | None:
+        """While it is offline: the version that is shown, and when the client heard of it. None once it is live."""
+        return self._subscriptions.as_of()
 
     def __aiter__(self) -> Watch:
         return self
@@ -61,6 +81,11 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def window_of(watch: Watch) -> Window | None:
+    """The order and the bounds of its rows, if it has any."""
+    return watch._subscription.watcher.window
 
 
 def _forget(loop: asyncio.AbstractEventLoop, subscriptions: Subscriptions, subscription: Subscription) -> None:

@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stemmadb.memory.index import words
+from stemmadb.memory.index.documents import document_of
 from stemmadb.memory.index.index_file import drop_index, open_index
 from stemmadb.memory.index.rows import (
+    DocumentState,
     ErasedVersions,
     IndexedCommit,
-    MemoryState,
     VectorState,
     add_commits,
     position,
@@ -37,6 +38,11 @@ ENTITIES = [ids.memory_entity(ids.namespace_hash(NAMES[number % 2]), uuid) for n
 
 def memory(name: str, text: str, **fields: object) -> Memory:
     return Memory(**({"ns": name, "kind": "fact", "text": text, "via": "http", "created_at": Millis(1)} | fields))  # type: ignore[arg-type]
+
+
+def state_of(entity: str, state: Memory | None) -> DocumentState:
+    value = None if state is None else records.stored(state)
+    return DocumentState(entity, document_of(entity, value))
 
 
 class Write(NamedTuple):
@@ -89,7 +95,7 @@ def commit_of(version: int, step: Write | Erase, oracle: Oracle) -> IndexedCommi
         expires = None if step.expires is None else Millis(step.expires)
         state = memory(name, step.text, kind=step.kind, expires_at=expires, created_at=Millis(version))
     oracle.states.append((version, entity, state))
-    return IndexedCommit(version, version, f"h{version}", states=[MemoryState(entity, state)])
+    return IndexedCommit(version, version, f"h{version}", states=[state_of(entity, state)])
 
 
 @pytest.mark.rule("MEM-5", "MEM-6")
@@ -135,7 +141,7 @@ def connection(tmp_path: Path) -> apsw.Connection:
 
 
 def add(connection: apsw.Connection, version: int, number: int, text: str, **fields: object) -> None:
-    state = MemoryState(ENTITIES[number], memory(NAMES[number % 2], text, **fields))
+    state = state_of(ENTITIES[number], memory(NAMES[number % 2], text, **fields))
     add_commits(connection, [IndexedCommit(version, version, f"h{version}", states=[state])])
 
 

@@ -87,6 +87,13 @@ def test_a_branch_name_is_short_and_plain(text: str) -> None:
     assert ids.branch_name(text) == text
 
 
+@pytest.mark.rule("WIRE-1")
+def test_main_is_the_same_object_however_its_name_was_made() -> None:
+    """Messages leave a default out only if it is the same object: a request has the same bytes in every process."""
+    ids.branch_name.cache_clear()
+    assert ids.branch_name("".join(["ma", "in"])) is ids.MAIN
+
+
 @pytest.mark.rule("MODEL-2")
 @pytest.mark.parametrize("text", ["", "a b", "ü", "a" * 129, "a\n", "a:b", "\ud800"])
 def test_anything_else_is_no_branch_name(text: str) -> None:

@@ -39,6 +39,12 @@ AT_THE_EDGE: list[tuple[str, int, Any]] = [
     ("bulk_operations_max", 2, lambda n: encode({"type": "revert", **WRITE, "versions": [1] * n})),
     ("bulk_operations_max", 2, lambda n: encode({"type": "erase", **WRITE, "entity": "a", "versions": [1] * n})),
     ("bulk_operations_max", 2, lambda n: encode(
+        {"type": "erase", **WRITE, "entity": "a", "versions": [], "entities": [{"id": "b", "versions": []}] * (n - 1)}
+    )),
+    ("bulk_operations_max", 2, lambda n: encode(
+        {"type": "erase", **WRITE, "entity": "a", "versions": [], "entities": [{"id": "b", "versions": [1] * n}]}
+    )),
+    ("bulk_operations_max", 2, lambda n: encode(
         {"type": "erase", **WRITE, "entity": "a", "versions": [], "survivors": [{"branch": "b"}] * n}
     )),
     ("bulk_operations_max", 2, lambda n: encode(

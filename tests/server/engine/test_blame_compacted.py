@@ -83,7 +83,7 @@ class BlamedSchedule(CompactedSchedule):
 @pytest.mark.rule("HISTORY-1", "COMPACT-1")
 async def test_a_compaction_makes_blame_name_nobody_else() -> None:
     equal = compacted = 0
-    for seed in range(30):
+    for seed in range(45):
         async with engine() as it:
             schedule = BlamedSchedule(seed, it)
             await schedule.run()

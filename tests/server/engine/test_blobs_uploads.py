@@ -10,10 +10,11 @@ from typing import cast
 import pytest
 
 from blob_space import SMALL, name_of
+from stemmadb.protocol.errors import LimitExceeded
 from stemmadb.protocol.model.values.ids import TimeMs
-from stemmadb.server.engine.blobs.uploads import Upload, Uploads
+from stemmadb.server.engine.blobs.uploads import Upload, UploadKey, Uploads
 
-NAME = name_of(SMALL)
+NAME = UploadKey(name_of(SMALL))
 NOW = TimeMs(1_000)
 
 
@@ -86,7 +87,7 @@ def test_an_upload_that_ends_by_itself_is_not_swept(uploads: Uploads, how: str) 
     def clean() -> int:
         if how == "sweep":
             return uploads.sweep(TimeMs(NOW + 1))
-        uploads.drop([NAME])
+        uploads.drop([NAME.hash])
         return 0
 
     _, lock = watched(uploads)
@@ -97,3 +98,29 @@ def test_an_upload_that_ends_by_itself_is_not_swept(uploads: Uploads, how: str) 
             assert lock.is_wanted.wait(10)
             upload.close()
         assert cleaning.result(10) == 0
+
+
+@pytest.mark.rule("BLOB-1")
+@pytest.mark.parametrize("is_file", [True, False])
+def test_each_uploader_has_uploads_and_a_bound_of_its_own(is_file: bool, tmp_path: Path) -> None:
+    uploads = Uploads(tmp_path if is_file else None, uploads_max=5, each_max=2)
+    ada, bob = (UploadKey(NAME.hash, who) for who in ("did:key:ada", "did:key:bob"))
+    for key, data in ((ada, b"a"), (bob, b"bb")):
+        with uploads.beginning(key) as upload:
+            assert upload is not None
+            upload.begin(len(SMALL), "text/plain", NOW)
+            upload.append(0, data, NOW)
+    for key, size in ((ada, 1), (bob, 2)):
+        with uploads.using(key) as upload:
+            assert upload is not None
+            assert upload.held.size() == size
+    with uploads.beginning(UploadKey(name_of(b"2"), "did:key:ada")):
+        pass
+    with pytest.raises(LimitExceeded) as refused, uploads.beginning(UploadKey(name_of(b"3"), "did:key:ada")):
+        pass
+    assert refused.value.facts["bound"] == "uploads_per_principal_max"
+    assert {key.uploader for key in uploads.under_way()} == {"did:key:ada", "did:key:bob"}
+    uploads.drop_of({"did:key:ada"})
+    assert uploads.under_way() == [bob]
+    uploads.drop([NAME.hash])
+    assert uploads.under_way() == []

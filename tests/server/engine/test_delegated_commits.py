@@ -280,7 +280,7 @@ async def test_an_owner_that_shows_a_narrow_delegation_does_nothing_that_owners_
             lambda by: branch_writes.create_branch(it.space, by, name=draft),
             lambda by: branch_writes.create_tag(it.space, by, name="t"),
             lambda by: compaction.compact(it.space, by, Version(1), now=TimeMs(5_000)),
-            lambda by: erasure.erase(it.space, by, EntityId(MINE), [version], {BranchName("main"): b"\x01"}),
+            lambda by: erasure.erase(it.space, by, {EntityId(MINE): [version]}, {BranchName("main"): b"\x01"}),
         ]
         for number, write in enumerate(writes, 1):
             with pytest.raises(Forbidden):

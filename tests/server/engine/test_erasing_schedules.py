@@ -43,7 +43,7 @@ async def test_no_copy_of_what_was_erased_is_left_and_whatever_else_could_be_rea
         await snapshot_everything(it)
         id_, versions, marks = chosen(work, seed)
         facts, before, head = await verified(it), await all_states(it), it.space.version
-        done = await erasure.erase(it.space, asked("erase"), id_, versions, {})
+        done = await erasure.erase(it.space, asked("erase"), {id_: versions}, {})
         left = await all_bytes(it)
         assert not [mark for mark in marks if mark.encode() in left]
         assert done.version == it.space.version == head + 1
@@ -68,7 +68,7 @@ async def test_no_file_of_the_data_directory_holds_what_was_erased(seed: int, tm
         id_, versions, marks = chosen(work, seed)
         found = bytes_of_files(tmp_path)
         assert all(mark.encode() in found for mark in marks), "the scan finds what is there"
-        await erasure.erase(it.space, asked("erase"), id_, versions, {})
+        await erasure.erase(it.space, asked("erase"), {id_: versions}, {})
         found = bytes_of_files(tmp_path)
         assert not [mark for mark in marks if mark.encode() in found]
         await verified(it)
@@ -82,7 +82,7 @@ async def test_the_schedules_make_copies_of_every_kind() -> None:
             await work.begin()
             await work.run(STEPS)
             id_, versions, _ = chosen(work, seed)
-            done = await erasure.erase(it.space, asked("erase"), id_, versions, {})
+            done = await erasure.erase(it.space, asked("erase"), {id_: versions}, {})
 
             def ask(reader: LogReader, at: Version = done.version) -> set[tuple[str, str]]:
                 listed = reader.commits([at])[at].details

@@ -56,7 +56,7 @@ async def test_nothing_is_made_or_destroyed_before_there_is_a_list() -> None:
         with pytest.raises(Forbidden):
             await compaction.compact(it.space, ASKED, Version(0), now=TimeMs(1_000))
         with pytest.raises(Forbidden):
-            await erasure.erase(it.space, ASKED, EntityId(X), [Version(1)], {})
+            await erasure.erase(it.space, ASKED, {EntityId(X): [Version(1)]}, {})
         outcome = await it.space.decide(structural(Compact(floor=Version(0)), "c", author=SPACE))
         assert code(outcome) == "forbidden"
         assert it.space.version == 0

@@ -6,7 +6,7 @@ import pytest
 
 from asking import asked
 from engines import Engine, engine
-from merge_schedules import CompactedSchedule
+from merge_schedules import CompactedSchedule, ErasedSchedule
 from space import patch_, set_
 from stemmadb.protocol.model.log.commit_record import BranchCreate, BranchDelete, Strategy
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, TimeMs, Version
@@ -22,6 +22,13 @@ HISTORIES = 60
 async def test_a_compaction_changes_no_later_merge(seed: int) -> None:
     async with engine() as it:
         await CompactedSchedule(seed, it).run()
+
+
+@pytest.mark.rule("MERGE-3", "MERGE-4", "ERASE-1", "COMPACT-1")
+@pytest.mark.parametrize("seed", range(HISTORIES))
+async def test_an_erasure_changes_no_later_merge_of_other_entities(seed: int) -> None:
+    async with engine() as it:
+        await ErasedSchedule(seed, it).run()
 
 
 class Story:
@@ -102,6 +109,28 @@ async def test_a_checkpoint_is_nothing_that_a_merge_could_bring() -> None:
         await story.merge("main", "b1", "lww")
         await story.compact()
         assert (await story.merge("main", "b1", "lww")).version is None
+
+
+@pytest.mark.rule("MERGE-2", "COMPACT-1")
+async def test_a_base_behind_a_checkpoint_is_read_from_the_checkpoint() -> None:
+    """The base is the last change before the fork, and the fork pins the checkpoint that followed it."""
+    reports = []
+    for compacted in (False, True):
+        async with engine() as it:
+            story = Story(it)
+            await story.set("main", 0)
+            for _ in range(18):
+                await story.increment("main", "/n", 1)
+            if compacted:
+                await story.compact()
+            await story.create("b1")
+            await story.increment("b1", "/n", 1)
+            await it.must(patch_(E, {"op": "add", "path": "/t", "value": "b"}, blind=True), branch="main")
+            if compacted:
+                await story.compact()
+            reports.append((told(await story.merge("b1", "main", "fields")), await it.value(E, "main")))
+    assert reports[0] == reports[1]
+    assert reports[0][1] == {"n": 19, "t": "b", "o": {"m": 2}}
 
 
 @pytest.mark.rule("COMPACT-1")

@@ -45,7 +45,7 @@ async def with_secret(it: Engine) -> Version:
 async def test_a_merge_that_was_planned_before_an_erasure_leaves_no_copy_behind_it() -> None:
     async with engine() as it:
         secret = await with_secret(it)
-        space = Overtaken(it.space, once(lambda: erasure.erase(it.space, asked("e"), X, [secret], {})))
+        space = Overtaken(it.space, once(lambda: erasure.erase(it.space, asked("e"), {X: [secret]}, {})))
         wanted = MergeWanted(source=BranchName("main"), source_version=secret, target=DRAFT)
         with pytest.raises(errors.Erased):
             await merge.merge(space, asked("m"), wanted)
@@ -56,7 +56,7 @@ async def test_a_merge_that_was_planned_before_an_erasure_leaves_no_copy_behind_
 async def test_a_revert_that_was_planned_before_an_erasure_leaves_no_copy_behind_it() -> None:
     async with engine() as it:
         secret = await with_secret(it)
-        space = Overtaken(it.space, once(lambda: erasure.erase(it.space, asked("e"), X, [secret], {})))
+        space = Overtaken(it.space, once(lambda: erasure.erase(it.space, asked("e"), {X: [secret]}, {})))
         with pytest.raises(errors.Erased):
             await undo.revert(space, asked("r"), RevertWanted(versions=(Version(secret + 1),)))
         assert b"secret" not in await all_bytes(it)
@@ -72,7 +72,7 @@ async def test_a_branch_that_is_made_and_merged_into_while_erasing_keeps_no_copy
             wanted = MergeWanted(source=BranchName("main"), source_version=secret, target=OTHER)
             await merge.merge(it.space, asked("m"), wanted)
 
-        await erasure.erase(Overtaken(it.space, once(act)), asked("e"), X, [secret], {})
+        await erasure.erase(Overtaken(it.space, once(act)), asked("e"), {X: [secret]}, {})
         assert b"secret" not in await all_bytes(it)
         await verified(it)
 
@@ -84,7 +84,7 @@ async def test_a_checkpoint_that_is_written_while_erasing_goes_too() -> None:
         for number in range(64):
             await it.must(patch_(X, {"op": "replace", "path": "/n", "value": number}, blind=True))
         act = once(lambda: compaction.compact(it.space, asked("c"), it.space.version, now=NOW))
-        await erasure.erase(Overtaken(it.space, act), asked("e"), X, [secret], {})
+        await erasure.erase(Overtaken(it.space, act), asked("e"), {X: [secret]}, {})
         assert b"secret" not in await all_bytes(it)
 
 
@@ -143,3 +143,32 @@ async def test_a_branch_is_given_up_after_a_bounded_number_of_attempts() -> None
 
         with pytest.raises(errors.MergeBusy):
             await branch_writes.create_branch(Overtaken(it.space, act), asked("b"), name=DRAFT)
+
+
+@pytest.mark.rule("MERGE-5")
+async def test_a_merge_expects_its_target_at_a_version_where_it_is_decided() -> None:
+    async with engine() as it:
+        await with_secret(it)
+        at = it.space.version
+        wanted = MergeWanted(source=DRAFT, expect_target=at)
+        await it.must(set_(EntityId("urn:y"), {"n": "draft"}, blind=True), branch="draft")
+        with pytest.raises(errors.FutureVersion):
+            await merge.merge(it.space, asked("f"), MergeWanted(source=DRAFT, expect_target=Version(99)))
+        elsewhere = once(lambda: it.must(set_(EntityId("urn:z"), {"n": 1}, blind=True), branch="draft"))
+        done = await merge.merge(Overtaken(it.space, elsewhere), asked("m"), wanted)
+        assert done.version is not None, "what is written on another branch does not count"
+        with pytest.raises(errors.Conflict):
+            await merge.merge(it.space, asked("n"), wanted)
+        assert await merge.merge(it.space, asked("m"), wanted) == done
+
+
+@pytest.mark.rule("MERGE-5")
+async def test_a_write_that_comes_between_plan_and_decision_ends_a_merge_that_expects_its_target() -> None:
+    async with engine() as it:
+        await with_secret(it)
+        await it.must(set_(EntityId("urn:y"), {"n": "draft"}, blind=True), branch="draft")
+        wanted = MergeWanted(source=DRAFT, expect_target=it.space.version)
+        between = once(lambda: it.must(set_(EntityId("urn:unrelated"), {"n": 1}, blind=True)))
+        with pytest.raises(errors.Conflict):
+            await merge.merge(Overtaken(it.space, between), asked("m"), wanted)
+        assert await it.value(EntityId("urn:y")) is None

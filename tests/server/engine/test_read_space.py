@@ -41,8 +41,6 @@ async def test_every_question_is_answered_as_of_one_version_by_one_read() -> Non
     many = await reader.get_many([X, Y], at(1))
     listed = await reader.list("urn:", at(2), after=X, limit=1)
     queried = await reader.query(Query(roots=(Root(id=X, schema=True),), version=3))
-    page = await reader.query_page(everything(), limit=1)
-    page_after = await reader.query_page(everything(), after=page.next)
     history = await reader.history(X, order="oldest", limit=1)
     later = await reader.history(X, at(3), order="oldest", after=history.next)
     log = await reader.log(LogFilter(prefix=X), with_facts=True, limit=1)
@@ -51,11 +49,10 @@ async def test_every_question_is_answered_as_of_one_version_by_one_read() -> Non
     diff_after = await reader.diff(at(0), at(), "urn:", after=diff.next)
     blame = await reader.blame(X, path="/n", limit=1)
     blame_after = await reader.blame(X, at(3), after=1)
-    assert space.reads == 14
+    assert space.reads == 12
     assert (got.version, got.entity.version, list(many.entities)) == (1, 1, [X])
     assert (listed.version, ids_of(listed.entities)) == (2, [Y])
     assert (queried.version, list(queried.answer.entities)) == (3, [X, Y])  # a link that names the space is within
-    assert (ids_of(page.entities), page.next, ids_of(page_after.entities)) == ([X], X, [Y])
     assert [told.fact.version for told in (*history.entries, *later.entries)] == [1, 3]
     assert [(entry.version, len(entry.items)) for entry in (*log.entries, *log_after.entries)] == [(3, 1), (1, 0)]
     assert [change.id for change in (*diff.changes, *diff_after.changes)] == [X, Y]
@@ -74,7 +71,6 @@ async def test_one_reader_sees_what_it_may_read_whatever_it_asks() -> None:
     answer = (await reader.query(Query(roots=(Root(id=X, schema=True),)))).answer
     assert list(answer.entities) == [X]
     assert answer.unresolved == {Unresolved(Y, "")}
-    assert ids_of((await reader.query_page(everything())).entities) == [X]
     assert [entry.version for entry in (await reader.log(with_facts=True)).entries] == [3, 1]
     assert [change.id for change in (await reader.diff(at(0), at())).changes] == [X]
     for question in (reader.history(Y), reader.blame(Y)):
@@ -89,7 +85,6 @@ async def test_the_bounds_are_those_of_the_space() -> None:
     limits = Limits(page_max=1, query_entities_max=1, roots_max=2)
     reader = Reader(ReadOnlySpace(small_world().log, limits))
     assert len((await reader.list()).entities) == 1
-    assert len((await reader.query_page(everything())).entities) == 1
     assert len((await reader.history(X)).entries) == 1
     assert len((await reader.log()).entries) == 1
     assert len((await reader.diff(at(0), at())).changes) == 1
@@ -98,7 +93,6 @@ async def test_the_bounds_are_those_of_the_space() -> None:
         reader.get_many([X, Y]),
         reader.query(everything()),
         reader.query(Query(roots=(Root(id=X),) * 3)),
-        reader.query_page(Query(roots=(Root(id=X),) * 3)),
     ):
         with pytest.raises(LimitExceeded):
             await question

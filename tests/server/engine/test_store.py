@@ -15,7 +15,7 @@ from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.engine.space import Space
 from stemmadb.server.engine.store import Store
 from stemmadb.server.storage.memory import MemoryLog
-from stemmadb.server.storage.port import DiskFull, NoDescriptors, StorageFailed
+from stemmadb.server.storage.port import DiskFull, NoDescriptors, StorageFailed, Worker
 
 
 def did(number: int) -> Did:
@@ -30,11 +30,11 @@ class CountingStorage(LonelyStorage):
         self.opened: dict[Did, MemoryLog] = {}
         self.opens = 0
 
-    def open(self, space: Did, *, create: bool = False) -> MemoryLog:
+    def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> MemoryLog:
         before = self.opened.get(space)
         assert before is None or not before._usable, "opened twice"
         self.opens += 1
-        self.opened[space] = super().open(space, create=create)
+        self.opened[space] = super().open(space, create=create, workers=workers)
         return self.opened[space]
 
     def count(self) -> int:
@@ -200,10 +200,10 @@ async def test_a_space_that_nobody_uses_is_closed_after_a_while() -> None:
 class FewDescriptors(CountingStorage):
     """Has descriptors for so many logs."""
 
-    def open(self, space: Did, *, create: bool = False) -> MemoryLog:
+    def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> MemoryLog:
         if self.count() >= 3:
             raise NoDescriptors("too many open files")
-        return super().open(space, create=create)
+        return super().open(space, create=create, workers=workers)
 
 
 @pytest.mark.rule("STORE-7")

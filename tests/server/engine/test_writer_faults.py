@@ -18,6 +18,7 @@ from stemmadb.protocol.model.commit.proposal import Proposal
 from stemmadb.protocol.model.log import chain
 from stemmadb.protocol.model.log.commit_record import Erase
 from stemmadb.protocol.model.values.ids import Did, EntityId, TimeMs, Version
+from stemmadb.server.counters import Counts
 from stemmadb.server.engine.base import executors
 from stemmadb.server.engine.base.executors import Executors
 from stemmadb.server.engine.base.open_log import OpenLog
@@ -25,7 +26,7 @@ from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.engine.write.in_flight import InFlight
 from stemmadb.server.engine.write.queue import QueueEntry
 from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
-from stemmadb.server.storage.port import Destroyed, DiskFull, FactPosition, LogReader, StorageFailed
+from stemmadb.server.storage.port import Destroyed, DiskFull, FactPosition, LogReader, StorageFailed, Worker
 from verdicts import X, Y, code, replace
 
 T = TypeVar("T")
@@ -163,7 +164,7 @@ async def test_a_flight_that_has_just_landed_is_told_before_anything_else_is_don
     await log.ready(create=True)
     writing = Held()
     writing.is_held = True
-    in_flight = InFlight(log, writing, lambda: None)
+    in_flight = InFlight(log, writing, lambda: None, Counts().space(SPACE).append_seconds)
     told: list[str] = []
     in_flight.start([QueueEntry(lambda _: None, None)], lambda _: "done", told.append)
 
@@ -264,8 +265,8 @@ async def test_a_log_that_cannot_be_closed_is_opened_again_all_the_same() -> Non
             raise StorageFailed
 
     class StuckStorage(LonelyStorage):
-        def open(self, space: Did, *, create: bool = False) -> MemoryLog:
-            log = super().open(space, create=create)
+        def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> MemoryLog:
+            log = super().open(space, create=create, workers=workers)
             log.__class__ = Stuck
             return log
 

@@ -112,7 +112,7 @@ async def test_what_was_decided_while_a_scrub_failed_is_decided_again(stuck: Stu
         with pytest.raises(errors.Unavailable):
             await erase(it)
         writing.is_held = True
-        again = asyncio.ensure_future(erasure.erase(it.space, asked("e"), EntityId(X), [SECRET], NO_SURVIVORS))
+        again = asyncio.ensure_future(erasure.erase(it.space, asked("e"), {EntityId(X): [SECRET]}, NO_SURVIVORS))
         await turns()
         behind = asyncio.ensure_future(it.commit(set_(Y, 1, blind=True)))
         await turns()
@@ -220,10 +220,10 @@ async def test_erasing_answers_only_once_it_is_scrubbed_also_from_its_record(
         await write_secret(it)
         for tries in (1, 2):
             with pytest.raises(errors.Unavailable):
-                await erasure.erase(it.space, asked("e"), EntityId(X), [SECRET], NO_SURVIVORS)
+                await erasure.erase(it.space, asked("e"), {EntityId(X): [SECRET]}, NO_SURVIVORS)
             assert stuck.tries == tries
         stuck.kind = None
-        done = await erasure.erase(it.space, asked("e"), EntityId(X), [SECRET], NO_SURVIVORS)
+        done = await erasure.erase(it.space, asked("e"), {EntityId(X): [SECRET]}, NO_SURVIVORS)
         assert (done.version, done.erased, storage.open(SPACE).owes_scrub) == (4, 1, False)
 
 
@@ -245,13 +245,13 @@ async def test_a_long_read_of_our_own_keeps_nobody_but_the_erasure_waiting(tmp_p
         await asyncio.to_thread(has_begun.wait, 60)
         try:
             with pytest.raises(errors.Unavailable):
-                await erasure.erase(it.space, asked("e"), EntityId(X), [SECRET], NO_SURVIVORS)
+                await erasure.erase(it.space, asked("e"), {EntityId(X): [SECRET]}, NO_SURVIVORS)
             assert await it.value(Y) == "other"
             assert await it.must(set_("urn:z", 1, blind=True)) == 5
         finally:
             may_end.set()
         assert await reading == [3, 3]
-        assert (await erasure.erase(it.space, asked("e"), EntityId(X), [SECRET], NO_SURVIVORS)).version == 4
+        assert (await erasure.erase(it.space, asked("e"), {EntityId(X): [SECRET]}, NO_SURVIVORS)).version == 4
         assert b"the secret" not in bytes_of_files(tmp_path)
 
 
@@ -265,10 +265,10 @@ async def test_another_process_that_reads_an_older_state_keeps_nobody_but_the_er
             assert reader.tip().version == 3
             for _ in range(2):
                 with pytest.raises(errors.Unavailable):
-                    await erasure.erase(it.space, asked("e"), EntityId(X), [SECRET], NO_SURVIVORS)
+                    await erasure.erase(it.space, asked("e"), {EntityId(X): [SECRET]}, NO_SURVIVORS)
                 assert await it.value(Y) == "other"
             assert await it.must(set_("urn:z", 1, blind=True)) == 5
-        done = await erasure.erase(it.space, asked("e"), EntityId(X), [SECRET], NO_SURVIVORS)
+        done = await erasure.erase(it.space, asked("e"), {EntityId(X): [SECRET]}, NO_SURVIVORS)
         assert done.version == 4
         assert b"the secret" not in bytes_of_files(tmp_path)
         other.close()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +15,9 @@ import pytest
 from blob_space import name_of
 from engines import Engine, engine
 from faulty_vfs import DiskCapacity, faulty
+from plain_content import set_ as plain_set
+from plain_world import ServedSpace
+from served import config_of, served
 from space import SPACE, set_
 from stemmadb.protocol.errors import StorageFull, UnknownBlob
 from stemmadb.protocol.model.commit.admission import Accepted, Repeated
@@ -20,6 +26,7 @@ from stemmadb.protocol.model.log import chain
 from stemmadb.protocol.model.values.limits import MEBIBYTE
 from stemmadb.server.engine.base import executors
 from stemmadb.server.engine.blobs.blobs import Blobs
+from stemmadb.server.serving import health
 from stemmadb.server.storage.sqlite import SqliteStorage, connection
 from stemmadb.server.storage.sqlite.storage import SPACES
 
@@ -181,3 +188,55 @@ async def test_a_blob_that_does_not_fit_is_told_and_goes_on_when_there_is_room(s
 def blobs_of(it: Engine, directory: Path) -> Blobs:
     workers = executors.Inline()
     return Blobs(it.space, directory=directory, workers=workers, now=it.clock)
+
+
+def status_of(address: str, path: str) -> int:
+    try:
+        with urllib.request.urlopen(f"{address.replace('ws', 'http', 1)}{path}", timeout=10) as answer:  # noqa: S310
+            return int(answer.status)
+    except urllib.error.HTTPError as refused:
+        return refused.code
+
+
+@pytest.mark.rule("COMMIT-10")
+async def test_a_server_on_a_full_disk_is_not_ready_says_so_and_tells_a_new_space(
+    small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (small_disk / "ballast").write_bytes(bytes(BALLAST_BYTES // 4))
+    async with served(config_of(small_disk / "data")) as address:
+        made = ServedSpace(address)
+        await made.found()
+        client = await made.enter()
+        assert await asyncio.to_thread(status_of, address, "/readyz") == 200
+        fill_up(small_disk / "more ballast")
+        await asyncio.sleep(health.LOOK_SECONDS)
+        assert await asyncio.to_thread(status_of, address, "/readyz") == 503
+        assert await asyncio.to_thread(status_of, address, "/healthz") == 200
+        other = ServedSpace(address)
+        founder = await other.enter(other.key)
+        await founder.commit(plain_set(other.space, other.roles))
+        await founder.until(lambda: bool(founder.deferred))
+        assert founder.deferred[0]["code"] == "storage_full"
+        await founder.close()
+        assert "disk_not_writable" in caplog.messages
+        assert (await client.request("ping"))["version"] == 1
+        (small_disk / "more ballast").unlink()
+        await asyncio.sleep(health.LOOK_SECONDS)
+        assert await asyncio.to_thread(status_of, address, "/readyz") == 200
+        await made.close()
+
+
+@pytest.mark.rule("COMMIT-10")
+async def test_a_write_that_fails_is_in_the_log_once_and_so_is_the_next_one_that_works(
+    small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with engine(SqliteStorage(small_disk)) as it:
+        count, refused = await fill(it)
+        caplog.clear()
+        for _ in range(3):
+            with pytest.raises(StorageFull):
+                await it.space.decide(refused)
+        make_room(small_disk)
+        await check_all(it, refused, count)
+    assert caplog.messages == ["writes_again"]

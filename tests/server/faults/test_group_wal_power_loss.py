@@ -17,8 +17,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from appends import append_to
 from faulty_vfs import Deleted, Event, FaultyVfs, Marked, Operation, Written, faulty, io_error, never
-from group_wals import AtOnce, LogDriver, checkpointer_of
+from group_wals import AtOnce, LogDriver, append_to_wal, checkpointer_of
 from logs import LogMaker
 from power_images import Disk, after_marks, anywhere, put
 from random_logs import RandomLog
@@ -66,7 +67,7 @@ class Life(msgspec.Struct):
 
     events: list[Event]
     moments: dict[Version, Moment]
-    handed_over: int
+    in_wal: int
 
     @property
     def turned_over(self) -> int:
@@ -157,23 +158,24 @@ def record_removal(monkeypatch: pytest.MonkeyPatch) -> Recording:
 # ---------------------------------------------------------------- lives
 
 
-class HandingOver(RandomLog):
-    """Hands batches over, most of them fast-path commits, and appends those that are not taken."""
+class MostlyFastPath(RandomLog):
+    """Appends batches, most of them fast-path commits, which the group WAL takes."""
 
-    handed_over = 0
+    in_wal = 0
 
     def append(self) -> list[AcceptedWrite]:
         expected = self.maker.version
         is_fast_path = self.random.random() < 0.8
         batch = [self._commit() if is_fast_path else self.entry() for _ in range(self.random.randint(1, 4))]
-        self.log.prepare(batch)
-        told: list[StorageFailed | None] = []
-        if self.log.hand_over(expected, batch, told.append):
-            assert told == [None]
-            self.handed_over += 1
+        destroys = any(entry.destroyed for entry in batch)
+        snapshots = [] if destroys or is_fast_path else self.snapshots(self.maker.facts[-4:])
+        if snapshots:
+            append_to(self.log, expected, batch, snapshots)
         else:
-            destroys = any(entry.destroyed for entry in batch)
-            self.log.append(expected, batch, [] if destroys else self.snapshots(self.maker.facts[-4:]))
+            told: list[BaseException | None] = []
+            assert isinstance(self.log, SqliteLog)
+            self.in_wal += append_to_wal(self.log, expected, batch, told.append)
+            assert told == [None]
         return batch
 
 
@@ -194,7 +196,7 @@ def live(seed: int, directory: Path, record: Recording, *, syncs: bool = True) -
     with faulty() as vfs:
         record(vfs)
         storage, log = opened(directory, vfs, AtOnce(syncs=syncs))
-        random_log = HandingOver(seed, log)
+        random_log = MostlyFastPath(seed, log)
         maker, dice = random_log.maker, random.Random(seed)
         moments = {Version(0): moment(maker)}
         for number in range(BATCHES):
@@ -215,7 +217,7 @@ def live(seed: int, directory: Path, record: Recording, *, syncs: bool = True) -
                 storage, log = opened(directory, vfs, AtOnce(syncs=syncs))
                 random_log.log = log
         storage.close()
-        return Life(vfs.events, moments, random_log.handed_over)
+        return Life(vfs.events, moments, random_log.in_wal)
 
 
 def lose_power(life: Life, scratch: Path, count: int, seed: int) -> int:
@@ -234,7 +236,7 @@ def test_no_power_loss_loses_a_commit_that_the_group_wal_acknowledged(
     tmp_path: Path, scratch: Path, record_removal: Recording, seed: int
 ) -> None:
     life = live(seed, tmp_path, record_removal)
-    assert life.handed_over > BATCHES // 3
+    assert life.in_wal > BATCHES // 3
     assert life.turned_over > 3
     assert lose_power(life, scratch, IMAGES, seed) == IMAGES
 
@@ -370,22 +372,20 @@ class Work:
         assert found in (expected, self.maker.version), "a batch is there in whole or not at all"
         if found != expected:
             return True
-        log.prepare(batch)
-        told: list[StorageFailed | None] = []
-        if not log.hand_over(expected, batch, told.append):
-            log.append(expected, batch)
-            return True
+        told: list[BaseException | None] = []
+        is_taken = append_to_wal(log, expected, batch, told.append)
         (failure,) = told
+        if failure is not None and not is_taken:
+            raise failure
         if failure is not None:
             self.failed += 1
             self._check_broken(log, expected, batch)
         return failure is None
 
     def _check_broken(self, log: SqliteLog, expected: Version, batch: list[AcceptedWrite]) -> None:
-        log.prepare(batch)
-        assert not log.hand_over(expected, batch, lambda _: None)
-        with pytest.raises(StorageFailed, match="opened again"):
-            log.append(expected, batch)
+        told: list[BaseException | None] = []
+        assert not append_to_wal(log, expected, batch, told.append)
+        assert "opened again" in str(told[0])
 
     def scrub(self) -> None:
         """As the engine does it: one that failed is done again later, on a log that was opened again."""
@@ -486,9 +486,9 @@ def test_records_that_could_not_be_applied_are_recovered_even_if_that_fails_at_f
     with faulty() as vfs:
         storage, log = opened(scratch, vfs, AtOnce())
         maker = LogMaker()
-        log.append(Version(0), [maker.commit(set_(IDS[0], 0, blind=True))])
+        append_to(log, Version(0), [maker.commit(set_(IDS[0], 0, blind=True))])
         for number in range(1, 4):
-            assert is_handed_over(log, Version(number), [maker.commit(set_(IDS[0], number, blind=True))])
+            assert is_in_wal(log, Version(number), [maker.commit(set_(IDS[0], number, blind=True))])
         vfs.before = Failing(operation, {1, again}, no_segment)
         with suppress(StorageFailed):
             log.store_snapshots([])  # which applies the records, and syncs
@@ -500,9 +500,9 @@ def test_records_that_could_not_be_applied_are_recovered_even_if_that_fails_at_f
                     break
         assert log.tip() == 4
         vfs.before = never
-        log.append(Version(4), [maker.commit(set_(IDS[0], 4, blind=True))])
+        append_to(log, Version(4), [maker.commit(set_(IDS[0], 4, blind=True))])
         for number in range(5, 5 + 3 * BLOCKS):  # what failed keeps no segment from being written again
-            assert is_handed_over(log, Version(number), [maker.commit(set_(IDS[0], number, blind=True))])
+            assert is_in_wal(log, Version(number), [maker.commit(set_(IDS[0], number, blind=True))])
             tick(storage, 1)
         storage.close()
     assert not list(scratch.glob("group_wal.*"))
@@ -516,11 +516,11 @@ def test_a_block_that_failed_stays_away_once_the_log_was_opened_again(scratch: P
         (scratch / "all").mkdir()
         storage, log = opened(scratch / "all", vfs, AtOnce())
         maker = LogMaker()
-        log.append(Version(0), [maker.commit(set_(IDS[0], 0, blind=True))])
-        assert is_handed_over(log, Version(1), [maker.commit(set_(IDS[0], 1, blind=True))])
+        append_to(log, Version(0), [maker.commit(set_(IDS[0], 0, blind=True))])
+        assert is_in_wal(log, Version(1), [maker.commit(set_(IDS[0], 1, blind=True))])
         moments = {Version(2): moment(maker)}
         vfs.before = Failing("sync", [1], a_segment)
-        assert not is_handed_over(log, Version(2), [maker.commit(set_(IDS[0], 2, blind=True))])
+        assert not is_in_wal(log, Version(2), [maker.commit(set_(IDS[0], 2, blind=True))])
         log.close()
         assert storage.open(SPACE).tip() == 2
         shutil.copytree(scratch / "all", scratch / "killed")
@@ -529,10 +529,9 @@ def test_a_block_that_failed_stays_away_once_the_log_was_opened_again(scratch: P
         assert check(directory, moments, 2) == 2
 
 
-def is_handed_over(log: SqliteLog, expected: Version, batch: list[AcceptedWrite]) -> bool:
-    told: list[StorageFailed | None] = []
-    log.prepare(batch)
-    return log.hand_over(expected, batch, told.append) and told == [None]
+def is_in_wal(log: SqliteLog, expected: Version, batch: list[AcceptedWrite]) -> bool:
+    told: list[BaseException | None] = []
+    return append_to_wal(log, expected, batch, told.append) and told == [None]
 
 
 # ---------------------------------------------------------------- a scrub that meets an error
@@ -584,22 +583,18 @@ def test_a_block_that_fails_while_a_scrub_waits_for_it_costs_nothing_that_comes_
     wal = checkpointer_of(storage).wal
     assert wal is not None
     log, maker, other = storage.open(SPACE, create=True), LogMaker(), storage.open(ALICE, create=True)
-    told: list[StorageFailed | None] = []
+    told: list[BaseException | None] = []
 
     def commit(value: int) -> bool:
         expected, batch = maker.version, [maker.commit(set_(IDS[0], value, blind=True))]
-        log.prepare(batch)
-        is_taken = log.hand_over(expected, batch, told.append)
-        if not is_taken:
-            log.append(expected, batch)
-        return is_taken
+        return append_to_wal(log, expected, batch, told.append)
 
     assert not commit(0)
+    told.clear()
     assert commit(1)
     wal_writer.holds = True
     lost = [maker.commit(set_(IDS[0], 2, blind=True))]
-    log.prepare(lost)
-    assert log.hand_over(Version(2), lost, told.append)
+    assert append_to_wal(log, Version(2), lost, told.append)
 
     def scrub() -> None:
         with suppress(StorageFailed):
@@ -618,7 +613,7 @@ def test_a_block_that_fails_while_a_scrub_waits_for_it_costs_nothing_that_comes_
     assert isinstance(told[1], StorageFailed)
     log.close()
     log = storage.open(SPACE)
-    log.append(Version(2), lost)
+    append_to(log, Version(2), lost)
     assert commit(3)
     moments = {maker.version: moment(maker)}
     shutil.copytree(scratch / "all", scratch / "killed")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from appends import append_to
 from faulty_vfs import Synced, Written, faulty
 from logs import LogMaker
 from space import SPACE, set_
@@ -24,7 +25,7 @@ def test_a_long_write_ahead_log_that_was_left_is_written_again_to_its_end(tmp_pa
     storage, maker = SqliteStorage(tmp_path / "data"), LogMaker()
     log = storage.open(SPACE, create=True)
     for number in range(COMMITS):
-        log.append(Version(number), [maker.commit(set_("urn:x:1", "x" * 8_000, blind=True))])
+        append_to(log, Version(number), [maker.commit(set_("urn:x:1", "x" * 8_000, blind=True))])
     shutil.copytree(tmp_path / "data", tmp_path / "left")
     storage.close()
     size = (tmp_path / "left" / SPACES / SPACE / WAL).stat().st_size

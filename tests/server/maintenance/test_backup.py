@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
+from appends import append_to
 from kept_spaces import LARGE, SECRET, SMALL, blob_of, fill, make
 from logs import LogMaker
 from space import BOB, SPACE, set_
@@ -139,12 +140,12 @@ def test_a_lost_file_of_a_backup_is_copied_again(log: SqliteLog, tmp_path: Path)
 def test_what_was_erased_is_in_no_file_of_a_backup_made_later(storage: SqliteStorage, tmp_path: Path) -> None:
     log = storage.open(SPACE, create=True)
     maker = LogMaker()
-    log.append(Version(0), [maker.commit(set_("urn:secret", SECRET * 100, blind=True))])
+    append_to(log, Version(0), [maker.commit(set_("urn:secret", SECRET * 100, blind=True))])
     log.put_blob(blob_of(SMALL), SMALL)
     put_file(log, LARGE)
     backup(tmp_path)
     entry = maker.erase("urn:secret", [1], blobs=[blob_of(LARGE).hash, blob_of(SMALL).hash])
-    log.append(Version(1), [entry])  # and not scrubbed yet: the bytes may still be in the file
+    append_to(log, Version(1), [entry])  # and not scrubbed yet: the bytes may still be in the file
     backup(tmp_path)
     held = b"".join(path.read_bytes() for path in (tmp_path / "backup").rglob("*") if path.is_file())
     assert SECRET.encode() not in held
@@ -169,7 +170,7 @@ def test_a_backup_while_the_space_is_written_is_one_version_of_it(storage: Sqlit
     def write() -> None:
         while not stop.is_set() and maker.version < 5_000:
             entry = maker.commit(*(set_(f"urn:{n}", maker.version, blind=True) for n in range(3)))
-            log.append(Version(entry.commit.version - 1), [entry])
+            append_to(log, Version(entry.commit.version - 1), [entry])
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -300,7 +301,7 @@ def test_a_first_backup_that_was_interrupted_while_it_wrote_its_manifest_can_be_
 def fill_more(log: SqliteLog) -> LogMaker:
     maker, *_ = make()
     entry = maker.commit(set_("urn:more", 1, blind=True))
-    log.append(Version(23), [entry])
+    append_to(log, Version(23), [entry])
     return maker
 
 
@@ -345,7 +346,7 @@ def test_another_history_of_the_space_does_not_replace_the_known_one(
     shutil.rmtree(log.directory)
     maker = LogMaker()
     other = storage.open(SPACE, create=True)
-    other.append(Version(0), [maker.commit(set_("urn:x", number, blind=True)) for number in range(count)])
+    append_to(other, Version(0), [maker.commit(set_("urn:x", number, blind=True)) for number in range(count)])
     with pytest.raises(NotEmpty, match="version 23"):
         backup(tmp_path)
     assert verified(tmp_path / "backup").version == 23

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from blake3 import blake3
 
+from appends import append_to
 from backends import Backend
 from kept_spaces import LARGE, SECRET, SMALL, blob_of, fill
 from logs import LogMaker
@@ -140,14 +141,16 @@ def test_an_empty_space_goes_through_a_stream() -> None:
 def test_an_export_is_of_one_cut_while_the_space_goes_on(backend: Backend) -> None:
     log = backend.open()
     maker = LogMaker()
-    log.append(Version(0), [maker.commit(set_("urn:a", 1, blind=True)), maker.commit(set_("urn:b", 1, blind=True))])
+    append_to(
+        log, Version(0), [maker.commit(set_("urn:a", 1, blind=True)), maker.commit(set_("urn:b", 1, blind=True))]
+    )
     into = io.BytesIO()
 
     def write(data: bytes) -> None:
         into.write(data)
         if maker.version < 20:
             entry = maker.commit(set_("urn:a", maker.version, blind=True))
-            log.append(Version(entry.commit.version - 1), [entry])
+            append_to(log, Version(entry.commit.version - 1), [entry])
 
     assert export(log, write).version == 2
     assert received(into.getvalue(), MemoryStorage().open(SPACE, create=True)).version == 2
@@ -158,7 +161,7 @@ def test_a_commit_with_many_facts_goes_over_several_lines(monkeypatch: pytest.Mo
     log = MemoryStorage().open(SPACE, create=True)
     maker = LogMaker()
     sets = [set_(f"urn:{number}", "x" * 30, blind=True) for number in range(20)]
-    log.append(Version(0), [maker.commit(*sets), maker.commit(set_("urn:after", 1, blind=True))])
+    append_to(log, Version(0), [maker.commit(*sets), maker.commit(set_("urn:after", 1, blind=True))])
     data = exported(log)
     kinds = [json.loads(line)["stemmadb"] for line in data.splitlines()]
     assert kinds.count("facts") == 6
@@ -343,6 +346,6 @@ def test_a_patch_continues_a_fact_of_its_own_commit_whatever_is_kept(tmp_path: P
     step = {"op": "increment", "path": "/n", "by": 1}
     sets = [set_(f"urn:{number}", {"n": 0}, blind=True) for number in range(5)]
     patches = [patch_(f"urn:{number}", step, blind=True) for number in range(5)]
-    log.append(Version(0), [maker.commit(*sets, *patches)])
+    append_to(log, Version(0), [maker.commit(*sets, *patches)])
     copy = MemoryStorage().open(SPACE, create=True)
     assert received(exported(log), copy, heads_max=1).facts == 10

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from appends import append_to
 from forging import append, forged
 from kept_spaces import LARGE, SMALL, blob_of, fill
 from logs import LogMaker
@@ -103,7 +104,7 @@ def test_an_entity_with_more_facts_than_a_page_is_read_to_its_end(count: int) ->
     maker, log = LogMaker(), empty_log()
     entries = [maker.commit(set_("urn:a", {"n": 0}, blind=True))]
     entries += [maker.commit(patch_("urn:a", STEP, blind=True)) for _ in range(count - 1)]
-    log.append(Version(0), entries)
+    append_to(log, Version(0), entries)
     assert verify(log).facts == count
     last = entries[-1].facts[0]
     log.store_snapshots([Snapshot(MAIN, last.id, FactPosition(last.version, 0), encode({"n": count}))])
@@ -145,7 +146,7 @@ def test_snapshots_on_every_branch_and_fork_are_compared_with_the_fold() -> None
                 maker.commit(patch_("urn:a", STEP, blind=True), patch_("urn:a", STEP, blind=True), branch=branch)
             )
             snapshots.append(maker.snapshot(entries[-1].facts[-1]))
-    log.append(Version(0), entries, [one for one in snapshots if one is not None])
+    append_to(log, Version(0), entries, [one for one in snapshots if one is not None])
     assert verify(log).snapshots == 10
 
 
@@ -162,7 +163,7 @@ def test_a_branch_of_a_branch_that_never_wrote_the_entity_sees_it_as_of_the_firs
     snapshot = maker.snapshot(entries[-1].facts[0])
     assert snapshot is not None
     assert snapshot.body == encode({"n": 2})
-    log.append(Version(0), entries, [snapshot])
+    append_to(log, Version(0), entries, [snapshot])
     assert verify(log).snapshots == 1
 
 

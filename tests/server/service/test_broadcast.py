@@ -19,9 +19,9 @@ from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import JSON, MSGPACK
 from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.base.transport import DRAIN_BYTES
-from stemmadb.server.service.stream import broadcast
 from stemmadb.server.service.stream.broadcast import BroadcastGroup
 from stemmadb.server.service.stream.outbox import Outbox
+from stemmadb.server.service.stream.watcher_states import WatcherState
 
 DOC = "urn:doc"
 LARGE = "x" * (DRAIN_BYTES // 4)
@@ -229,33 +229,48 @@ async def test_an_internal_error_with_one_member_costs_no_other(home: ServiceHar
 
 
 @pytest.mark.rule("SYNC-1")
-async def test_an_internal_error_with_the_one_that_is_told_first_ends_its_session(
+async def test_a_frame_that_a_group_cannot_build_is_built_for_each_alone(
     home: ServiceHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has to come again: what it was told so far is not sure."""
     writer = await home.peer(ALICE).open()
-    first, *others = await subscribers(home, writer)
-    flushes = iter([True])
+    peers = await subscribers(home, writer)
 
-    def fail(outbox: Outbox) -> None:
-        if outbox is outbox_of(first) and next(flushes, False):
-            raise ZeroDivisionError
-        flush(outbox)
+    def fail(_: BroadcastGroup, *_more: object) -> None:
+        raise ZeroDivisionError
 
-    flush = Outbox.flush
-    monkeypatch.setattr(Outbox, "flush", fail)
+    with monkeypatch.context() as patched:
+        patched.setattr(BroadcastGroup, "publish", fail)
+        await writer.commit(put(DOC, {"n": 1}))
+    await writer.commit(put(DOC, {"n": 2}))
+    for peer in peers:
+        assert peer.closed is None
+        assert contiguous(peer.frames)
+        assert told(peer)[-2:] == [(2, 3), (3, 4)]
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-6")
+async def test_a_session_that_watches_is_current_behind_or_stalled(home: ServiceHarness) -> None:
+    writer = await home.peer(ALICE).open()
+    first, second = await watchers(home, 2)
+    await writer.commit(put(DOC, {"n": 0}))
+    assert [outbox_of(peer).state for peer in (first, second)] == [WatcherState.CURRENT] * 2
+    outbox_of(first).owe()
+    assert outbox_of(first).state is WatcherState.BEHIND
+    second.stop_reading()
+    unsent_bytes_max = ServiceSettings().unsent_bytes_max
+    while second.handler.socket.unsent <= unsent_bytes_max:
+        await writer.commit(put(DOC, {"text": LARGE * 64}))
+    assert outbox_of(second).state is WatcherState.STALLED
+    second.read_on()
+    await home.settle()
     await writer.commit(put(DOC, {"n": 1}))
-    assert first.closed is not None
-    assert first.closed.error.code == "internal"
-    assert {told(peer)[-1][1] for peer in others} == {writer.frames[-1].to}
+    assert [outbox_of(peer).state for peer in (first, second)] == [WatcherState.CURRENT] * 2
+    assert all(contiguous(peer.frames) and peer.frames[-1].to == writer.frames[-1].to for peer in (first, second))
 
 
 @pytest.mark.rule("WATCH-1", "SYNC-1", "SYNC-2", "SYNC-3", "SYNC-6", "RESUME-1")
 @pytest.mark.parametrize("seed", range(100, 112))
-async def test_what_a_watcher_holds_equals_the_query_afresh_in_broadcast_groups_of_any_size(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(broadcast, "SUBSCRIBERS_MIN", 1 + seed % 2)
+async def test_what_a_watcher_holds_equals_the_query_afresh_in_broadcast_groups_of_any_size(seed: int) -> None:
     async with service_harness(
         limits=DEFAULTS, settings=ServiceSettings(feed_batches_max=3 if seed % 3 else 64)
     ) as made:

@@ -206,7 +206,7 @@ async def test_what_was_erased_is_not_kept() -> None:
         group = await feed.groups.get(roots("urn:*"), EVERYTHING)
         secret = await it.must(set_(X, "secret", blind=True))
         await it.must(set_(Y, 1, blind=True))
-        await erasure.erase(it.space, asked("e", author=ALICE), EntityId(X), [secret], {MAIN: encode("clean")})
+        await erasure.erase(it.space, asked("e", author=ALICE), {EntityId(X): [secret]}, {MAIN: encode("clean")})
         assert (feed.batches(v(1)), feed.kept_after) == (None, 3)
         assert group.delta(v(1), v(4)) is None
         delta = group.delta(v(3), v(4))

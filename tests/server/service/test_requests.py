@@ -38,6 +38,7 @@ from stemmadb.protocol.wire.messages.structure import (
     DeleteBranch,
     DeleteTag,
     EraseRequest,
+    EraseTarget,
     ListBranches,
     ListTags,
     MergeRequest,
@@ -179,6 +180,16 @@ BAD_INPUT: list[tuple[Request, type[errors.StemmaError], dict[str, Any]]] = [
     (RevertRequest(**writing("o"), versions=(Version(7), Version(8))), errors.Malformed, {"path": "versions"}),
     (EraseRequest(**writing("o"), entity=BAD_ID, versions=(Version(2),)), errors.InvalidId, {}),
     (EraseRequest(**writing("o"), entity=ONE, versions=()), errors.Malformed, {"path": "versions"}),
+    (
+        EraseRequest(
+            **writing("o"),
+            entity=ONE,
+            versions=(Version(2),),
+            entities=(EraseTarget(id=ONE, versions=(Version(2),)),),
+        ),
+        errors.Malformed,
+        {"path": "entities/0"},
+    ),
     (EraseRequest(**writing("o"), entity=ONE, versions=(FAR,)), errors.FutureVersion, {}),
     (EraseRequest(**writing("o"), entity=ONE, versions=(Version(4),)), errors.NotFound, {"id": ONE}),
     (

@@ -166,6 +166,7 @@ async def test_an_internal_error_with_one_session_ends_that_one_and_harms_no_oth
         alice, bob, carol = [await home.peer(key).open() for key in (ALICE, BOB, CAROL)]
         await bob.watch(1, "urn:*")
         await carol.watch(1, "urn:*")
+        bob.handler.outbox.owe()  # so that it has a frame of its own to send
         monkeypatch.setattr(bob.handler.outbox, "flush", _break)
         assert isinstance(await alice.commit(put("urn:x", 1)), Accepted)
         assert bob.closed is not None

@@ -24,6 +24,8 @@ OTHERS: Mapping[str, object] = {
     "metrics": "off",
     "origins": "https://a.b",
     "hosts": "metrics.example",
+    "public": "https://db.example",
+    "operators": SPACE,
     "make_spaces": "nobody",
     "message_bytes_max": 2**25,
 }
@@ -103,7 +105,18 @@ def test_an_unknown_name_is_an_error_that_names_the_nearest(tmp_path: Path) -> N
     assert nearest("COMITS_PER_SECOND") == "commits_per_second"
 
 
-@pytest.mark.parametrize("name", ["STEMMADB_NO_EXTENSION", "STEMMADB_REQUIRE"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "STEMMADB_NO_EXTENSION",
+        "STEMMADB_REQUIRE",
+        "STEMMADB_TEST_PG",
+        "STEMMADB_URL",
+        "STEMMADB_SPACE",
+        "STEMMADB_HOME",
+        "STEMMADB_MEMORY",
+    ],
+)
 def test_variables_of_the_build_and_of_the_tests_are_no_settings(tmp_path: Path, name: str) -> None:
     found = load(flags={}, environment={name: "1"}, file=None, directory=tmp_path)
     assert set(found.sources.values()) == {"default"}

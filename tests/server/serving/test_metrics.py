@@ -198,7 +198,8 @@ def test_health_answers_four_paths_and_two_methods(tmp_path: Path) -> None:
 
 
 def test_it_is_ready_from_when_the_store_is_open_until_it_stops(tmp_path: Path) -> None:
-    readiness = Readiness(tmp_path / "data")
+    now = 0.0
+    readiness = Readiness(tmp_path / "data", now=lambda: now)
     health = Health(readiness, None)
 
     def asked() -> tuple[int, bytes]:
@@ -210,6 +211,8 @@ def test_it_is_ready_from_when_the_store_is_open_until_it_stops(tmp_path: Path) 
     readiness.opened()
     assert asked() == (503, b"The data directory cannot be written.\n")
     (tmp_path / "data").mkdir()
+    assert asked()[0] == 503, "the disk is not asked again at once"
+    now = 1.0
     assert asked() == (200, b"ok\n")
     readiness.stopping()
     assert asked() == (503, b"The server is stopping.\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from answers import asked_of, everything
+from appends import append_to
 from backends import Backend
 from logs import LogMaker
 from random_logs import RandomLog
@@ -52,14 +53,14 @@ def test_a_space_that_is_not_there_is_unknown_until_it_is_made(backend: Backend)
 
 def test_to_make_a_space_that_is_there_opens_it(backend: Backend) -> None:
     maker = LogMaker()
-    backend.open().append(ZERO, sets(maker, 2))
+    append_to(backend.open(), ZERO, sets(maker, 2))
     backend.close()
     assert tip_of(backend.open(create=True)) == maker.tip
 
 
 def test_spaces_do_not_see_each_other(backend: Backend) -> None:
     maker = LogMaker()
-    backend.open().append(ZERO, sets(maker, 1))
+    append_to(backend.open(), ZERO, sets(maker, 1))
     other = backend.open(BOB)
     assert other.space == BOB
     assert tip_of(other) == Tip(ZERO, commit_record.genesis(BOB), TimeMs(0))
@@ -69,9 +70,9 @@ def test_spaces_do_not_see_each_other(backend: Backend) -> None:
 def test_what_was_appended_is_there_when_the_log_is_opened_again(backend: Backend) -> None:
     maker = LogMaker()
     log = backend.open()
-    log.append(ZERO, sets(maker, 3))
+    append_to(log, ZERO, sets(maker, 3))
     assert tip_of(log) == maker.tip
-    log.append(maker.version, sets(maker, 2)[:1])
+    append_to(log, maker.version, sets(maker, 2)[:1])
     with backend.reopen().reader() as reader:
         assert [record for record, _ in reader.history()] == maker.commits[:4]
 
@@ -102,24 +103,24 @@ def test_a_log_that_is_opened_again_goes_on(backend: Backend) -> None:
 @pytest.mark.parametrize("expected", [0, 1, 3, 99])
 def test_a_stale_append_writes_nothing(log: SpaceLog, expected: int) -> None:
     maker = LogMaker()
-    log.append(ZERO, sets(maker, 2))
+    append_to(log, ZERO, sets(maker, 2))
     before = maker.tip
     later = sets(maker, 1)
     with pytest.raises(LogMoved):
-        log.append(Version(expected), later)
+        append_to(log, Version(expected), later)
     assert tip_of(log) == before
-    log.append(Version(2), later)
+    append_to(log, Version(2), later)
     assert tip_of(log) == maker.tip
 
 
 def test_an_empty_batch_asks_only_whether_the_log_moved(log: SpaceLog) -> None:
     maker = LogMaker()
-    log.append(ZERO, [])
-    log.append(ZERO, sets(maker, 2))
+    append_to(log, ZERO, [])
+    append_to(log, ZERO, sets(maker, 2))
     for stale in (0, 1, 3):
         with pytest.raises(LogMoved):
-            log.append(Version(stale), [])
-    log.append(Version(2), [])
+            append_to(log, Version(stale), [])
+    append_to(log, Version(2), [])
     assert tip_of(log) == maker.tip
 
 
@@ -129,12 +130,12 @@ def test_of_two_writers_of_one_space_the_late_one_is_told_that_the_log_moved(bac
     other = one if one.is_alone else backend.open()
     maker = LogMaker()
     first, second = sets(maker, 2)
-    one.append(ZERO, [first])
+    append_to(one, ZERO, [first])
     with pytest.raises(LogMoved):
-        other.append(ZERO, [first])
-    other.append(Version(1), [second])
+        append_to(other, ZERO, [first])
+    append_to(other, Version(1), [second])
     with pytest.raises(LogMoved):
-        one.append(Version(1), [])
+        append_to(one, Version(1), [])
     assert tip_of(one) == tip_of(other) == maker.tip
 
 
@@ -142,14 +143,14 @@ def test_of_two_writers_of_one_space_the_late_one_is_told_that_the_log_moved(bac
 def test_a_batch_of_which_a_part_cannot_be_written_writes_nothing(backend: Backend) -> None:
     maker = LogMaker()
     log = backend.open()
-    log.append(ZERO, sets(maker, 1))
+    append_to(log, ZERO, sets(maker, 1))
     before = maker.tip
     first, second = sets(maker, 2)
     with pytest.raises((AssertionError, StorageFailed)):
-        log.append(Version(1), [first, second, second])
+        append_to(log, Version(1), [first, second, second])
     log = backend.reopen()
     assert tip_of(log) == before
-    log.append(Version(1), [first, second])
+    append_to(log, Version(1), [first, second])
     assert tip_of(log) == maker.tip
 
 
@@ -161,8 +162,8 @@ def test_snapshots_go_along_with_an_append_or_are_kept_alone(backend: Backend) -
     taken = [
         Snapshot(BranchName("main"), EntityId("urn:x"), FactPosition(Version(at), 0), b"\x01") for at in (1, 2, 3)
     ]
-    log.append(ZERO, entries[:2], taken[:1])
-    log.append(Version(2), entries[2:], [taken[2]])
+    append_to(log, ZERO, entries[:2], taken[:1])
+    append_to(log, Version(2), entries[2:], [taken[2]])
     log.store_snapshots([taken[1]])
     log.store_snapshots([taken[1]])
     log = backend.reopen()
@@ -175,10 +176,10 @@ def test_snapshots_go_along_with_an_append_or_are_kept_alone(backend: Backend) -
 
 def test_a_stale_append_keeps_no_snapshot(log: SpaceLog) -> None:
     maker = LogMaker()
-    log.append(ZERO, sets(maker, 1))
+    append_to(log, ZERO, sets(maker, 1))
     taken = maker.snapshot(maker.facts[0])
     assert taken is not None
     with pytest.raises(LogMoved):
-        log.append(ZERO, [], [taken])
+        append_to(log, ZERO, [], [taken])
     with log.reader() as reader:
         assert list(reader.snapshots()) == []

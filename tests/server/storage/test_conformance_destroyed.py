@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from appends import append_to
 from backends import Backend
 from logs import LogMaker, place_of
 from space import SPACE, patch_, set_
@@ -30,7 +31,7 @@ def filled(log: SpaceLog) -> LogMaker:
         maker.commit(patch_(X, UP, blind=True), patch_(Y, UP, blind=True)),
         maker.create_branch("draft"),
     ]
-    log.append(Version(0), [*entries, maker.commit(patch_(X, UP, blind=True), branch="draft")])
+    append_to(log, Version(0), [*entries, maker.commit(patch_(X, UP, blind=True), branch="draft")])
     return maker
 
 
@@ -47,7 +48,7 @@ def test_a_destroyed_body_goes_with_its_salt_and_leaves_digest_and_hash(backend:
     log = backend.open()
     maker = filled(log)
     before = list(maker.facts)
-    log.append(Version(4), [maker.erase(X, [1, 4])])
+    append_to(log, Version(4), [maker.erase(X, [1, 4])])
     with backend.reopen().reader() as reader:
         facts = [fact for _, facts in reader.history() for fact in facts]
         assert facts == maker.facts
@@ -65,7 +66,7 @@ def test_a_destroyed_note_goes_with_its_salt_and_leaves_its_digest(backend: Back
     log = backend.open()
     maker = filled(log)
     (before, *_) = maker.commits
-    log.append(Version(4), [maker.erase(X, [1])])
+    append_to(log, Version(4), [maker.erase(X, [1])])
     with backend.reopen().reader() as reader:
         record = reader.commits([Version(1)])[Version(1)]
     assert (record.note, record.note_salt, record.note_digest) == (None, None, before.note_digest)
@@ -77,8 +78,8 @@ def test_a_destroyed_note_goes_with_its_salt_and_leaves_its_digest(backend: Back
 def test_what_is_replayed_from_a_destroyed_body_is_erased_until_the_next_set(log: SpaceLog) -> None:
     maker = filled(log)
     log.store_snapshots(snapshots_of(maker))
-    log.append(Version(4), [maker.erase(X, [1], survivor={"n": 7})])
-    log.append(Version(5), [maker.commit(patch_(X, UP, blind=True))])
+    append_to(log, Version(4), [maker.erase(X, [1], survivor={"n": 7})])
+    append_to(log, Version(5), [maker.commit(patch_(X, UP, blind=True))])
     with log.reader() as reader:
         assert value_of(reader, maker.spans(version=1), X) is Missing.ERASED
         assert value_of(reader, maker.spans(version=2), X) is Missing.ERASED
@@ -93,7 +94,7 @@ def test_all_snapshots_of_an_erased_entity_go_and_no_others(backend: Backend) ->
     log = backend.open()
     maker = filled(log)
     log.store_snapshots(snapshots_of(maker))
-    log.append(Version(4), [maker.erase(X, [2])])
+    append_to(log, Version(4), [maker.erase(X, [2])])
     with backend.reopen().reader() as reader:
         left = sorted((snapshot.id, snapshot.place.version) for snapshot in reader.snapshots())
     assert left == [(Y, 1), (Y, 2)]
@@ -103,7 +104,7 @@ def test_all_snapshots_of_an_erased_entity_go_and_no_others(backend: Backend) ->
 def test_snapshots_below_the_floor_go_and_those_at_it_stay(log: SpaceLog) -> None:
     maker = filled(log)
     log.store_snapshots(snapshots_of(maker))
-    log.append(Version(4), [maker.compact(2)])
+    append_to(log, Version(4), [maker.compact(2)])
     with log.reader() as reader:
         left = sorted((snapshot.place.version, snapshot.id) for snapshot in reader.snapshots())
     assert left == [(2, X), (2, Y), (4, X)]
@@ -113,7 +114,7 @@ def test_snapshots_below_the_floor_go_and_those_at_it_stay(log: SpaceLog) -> Non
 def test_a_compaction_takes_bodies_below_its_floor_and_what_is_read_above_stays(backend: Backend) -> None:
     log = backend.open()
     maker = filled(log)
-    log.append(Version(4), [maker.commit(set_(X, {"n": 9}, blind=True)), maker.compact(5)])
+    append_to(log, Version(4), [maker.commit(set_(X, {"n": 9}, blind=True)), maker.compact(5)])
     log = backend.reopen()
     with log.reader() as reader:
         facts = [fact for _, facts in reader.history() for fact in facts]
@@ -123,7 +124,7 @@ def test_a_compaction_takes_bodies_below_its_floor_and_what_is_read_above_stays(
         assert reader.floor() == 5
         with pytest.raises(Compacted):
             moments.resolve(reader, ReadMoment(version=Version(4)))
-    log.append(Version(6), [maker.commit(set_(X, {"n": 1}, blind=True), branch="draft"), maker.compact(7)])
+    append_to(log, Version(6), [maker.commit(set_(X, {"n": 1}, blind=True), branch="draft"), maker.compact(7)])
     with log.reader() as reader:
         gone = [place_of(fact) for _, facts in reader.history() for fact in facts if fact.is_gone]
         assert [(place.version, place.index) for place in gone] == [(1, 0), (2, 0), (4, 0)]
@@ -141,11 +142,11 @@ def test_named_blobs_go_in_the_same_transaction(backend: Backend) -> None:
         log.put_blob(blob, b"x")
     erasing = maker.erase(X, [2], blobs=[blobs[0].hash, Hash(b"9" * 32)])
     with pytest.raises(LogMoved):
-        log.append(Version(3), [erasing])
+        append_to(log, Version(3), [erasing])
     with log.reader() as reader:
         assert len(list(reader.blobs())) == 2
         assert not any(fact.is_gone for _, facts in reader.history() for fact in facts)
-    log.append(Version(4), [erasing])
+    append_to(log, Version(4), [erasing])
     with backend.reopen().reader() as reader:
         assert list(reader.blobs()) == blobs[1:]
 
@@ -155,7 +156,7 @@ def test_a_body_can_be_destroyed_in_the_batch_that_brings_it_and_a_second_time(b
     log = backend.open()
     maker = filled(log)
     entries = [maker.commit(set_(X, "soon gone", blind=True)), maker.erase(X, [5])]
-    log.append(Version(4), [*entries, maker.erase(X, [1, 5, 6])])
+    append_to(log, Version(4), [*entries, maker.erase(X, [1, 5, 6])])
     with backend.reopen().reader() as reader:
         assert [fact for _, facts in reader.history() for fact in facts] == maker.facts
         assert list(chain.verify(SPACE, reader.history()))[-1].version == 7
@@ -167,14 +168,14 @@ def test_a_scrub_is_owed_after_something_was_destroyed_also_by_a_log_that_was_cl
     log = backend.open()
     maker = filled(log)
     owed = [log.owes_scrub]
-    log.append(Version(4), [maker.erase(X, [2])])
+    append_to(log, Version(4), [maker.erase(X, [2])])
     owed.append(log.owes_scrub)
     log = backend.reopen()
     owed.append(log.owes_scrub)
     log.scrub()
     owed.append(log.owes_scrub)
     log = backend.reopen()
-    log.append(Version(5), [maker.commit(set_(Y, 1, blind=True))])
+    append_to(log, Version(5), [maker.commit(set_(Y, 1, blind=True))])
     owed.append(log.owes_scrub)
     assert owed == [False, True, True, False, False]
     with log.reader() as reader:
@@ -184,10 +185,10 @@ def test_a_scrub_is_owed_after_something_was_destroyed_also_by_a_log_that_was_cl
 def test_facts_are_appended_on_what_is_left_after_an_erasure(backend: Backend) -> None:
     log = backend.open()
     maker = filled(log)
-    log.append(Version(4), [maker.erase(X, [1, 2, 4], survivor={"n": 0})])
+    append_to(log, Version(4), [maker.erase(X, [1, 2, 4], survivor={"n": 0})])
     log.scrub()
     log = backend.reopen()
-    log.append(Version(5), [maker.commit(patch_(X, UP, blind=True), branch=on) for on in (MAIN, "draft")])
+    append_to(log, Version(5), [maker.commit(patch_(X, UP, blind=True), branch=on) for on in (MAIN, "draft")])
     with log.reader() as reader:
         assert list(chain.verify(SPACE, reader.history()))[-1].version == 7
         assert value_of(reader, maker.spans("draft"), X) == {"n": 1}

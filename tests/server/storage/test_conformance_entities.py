@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from appends import append_to
 from logs import LogMaker
 from random_logs import IDS, PREFIXES, RandomLog
 from space import delete_, set_
@@ -17,7 +18,7 @@ SEEDS = range(300, 312)
 
 def filled(log: SpaceLog, *ids: str) -> LogMaker:
     maker = LogMaker()
-    log.append(Version(0), [maker.commit(set_(id_, 1, blind=True)) for id_ in ids])
+    append_to(log, Version(0), [maker.commit(set_(id_, 1, blind=True)) for id_ in ids])
     return maker
 
 
@@ -58,7 +59,7 @@ def test_an_id_that_was_ever_written_is_listed_on_whatever_branch_and_though_del
     maker = filled(log, "urn:a")
     entries = [maker.create_branch("draft"), maker.commit(set_("urn:b", 1, blind=True), branch="draft")]
     entries += [maker.commit(delete_("urn:a", blind=True)), maker.delete_branch("draft"), maker.erase("urn:b", [3])]
-    log.append(Version(1), entries)
+    append_to(log, Version(1), entries)
     with log.reader() as reader:
         assert reader.ids("urn:", None, MANY) == ["urn:a", "urn:b"]
 
@@ -120,7 +121,7 @@ def test_nothing_changed_where_there_are_no_spans(log: SpaceLog) -> None:
 def test_a_fact_of_a_space_wide_write_is_a_change_of_the_branch_it_names(log: SpaceLog) -> None:
     maker = filled(log, "urn:a", "urn:b")
     entries = [maker.create_branch("draft"), maker.compact(2, checkpoints=[("draft", "urn:b")])]
-    log.append(Version(2), entries)
+    append_to(log, Version(2), entries)
     with log.reader() as reader:
         own = maker.spans("draft")[:1]
         assert list(reader.changed(own)) == ["urn:b"]

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from appends import append_to
 from backends import Backend
 from logs import LogMaker, place_of
 from random_logs import IDS, PREFIXES, SESSIONS, RandomLog
@@ -97,7 +98,7 @@ def test_each_filter_alone_finds_what_it_names(log: SpaceLog) -> None:
     entries += [maker.commit(set_("urn:y", 2, blind=True), branch="draft", author=BOB, session="s2")]
     maker.now = 3_000
     entries += [maker.compact(1, checkpoints=[("draft", "urn:x")])]
-    log.append(Version(0), entries)
+    append_to(log, Version(0), entries)
     with log.reader() as reader:
 
         def found(**wanted: Any) -> list[int]:
@@ -156,8 +157,10 @@ def test_a_long_history_is_whole_across_its_pages(log: SpaceLog) -> None:
     ids = [f"urn:many:{number}" for number in range(60)]
     for _ in range(40):
         at = maker.version
-        log.append(
-            at, [maker.commit(*[set_(id_, 1, blind=True) for id_ in ids]), maker.commit(set_("urn:x", 1, blind=True))]
+        append_to(
+            log,
+            at,
+            [maker.commit(*[set_(id_, 1, blind=True) for id_ in ids]), maker.commit(set_("urn:x", 1, blind=True))],
         )
     with log.reader() as reader:
         history = list(reader.history())
@@ -177,7 +180,7 @@ def test_arguments_notes_and_identities_of_every_kind_come_back(backend: Backend
         maker.revoke(b"r" * 32),
         maker.erase("urn:x", [1], survivor=2),
     ]
-    backend.open().append(Version(0), entries)
+    append_to(backend.open(), Version(0), entries)
     with backend.reopen().reader() as reader:
         found = reader.commits(Version(version) for version in range(1, 8))
     assert list(found.values()) == maker.commits
@@ -231,7 +234,7 @@ def _pages(
 def test_a_page_of_facts_can_end_within_a_commit(log: SpaceLog) -> None:
     maker = LogMaker()
     x = EntityId("urn:x")
-    log.append(Version(0), [maker.commit(*[set_(x, number, blind=True) for number in range(4)])])
+    append_to(log, Version(0), [maker.commit(*[set_(x, number, blind=True) for number in range(4)])])
     with log.reader() as reader:
         found = reader.facts_of(x, after=FactPosition(Version(1), 1), limit=1)
         assert [fact.index for fact in found] == [2]

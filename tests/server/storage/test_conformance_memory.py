@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from appends import append_to
 from logs import LogMaker
 from snapshots import drop_snapshots
 from space import SPACE, set_
@@ -63,12 +64,12 @@ def test_an_append_that_fails_before_it_is_durable_wrote_nothing(error: type[Sto
     storage, log = opened()
     storage.fail = failing("append", error=error)
     with pytest.raises(error):
-        log.append(Version(0), [one_entry()])
+        append_to(log, Version(0), [one_entry()])
     storage.fail = failing()
     log.close()
     again = storage.open(SPACE)
     assert version_of(again) == 0
-    again.append(Version(0), [one_entry()])
+    append_to(again, Version(0), [one_entry()])
     assert version_of(again) == 1
 
 
@@ -77,7 +78,7 @@ def test_an_append_that_fails_after_it_is_durable_is_there_when_the_log_is_opene
     storage, log = opened()
     storage.fail = failing("appended")
     with pytest.raises(StorageFailed):
-        log.append(Version(0), [one_entry()])
+        append_to(log, Version(0), [one_entry()])
     storage.fail = failing()
     assert version_of(storage.open(SPACE)) == 1
 
@@ -88,17 +89,17 @@ def test_a_log_that_failed_is_not_written_before_it_is_opened_again(operation: s
     storage, log = opened()
     storage.fail = failing(operation)
     with pytest.raises(StorageFailed):
-        log.append(Version(0), [one_entry()])
+        append_to(log, Version(0), [one_entry()])
     storage.fail = failing()
     with pytest.raises(AssertionError, match="opened again"):
-        log.append(Version(version_of(log)), [])
+        append_to(log, Version(version_of(log)), [])
 
 
 def test_a_closed_log_is_not_written() -> None:
     _, log = opened()
     log.close()
     with pytest.raises(AssertionError, match="closed"):
-        log.append(Version(0), [])
+        append_to(log, Version(0), [])
 
 
 OPERATIONS: dict[str, Callable[[MemoryLog], object]] = {
@@ -147,7 +148,7 @@ def test_an_invalid_call_is_named_and_changes_nothing() -> None:
     ]
     for why, batch, snapshots in internal_errors:
         with pytest.raises(AssertionError, match=why):
-            log.append(Version(0), batch, snapshots)
+            append_to(log, Version(0), batch, snapshots)
         assert version_of(log) == 0
     with pytest.raises(AssertionError, match="in a file"):
         log.put_blob(BLOB, None)
@@ -156,7 +157,7 @@ def test_an_invalid_call_is_named_and_changes_nothing() -> None:
 def test_a_record_of_another_history_is_not_appended() -> None:
     _, log = opened()
     one, other = LogMaker(), LogMaker()
-    log.append(Version(0), [one.commit(set_("urn:x", 1, blind=True))])
+    append_to(log, Version(0), [one.commit(set_("urn:x", 1, blind=True))])
     other.commit(set_("urn:x", 2, blind=True))
     with pytest.raises(AssertionError, match="the one before it"):
-        log.append(Version(1), [other.commit(set_("urn:x", 3, blind=True))])
+        append_to(log, Version(1), [other.commit(set_("urn:x", 3, blind=True))])

@@ -9,6 +9,7 @@ from threading import Thread
 import pytest
 
 from answers import asked_of, everything
+from appends import append_to
 from logs import LogMaker
 from random_logs import RandomLog
 from snapshots import drop_snapshots
@@ -48,9 +49,9 @@ def test_a_cut_stays_as_it_is_while_the_log_moves_on(log: SpaceLog, seed: int) -
 def test_a_cut_from_before_an_erasure_still_shows_the_body_and_a_later_one_does_not(log: SpaceLog) -> None:
     maker = LogMaker()
     first = maker.commit(set_("urn:x", "secret", blind=True), note=b"\xa3why")
-    log.append(Version(0), [first])
+    append_to(log, Version(0), [first])
     with log.reader() as before:
-        log.append(Version(1), [maker.erase("urn:x", [1])])
+        append_to(log, Version(1), [maker.erase("urn:x", [1])])
         assert before.facts([Version(1)])[Version(1)] == first.facts
         assert before.commits([Version(1)])[Version(1)].note == b"\xa3why"
     with log.reader() as after:
@@ -59,7 +60,7 @@ def test_a_cut_from_before_an_erasure_still_shows_the_body_and_a_later_one_does_
 
 def test_a_cut_does_not_see_blobs_and_snapshots_of_later(log: SpaceLog) -> None:
     maker = LogMaker()
-    log.append(Version(0), [maker.commit(set_("urn:x", 1, blind=True))])
+    append_to(log, Version(0), [maker.commit(set_("urn:x", 1, blind=True))])
     one, other = (StoredBlob(Hash(bytes([n]) * 32), 1, "text/plain", TimeMs(5), in_file=False) for n in (1, 2))
     log.put_blob(one, b"1")
     taken = maker.snapshot(maker.facts[0])
@@ -84,7 +85,7 @@ def test_threads_see_whole_batches_only_and_all_that_was_durable(log: SpaceLog) 
 
     def write() -> None:
         for batch in batches:
-            log.append(durable[-1], batch)
+            append_to(log, durable[-1], batch)
             durable.append(batch[-1].commit.version)
 
     def read() -> None:

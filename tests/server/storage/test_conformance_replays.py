@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from answers import states_of
+from appends import append_to
 from logs import LogMaker, place_of
 from random_logs import IDS, RandomLog, readable
 from snapshots import drop_snapshots
@@ -129,7 +130,7 @@ def test_a_snapshot_of_every_fact_changes_no_state(log: SpaceLog, seed: int) -> 
 def patched(maker: LogMaker, log: SpaceLog, count: int) -> None:
     """A set and then patches, one for each version."""
     entries = [maker.commit(set_(X, {"n": 0}, blind=True))]
-    log.append(Version(0), entries + [maker.commit(patch_(X, UP, blind=True)) for _ in range(count)])
+    append_to(log, Version(0), entries + [maker.commit(patch_(X, UP, blind=True)) for _ in range(count)])
 
 
 def versions(found: Replay) -> list[int]:
@@ -140,8 +141,8 @@ def versions(found: Replay) -> list[int]:
 def test_a_replay_begins_with_the_last_whole_value(log: SpaceLog) -> None:
     maker = LogMaker()
     patched(maker, log, 3)
-    log.append(Version(4), [maker.commit(set_(X, {"n": 9}, blind=True)), maker.commit(patch_(X, UP, blind=True))])
-    log.append(Version(6), [maker.commit(delete_(X, blind=True))])
+    append_to(log, Version(4), [maker.commit(set_(X, {"n": 9}, blind=True)), maker.commit(patch_(X, UP, blind=True))])
+    append_to(log, Version(6), [maker.commit(delete_(X, blind=True))])
     with log.reader() as reader:
         assert [versions(reader.replays(maker.spans(version=at), [X])[X]) for at in range(1, 8)] == [
             [1],
@@ -171,7 +172,7 @@ def test_a_replay_begins_with_the_fact_of_the_last_snapshot(log: SpaceLog) -> No
 def test_a_snapshot_before_a_whole_value_is_not_used(log: SpaceLog) -> None:
     maker = LogMaker()
     patched(maker, log, 2)
-    log.append(Version(3), [maker.commit(set_(X, {"n": 9}, blind=True))])
+    append_to(log, Version(3), [maker.commit(set_(X, {"n": 9}, blind=True))])
     taken = maker.snapshot(maker.facts[1])
     assert taken is not None
     log.store_snapshots([taken])
@@ -184,7 +185,7 @@ def test_a_replay_goes_through_the_fork_point_and_a_snapshot_of_the_parent_serve
     maker = LogMaker()
     patched(maker, log, 4)
     entries = [maker.create_branch("draft", "main", 3), maker.commit(patch_(X, UP, blind=True), branch="draft")]
-    log.append(Version(5), entries)
+    append_to(log, Version(5), entries)
     with log.reader() as reader:
         assert versions(reader.replays(maker.spans("draft"), [X])[X]) == [1, 2, 3, 7]
     taken = [maker.snapshot(maker.facts[index]) for index in (2, 4)]
@@ -199,7 +200,7 @@ def test_a_replay_goes_through_the_fork_point_and_a_snapshot_of_the_parent_serve
 def test_since_brings_every_later_fact_and_the_replay_still_begins_where_it_did(log: SpaceLog) -> None:
     maker = LogMaker()
     patched(maker, log, 4)
-    log.append(Version(5), [maker.commit(set_(X, {"n": 9}, blind=True)), maker.commit(patch_(X, UP, blind=True))])
+    append_to(log, Version(5), [maker.commit(set_(X, {"n": 9}, blind=True)), maker.commit(patch_(X, UP, blind=True))])
     with log.reader() as reader:
         for since, expected in ((0, [1, 2, 3, 4, 5, 6, 7]), (3, [4, 5, 6, 7]), (5, [6, 7]), (6, [6, 7]), (9, [6, 7])):
             found = reader.replays(maker.spans(), [X], {X: Version(since)})[X]
@@ -210,14 +211,16 @@ def test_since_brings_every_later_fact_and_the_replay_still_begins_where_it_did(
 def test_a_checkpoint_begins_a_replay_which_has_the_last_change_before_it(log: SpaceLog) -> None:
     maker = LogMaker()
     patched(maker, log, 3)
-    log.append(Version(4), [maker.compact(4, checkpoints=[("main", X)]), maker.compact(5, checkpoints=[("main", X)])])
+    append_to(
+        log, Version(4), [maker.compact(4, checkpoints=[("main", X)]), maker.compact(5, checkpoints=[("main", X)])]
+    )
     with log.reader() as reader:
         found = reader.replays(maker.spans(), [X])[X]
         assert versions(found) == [4, 5, 6]
         assert [fact.kind for fact in found.facts] == ["patch", "checkpoint", "checkpoint"]
         state = states.fold(found)
     assert (state.value, state.version, state.place, state.patches) == ({"n": 3}, 4, FactPosition(Version(6), 0), 0)
-    log.append(Version(6), [maker.commit(patch_(X, UP, blind=True))])
+    append_to(log, Version(6), [maker.commit(patch_(X, UP, blind=True))])
     with log.reader() as reader:
         found = reader.replays(maker.spans(), [X])[X]
     assert versions(found) == [6, 7]
@@ -228,7 +231,7 @@ def test_a_checkpoint_begins_a_replay_which_has_the_last_change_before_it(log: S
 def test_facts_of_one_commit_are_replayed_in_order(log: SpaceLog) -> None:
     maker = LogMaker()
     entry = maker.commit(set_(X, {"n": 5}, blind=True), patch_(X, UP), delete_(X), set_(X, {"n": 0}), patch_(X, UP))
-    log.append(Version(0), [entry])
+    append_to(log, Version(0), [entry])
     with log.reader() as reader:
         found = reader.replays(maker.spans(), [X])[X]
     assert [fact.index for fact in found.facts] == [3, 4]
@@ -248,7 +251,7 @@ def test_more_entities_than_a_statement_has_room_for_are_replayed_at_once(log: S
     maker = LogMaker()
     ids = [EntityId(f"urn:many:{number}") for number in range(3_000)]
     batches = [ids[start : start + 1_000] for start in range(0, 3_000, 1_000)]
-    log.append(Version(0), [maker.commit(*[set_(id_, id_, blind=True) for id_ in batch]) for batch in batches])
+    append_to(log, Version(0), [maker.commit(*[set_(id_, id_, blind=True) for id_ in batch]) for batch in batches])
     with log.reader() as reader:
         loaded = states.load(reader, maker.spans(), ids)
     assert {id_: state.value for id_, state in loaded.items()} == {id_: id_ for id_ in ids}

@@ -7,6 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from appends import append_to
 from backends import Backend
 from logs import LogMaker
 from space import SPACE, set_
@@ -22,7 +23,7 @@ def filled(log: SpaceLog) -> LogMaker:
     maker = LogMaker()
     entries = [maker.commit(set_("urn:x", 1, blind=True)), maker.create_branch("draft"), maker.revoke(A)]
     entries += [maker.revoke(B), maker.create_tag("revoke"), maker.revoke(A), maker.merge("draft")]
-    log.append(Version(0), entries)
+    append_to(log, Version(0), entries)
     return maker
 
 
@@ -49,7 +50,7 @@ def test_all_that_was_revoked_can_be_asked_for(log: SpaceLog) -> None:
 def test_a_cut_does_not_see_what_is_revoked_later(log: SpaceLog) -> None:
     maker = filled(log)
     with log.reader() as reader:
-        log.append(Version(7), [maker.revoke(C)])
+        append_to(log, Version(7), [maker.revoke(C)])
         assert reader.revoked([A, C]) == reader.revoked([A]) == {A: 3}
         assert reader.revoked() == {A: 3, B: 4}
     with log.reader() as reader:
@@ -105,6 +106,6 @@ def test_a_look_up_costs_the_same_however_long_the_log_is(tmp_path: Path) -> Non
     for start in range(7, 407, 100):
         names = range(start, start + 50)
         entries = [maker.commit(set_("urn:x", number, blind=True)) for number in names]
-        log.append(Version(start), [*entries, *(maker.revoke(number.to_bytes(32, "little")) for number in names)])
+        append_to(log, Version(start), [*entries, *(maker.revoke(number.to_bytes(32, "little")) for number in names)])
     assert steps() <= few + 4
     backend.close()

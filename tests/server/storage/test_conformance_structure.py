@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from appends import append_to
 from backends import Backend
 from logs import LogMaker
 from random_logs import RandomLog
@@ -26,7 +27,7 @@ def test_branches_say_where_they_left_their_parent_and_when_they_ended(log: Spac
     maker = LogMaker()
     entries = [write(maker), maker.create_branch("draft"), maker.create_branch("twig", "draft", 1)]
     entries += [maker.delete_branch("draft"), maker.create_branch("late", "draft", 3)]
-    log.append(Version(0), entries)
+    append_to(log, Version(0), entries)
     with log.reader() as reader:
         assert reader.branches() == [
             BranchState(name=DRAFT, parent=MAIN, fork=Version(1), depth=2, deleted=Version(4)),
@@ -43,7 +44,7 @@ def test_a_branch_remembers_the_last_merge_into_it(log: SpaceLog) -> None:
     maker = LogMaker()
     entries = [write(maker), maker.create_branch("draft"), write(maker, on="draft"), maker.merge("draft")]
     entries += [maker.merge("draft"), maker.merge("main", "draft")]
-    log.append(Version(0), entries)
+    append_to(log, Version(0), entries)
     with log.reader() as reader:
         assert [(state.name, state.merged) for state in reader.branches()] == [("draft", 6), ("main", 5)]
 
@@ -58,7 +59,7 @@ def test_tags_are_there_until_they_are_deleted_and_can_be_made_again(backend: Ba
         maker.create_tag("v3"),
         maker.delete_tag("v3"),
     ]
-    log.append(Version(0), entries)
+    append_to(log, Version(0), entries)
     expected = [StoredTag("v1", MAIN, Version(3)), StoredTag("v2", MAIN, Version(1))]
     with log.reader() as reader:
         assert reader.tags() == expected
@@ -69,8 +70,8 @@ def test_tags_are_there_until_they_are_deleted_and_can_be_made_again(backend: Ba
 @pytest.mark.rule("COMPACT-1")
 def test_the_floor_is_that_of_the_highest_compaction(log: SpaceLog) -> None:
     maker = LogMaker()
-    log.append(Version(0), [write(maker), write(maker), write(maker), maker.compact(3)])
-    log.append(Version(4), [maker.compact(2)])
+    append_to(log, Version(0), [write(maker), write(maker), write(maker), maker.compact(3)])
+    append_to(log, Version(4), [maker.compact(2)])
     with log.reader() as reader:
         assert reader.floor() == 3
 
@@ -87,7 +88,7 @@ def test_the_last_write_of_a_branch_is_a_commit_on_it_or_a_fact_that_a_space_wid
         maker.create_branch("twig", "main"),
     ]
     entries += [maker.compact(1, checkpoints=[("draft", "urn:x")]), write(maker, "urn:y")]
-    log.append(Version(0), entries)
+    append_to(log, Version(0), entries)
     with log.reader() as reader:
         for branch, expected in (("main", [0, 1, 1, 1, 1, 1, 6, 6]), ("draft", [0, 0, 0, 3, 3, 5, 5, 5])):
             assert [reader.last_write(BranchName(branch), Version(at)) for at in range(8)] == expected
@@ -103,7 +104,7 @@ def test_a_time_finds_the_last_commit_at_or_before_it(log: SpaceLog) -> None:
         entries.append(write(maker))
     with log.reader() as reader:
         assert reader.version_at(TimeMs(100)) == 0
-    log.append(Version(0), entries)
+    append_to(log, Version(0), entries)
     with log.reader() as reader:
         found = [reader.version_at(TimeMs(time)) for time in (0, 99, 100, 104, 105, 106, 199, 200, 2**50)]
     assert found == [0, 0, 2, 2, 4, 4, 4, 5, 5]
@@ -140,7 +141,7 @@ def test_an_accepted_identity_is_known_with_its_version_and_request(backend: Bac
     maker = LogMaker()
     first = maker.commit(set_("urn:x", 1, blind=True), session="s1", local=4)
     second = maker.create_tag("v1")
-    backend.open().append(Version(0), [first, second])
+    append_to(backend.open(), Version(0), [first, second])
     never: list[Identity] = [
         LocalIdentity(ALICE, session_of("s1"), Local(3)),
         LocalIdentity(BOB, session_of("s1"), Local(4)),
@@ -161,7 +162,7 @@ def test_an_accepted_identity_is_known_with_its_version_and_request(backend: Bac
 def test_an_operation_id_is_never_taken_for_a_session(log: SpaceLog) -> None:
     maker = LogMaker()
     entry = maker.create_tag("v1")
-    log.append(Version(0), [entry])
+    append_to(log, Version(0), [entry])
     identity = entry.commit.identity
     assert isinstance(identity, OperationIdentity)
     with log.reader() as reader:
@@ -176,7 +177,7 @@ def test_the_highest_local_is_that_of_one_principal_and_one_session(backend: Bac
         maker.commit(set_("urn:x", 1, blind=True), author=author, session=session, local=local)
         for author, session, local in [(ALICE, "s1", 2), (BOB, "s1", 9), (ALICE, "s2", 5), (ALICE, "s1", 7)]
     ]
-    backend.open().append(Version(0), entries)
+    append_to(backend.open(), Version(0), entries)
     with backend.reopen().reader() as reader:
         assert reader.highest_local(ALICE, session_of("s1")) == 7
         assert reader.highest_local(ALICE, session_of("s2")) == 5

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from group_wals import IDS, AtOnce, HeldBack, LogDriver, checkpointer_of, in_file, segment_files
+from appends import append_to
+from group_wals import IDS, AtOnce, HeldBack, LogDriver, append_to_wal, checkpointer_of, in_file, segment_files
 from snapshots import drop_snapshots
 from space import ALICE, BOB, SPACE, set_
 from stemmadb.protocol.model.log import chain
 from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
-from stemmadb.server.storage.port import Done, LogMoved, StorageFailed, StoredBlob
+from stemmadb.server.storage.port import Done, LogMoved, StoredBlob
 from stemmadb.server.storage.sqlite import SqliteStorage
 from stemmadb.server.storage.sqlite.wal import checkpointer, segments
 from stemmadb.server.storage.sqlite.wal.group_wal import RECORD_BYTES_MAX
@@ -105,7 +106,7 @@ def test_what_was_handed_over_is_seen_by_any_reader_once_that_is_told(
 ) -> None:
     driver = LogDriver(holding)
     with driver.log.reader() as before:
-        assert driver.hand_over(driver.batch(commits=commits))
+        assert driver.append(driver.batch(commits=commits))
         assert driver.told == []
         with driver.log.reader() as reader:
             assert reader.tip().version == 1
@@ -122,7 +123,7 @@ def test_a_batch_is_durable_when_it_is_told_and_not_before(
     directory: Path, copy: Path, holding: SqliteStorage, held_back: HeldBack
 ) -> None:
     driver = LogDriver(holding)
-    assert driver.hand_over(driver.batch())
+    assert driver.append(driver.batch())
     assert after_kill(directory, copy) == 1
     held_back.release()
     assert driver.told == [None]
@@ -135,11 +136,11 @@ def test_batches_that_come_while_a_block_is_under_way_are_one_block(
     directory: Path, copy: Path, holding: SqliteStorage, held_back: HeldBack
 ) -> None:
     first, *others = [LogDriver(holding, space) for space in (SPACE, ALICE, BOB)]
-    assert first.hand_over(first.batch())
-    assert all(other.hand_over(other.batch(commits=2)) for other in others)
+    assert first.append(first.batch())
+    assert all(other.append(other.batch(commits=2)) for other in others)
     held_back.release()
     assert [driver.told for driver in (first, *others)] == [[None], [], []]
-    assert first.hand_over(first.batch()), "which comes too late for the second block"
+    assert first.append(first.batch()), "which comes too late for the second block"
     held_back.release()
     assert [driver.told for driver in (first, *others)] == [[None], [None], [None]]
     assert held_back.written == 2
@@ -151,13 +152,15 @@ def test_batches_that_come_while_a_block_is_under_way_are_one_block(
         driver.check()
 
 
-def test_a_log_has_one_batch_under_way_at_a_time(holding: SqliteStorage, held_back: HeldBack) -> None:
+def test_a_batch_that_comes_before_the_one_before_it_is_durable_waits_for_the_next_block(
+    holding: SqliteStorage, held_back: HeldBack
+) -> None:
     driver = LogDriver(holding)
     first, second = driver.batch(), driver.batch()
-    assert driver.hand_over(first)
-    assert not driver.hand_over(second)
+    assert driver.append(first)
+    assert driver.append(second)
     held_back.release()
-    assert driver.log.hand_over(Version(2), second, driver.told.append)
+    assert driver.told == [None]
     held_back.release()
     assert driver.told == [None, None]
     driver.check()
@@ -170,8 +173,7 @@ def test_a_log_of_many_blocks_and_appends_is_whole(storage: SqliteStorage, direc
         if number % 4:
             assert driver.commit(number, commits=number % 5 + 1)
         else:
-            batch = driver.batch(number)
-            driver.log.append(Version(batch[0].commit.version - 1), batch)
+            assert not driver.append([driver.maker.commit(set_(f"urn:new:{number}", 1, blind=True))])
         if number % 7 == 0:
             apply_all(storage)
     assert after_kill(directory, copy) == driver.version
@@ -181,35 +183,26 @@ def test_a_log_of_many_blocks_and_appends_is_whole(storage: SqliteStorage, direc
 # ---------------------------------------------------------------- refused
 
 
-def test_rows_that_are_not_made_are_not_taken(storage: SqliteStorage) -> None:
+def test_a_batch_whose_rows_cannot_be_made_from_memory_is_not_taken(storage: SqliteStorage) -> None:
     driver = LogDriver(storage)
-    new = [driver.maker.commit(set_("urn:new", 1, blind=True))]
-    assert not driver.hand_over(new)
-    driver.log.append(Version(1), new)
-    structural = [driver.maker.create_branch("b")]
-    assert not driver.hand_over(structural)
-    driver.log.append(Version(2), structural)
-    unprepared = driver.batch()
-    assert not driver.log.hand_over(Version(3), unprepared, driver.told.append)
-    driver.log.append(Version(3), unprepared)
+    assert not driver.append([driver.maker.commit(set_("urn:new", 1, blind=True))])
+    assert not driver.append([driver.maker.create_branch("b")])
     assert driver.told == []
+    assert driver.commit()
     driver.check()
 
 
 def test_versions_that_do_not_follow_are_not_taken(storage: SqliteStorage) -> None:
     driver = LogDriver(storage)
     batch = driver.batch()
-    driver.log.prepare(batch)
     for expected in (0, 2, 5):
-        assert not driver.log.hand_over(Version(expected), batch, driver.told.append)
-    assert driver.log.hand_over(Version(1), batch, driver.told.append)
+        assert not append_to_wal(driver.log, Version(expected), batch, driver.told.append)
+        assert isinstance(driver.told.pop(), LogMoved)
+    assert not driver.append(batch), "what memory had of the log was forgotten"
     skipped, after = driver.batch(), driver.batch()
-    driver.log.prepare(after)
-    assert not driver.log.hand_over(Version(2), after, driver.told.append), "one is missing before it"
-    assert not driver.log.hand_over(Version(3), after, driver.told.append)
-    with pytest.raises(LogMoved):
-        driver.log.append(Version(3), after)
-    driver.log.append(Version(2), [*skipped, *after])
+    assert not append_to_wal(driver.log, Version(3), after, driver.told.append), "one is missing before it"
+    assert isinstance(driver.told.pop(), LogMoved)
+    assert not driver.append([*skipped, *after])
     assert driver.commit()
     driver.check()
 
@@ -270,8 +263,7 @@ def test_whatever_is_written_to_the_file_comes_after_what_was_handed_over(
         log.put_blob(StoredBlob(Hash(b"b" * 32), 4, "text/plain", TimeMs(1), in_file=False), b"blob")
 
     def append() -> None:
-        batch = driver.batch()
-        log.append(Version(batch[0].commit.version - 1), batch)
+        assert not driver.append([driver.maker.commit(set_("urn:new", 1, blind=True))])
 
     def keep() -> None:
         snapshot = driver.maker.snapshot(driver.maker.facts[-1])
@@ -284,7 +276,7 @@ def test_whatever_is_written_to_the_file_comes_after_what_was_handed_over(
         keep,
         lambda: drop_snapshots(log),
         log.scrub,
-        lambda: log.append(driver.version, []),
+        lambda: append_to(log, driver.version, []),
     ):
         assert driver.commit()
         assert in_file(directory) == driver.version - 1
@@ -470,7 +462,7 @@ def test_a_scrub_leaves_no_trace_in_any_file(storage: SqliteStorage, directory: 
     assert other.commit(secret("kept", 3_000))
     assert sum(traces(segment_files(directory), text) for text in secrets) > 0
     erasure = [driver.maker.erase(IDS[0], versions)]
-    driver.log.append(Version(driver.version - 1), erasure)
+    append_to(driver.log, Version(driver.version - 1), erasure)
     assert driver.log.owes_scrub
     driver.log.scrub()
     assert [traces(list(directory.rglob("*")), text) for text in secrets] == [0, 0, 0, 0]
@@ -557,14 +549,13 @@ def test_a_scrub_does_not_forget_what_is_durable_and_not_told_yet(directory: Pat
     first, driver, third = [LogDriver(storage, space) for space in (SPACE, ALICE, BOB)]
     assert third.commit()  # a block that the others wait for
     batch = first.batch()
-    first.log.prepare(batch)
 
-    def scrub(_: StorageFailed | None) -> None:
+    def scrub(_: BaseException | None) -> None:
         thread = threading.Thread(target=first.log.scrub)
         thread.start()
         thread.join(SECONDS_MAX)
 
-    assert first.log.hand_over(Version(1), batch, scrub)
+    assert append_to_wal(first.log, Version(1), batch, scrub)
     assert driver.commit()
     wal_writer.release()
     wal_writer.release()
@@ -578,7 +569,7 @@ def test_a_scrub_does_not_forget_what_is_durable_and_not_told_yet(directory: Pat
 def test_a_note_goes_with_its_commit(storage: SqliteStorage, directory: Path, copy: Path) -> None:
     driver = LogDriver(storage)
     batch = [driver.maker.commit(set_(IDS[0], 5, blind=True), note=encode(["why", None]))]
-    assert driver.hand_over(batch)
+    assert driver.append(batch)
     assert after_kill(directory, copy) == 2
     with driver.log.reader() as reader:
         assert [commit.note for commit, _ in reader.history()] == [None, encode(["why", None])]

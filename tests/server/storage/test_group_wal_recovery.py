@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from appends import append_to
 from group_wals import IDS, AtOnce, LogDriver, checkpointer_of, file_of, in_file, segment_files
 from logs import LogMaker
 from space import ALICE, BOB, SPACE, set_
@@ -180,8 +181,8 @@ def test_what_does_not_follow_a_log_that_was_put_in_its_place_is_dropped(
     shutil.copytree(directory, older)
     driver.log = storage.open(SPACE)
     new = [driver.maker.commit(*(set_(f"urn:new:{number}", 0, blind=True) for number in range(3)))]
-    driver.log.append(Version(1), new)
-    assert driver.hand_over([driver.maker.commit(set_("urn:new:1", 1, blind=True))])
+    append_to(driver.log, Version(1), new)
+    assert driver.append([driver.maker.commit(set_("urn:new:1", 1, blind=True))])
     shutil.copytree(directory, left)
     shutil.rmtree(file_of(left).parent)
     shutil.copytree(file_of(older).parent, file_of(left).parent)
@@ -197,7 +198,7 @@ def test_what_follows_another_log_at_the_same_version_is_dropped(tmp_path: Path,
     """Of the same space, with the same numbers for its entities and sessions."""
     other = SqliteStorage(tmp_path / "other")
     log, maker = other.open(SPACE, create=True), LogMaker()
-    log.append(Version(0), [maker.commit(*(set_(id_, "another value", blind=True) for id_ in IDS))])
+    append_to(log, Version(0), [maker.commit(*(set_(id_, "another value", blind=True) for id_ in IDS))])
     other.close()
     shutil.rmtree(file_of(left).parent)
     shutil.copytree(file_of(tmp_path / "other").parent, file_of(left).parent)
@@ -295,7 +296,7 @@ def test_no_scrub_succeeds_while_a_group_wal_that_was_left_has_a_trace(left: Pat
     log, maker = storage.open(SPACE), drivers[0].maker
     written = sorted({fact.version for fact in maker.facts if fact.id in IDS[:3] and fact.version > 1})
     for id_ in IDS[:3]:
-        log.append(maker.version, [maker.erase(id_, written)])
+        append_to(log, maker.version, [maker.erase(id_, written)])
     assert log.owes_scrub
     with pytest.raises(StorageFailed):
         log.scrub()

@@ -9,6 +9,7 @@ import apsw
 import msgspec
 import pytest
 
+from appends import append_to
 from logs import LogMaker
 from random_logs import RandomLog
 from space import ALICE, BOB, SPACE, delete_, patch_, set_
@@ -17,7 +18,7 @@ from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import Hash, TimeMs, Version
 from stemmadb.server.storage.port import AcceptedWrite, FactPosition, Snapshot, StorageFailed, StoredBlob
-from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, append, insert, interning, storage
+from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, append, insert, interning, rows, storage
 
 X = "urn:x"
 
@@ -48,7 +49,8 @@ def verified(log: SqliteLog) -> int:
 def test_parents_are_found_through_forks_when_nothing_is_remembered(backend: SqliteStorage) -> None:
     maker = LogMaker()
     log = backend.open(SPACE, create=True)
-    log.append(
+    append_to(
+        log,
         Version(0),
         [
             maker.commit(set_(X, 1, blind=True)),
@@ -59,7 +61,8 @@ def test_parents_are_found_through_forks_when_nothing_is_remembered(backend: Sql
     )
     log.close()
     log = backend.open(SPACE)
-    log.append(
+    append_to(
+        log,
         Version(4),
         [
             maker.commit(set_(X, 3, blind=True), branch="twig"),
@@ -76,8 +79,8 @@ def test_parents_are_found_through_forks_when_nothing_is_remembered(backend: Sql
 def test_an_entity_another_branch_does_not_see_begins_anew_there(backend: SqliteStorage) -> None:
     maker = LogMaker()
     log = backend.open(SPACE, create=True)
-    log.append(Version(0), [maker.create_branch("draft"), maker.commit(set_(X, 1, blind=True))])
-    log.append(Version(2), [maker.commit(set_(X, 2, blind=True), branch="draft")])
+    append_to(log, Version(0), [maker.create_branch("draft"), maker.commit(set_(X, 1, blind=True))])
+    append_to(log, Version(2), [maker.commit(set_(X, 2, blind=True), branch="draft")])
     assert parents(log) == [(2, 0), (3, 0)]
     assert verified(log) == 3
 
@@ -97,7 +100,7 @@ def test_a_batch_may_make_a_branch_and_write_on_it_what_it_wrote_before(backend:
         maker.commit(set_(X, 2, blind=True), branch="draft"),
     ]
     assert batch[2].facts[0].hash == batch[3].facts[0].hash, "the same fact twice, on two branches"
-    log.append(Version(0), batch)
+    append_to(log, Version(0), batch)
     assert parents(log) == [(1, 0), (1, 1), (3, 1), (4, 1), (5, 3), (6, 4)]
     assert verified(log) == 6
 
@@ -143,7 +146,7 @@ def test_the_more_logs_are_open_the_fewer_entities_each_keeps_in_memory(
         for other in others:
             backend.open(other, create=True)
         writes = [set_(f"urn:x:{len(kept)}:{number}", 1, blind=True) for number in range(10)]
-        log.append(Version(len(kept)), [maker.commit(*writes)])
+        append_to(log, Version(len(kept)), [maker.commit(*writes)])
         kept.append((len(log._appender._entities.memo), len(log._appender._heads)))
     assert kept == [(8, 8), (4, 4), (3, 3)]
 
@@ -152,7 +155,7 @@ def test_the_more_logs_are_open_the_fewer_entities_each_keeps_in_memory(
 def test_any_number_of_facts_is_written_and_comes_back(backend: SqliteStorage, rows: int) -> None:
     maker = LogMaker()
     log = backend.open(SPACE, create=True)
-    log.append(Version(0), [maker.commit(*[set_(f"urn:x:{row}", row, blind=True) for row in range(rows)])])
+    append_to(log, Version(0), [maker.commit(*[set_(f"urn:x:{row}", row, blind=True) for row in range(rows)])])
     with log.reader() as reader:
         assert reader.facts([Version(1)])[Version(1)] == tuple(maker.facts)
 
@@ -166,16 +169,16 @@ def test_a_row_that_is_not_complete_is_an_internal_error() -> None:
 def test_a_fact_whose_parent_is_not_the_last_one_is_refused_and_nothing_is_written(backend: SqliteStorage) -> None:
     maker = LogMaker()
     log = backend.open(SPACE, create=True)
-    log.append(Version(0), [maker.commit(set_(X, 1, blind=True))])
+    append_to(log, Version(0), [maker.commit(set_(X, 1, blind=True))])
     entry = maker.commit(set_(X, 2, blind=True))
     forged = tuple(msgspec.structs.replace(fact, parent=Hash(b"?" * 32)) for fact in entry.facts)
     with pytest.raises(StorageFailed, match="parent"):
-        log.append(Version(1), [AcceptedWrite(entry.commit, forged)])
+        append_to(log, Version(1), [AcceptedWrite(entry.commit, forged)])
     with pytest.raises(StorageFailed, match="opened again"):
-        log.append(Version(1), [entry])
+        append_to(log, Version(1), [entry])
     log.close()
     log = backend.open(SPACE)
-    log.append(Version(1), [entry])
+    append_to(log, Version(1), [entry])
     assert verified(log) == 2
 
 
@@ -183,7 +186,7 @@ def test_a_first_fact_that_names_a_parent_is_refused(backend: SqliteStorage) -> 
     entry = LogMaker().commit(set_(X, 1, blind=True))
     forged = tuple(msgspec.structs.replace(fact, parent=Hash(b"?" * 32)) for fact in entry.facts)
     with pytest.raises(StorageFailed, match="parent"):
-        backend.open(SPACE, create=True).append(Version(0), [AcceptedWrite(entry.commit, forged)])
+        append_to(backend.open(SPACE, create=True), Version(0), [AcceptedWrite(entry.commit, forged)])
 
 
 def test_a_batch_that_does_not_follow_the_log_is_an_internal_error(backend: SqliteStorage) -> None:
@@ -191,7 +194,7 @@ def test_a_batch_that_does_not_follow_the_log_is_an_internal_error(backend: Sqli
     entries = [maker.commit(set_(X, n, blind=True)) for n in range(3)]
     log = backend.open(SPACE, create=True)
     with pytest.raises(AssertionError, match="follows the log"):
-        log.append(Version(0), [entries[0], entries[2]])
+        append_to(log, Version(0), [entries[0], entries[2]])
     log.close()
     with backend.open(SPACE).reader() as reader:
         assert reader.tip().version == 0
@@ -204,7 +207,7 @@ def test_a_snapshot_of_a_fact_that_is_not_there_is_an_internal_error_and_takes_t
     fact: Fact = entry.facts[0]
     log = backend.open(SPACE, create=True)
     with pytest.raises(AssertionError, match="not there"):
-        log.append(Version(0), [entry], [Snapshot(fact.branch, fact.id, FactPosition(Version(1), 1), b"\x01")])
+        append_to(log, Version(0), [entry], [Snapshot(fact.branch, fact.id, FactPosition(Version(1), 1), b"\x01")])
     log.close()
     with backend.open(SPACE).reader() as reader:
         assert reader.tip().version == 0
@@ -216,7 +219,7 @@ def test_a_structural_commit_that_names_what_is_not_there_is_an_internal_error(b
     entry = maker.create_tag("v1", "draft")
     forged = msgspec.structs.replace(entry.commit, version=Version(1))
     with pytest.raises(AssertionError, match="not there"):
-        backend.open(SPACE, create=True).append(Version(0), [AcceptedWrite(forged)])
+        append_to(backend.open(SPACE, create=True), Version(0), [AcceptedWrite(forged)])
 
 
 @pytest.mark.rule("ERASE-1", "FACT-3")
@@ -227,7 +230,7 @@ def test_what_was_gone_before_it_was_appended_keeps_its_digest(backend: SqliteSt
     entries.append(maker.erase(X, [1]))
     log = backend.open(SPACE, create=True)
     gone = zip(maker.commits, [maker.facts[:1], maker.facts[1:2], maker.facts[2:]], strict=True)
-    log.append(Version(0), [AcceptedWrite(commit, tuple(facts)) for commit, facts in gone])
+    append_to(log, Version(0), [AcceptedWrite(commit, tuple(facts)) for commit, facts in gone])
     with log.reader() as reader:
         assert [fact for _, facts in reader.history() for fact in facts] == maker.facts
         assert [commit for commit, _ in reader.history()] == maker.commits
@@ -238,7 +241,8 @@ def test_what_was_gone_before_it_was_appended_keeps_its_digest(backend: SqliteSt
 def test_what_follows_from_other_columns_is_not_stored(backend: SqliteStorage) -> None:
     maker = LogMaker()
     log = backend.open(SPACE, create=True)
-    log.append(
+    append_to(
+        log,
         Version(0),
         [
             maker.commit(set_(X, 1, blind=True), note=encode(["m", None])),
@@ -258,13 +262,12 @@ def test_a_blob_is_in_the_database_or_in_a_file_and_not_both(backend: SqliteStor
 
 
 @pytest.mark.rule("COMMIT-10")
-def test_an_internal_error_while_rows_are_prepared_is_met_again_by_the_append(
+def test_an_internal_error_while_rows_are_made_is_told(
     backend: SqliteStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody would be told otherwise: those who wait are told by the flight of the append."""
     maker = LogMaker()
     log = backend.open(SPACE, create=True)
-    log.append(Version(0), [maker.commit(set_(X, 1, blind=True))])
+    append_to(log, Version(0), [maker.commit(set_(X, 1, blind=True))])
 
     def fail(*_: object) -> None:
         raise MemoryError
@@ -272,19 +275,6 @@ def test_an_internal_error_while_rows_are_prepared_is_met_again_by_the_append(
     second = [maker.commit(set_(X, 2, blind=True))]
     with monkeypatch.context() as patched:
         patched.setattr(append, "_NATIVE", None)
-        patched.setattr(append, "_fact_row", fail)
-        log.prepare(second)
+        patched.setattr(rows, "_fact_row", fail)
         with pytest.raises(MemoryError):
-            log.append(Version(1), second)
-
-
-def test_rows_of_a_batch_that_was_never_appended_are_forgotten(backend: SqliteStorage) -> None:
-    maker, other = LogMaker(), LogMaker()
-    log = backend.open(SPACE, create=True)
-    log.append(Version(0), [maker.commit(set_(X, 1, blind=True))])
-    other.commit(set_(X, 1, blind=True))
-    log.prepare([other.commit(set_(X, "never", blind=True))])
-    second = [maker.commit(set_(X, 2, blind=True))]
-    log.append(Version(1), second)
-    assert verified(log) == 2
-    assert asked(log, "SELECT hash FROM fact WHERE place >> 20 = 2") == [(second[0].facts[0].hash,)]
+            append_to(log, Version(1), second)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from appends import append_to
 from logs import LogMaker
 from space import SPACE, patch_, set_
 from stemmadb.protocol.model.log import replay
@@ -55,13 +56,13 @@ def patches(log: SqliteLog, maker: LogMaker, count: int) -> None:
         last = maker.facts[-1]
         snapshot = maker.snapshot(last)
         assert isinstance(snapshot, Snapshot)
-        log.append(expected, batch, [snapshot])
+        append_to(log, expected, batch, [snapshot])
 
 
 @pytest.mark.rule("HISTORY-3", "SNAP-1")
 def test_reading_any_version_costs_the_same_however_long_the_history_is(log: SqliteLog) -> None:
     maker = LogMaker()
-    log.append(Version(0), [maker.commit(set_(HOT, {"n": 0}, blind=True))])
+    append_to(log, Version(0), [maker.commit(set_(HOT, {"n": 0}, blind=True))])
     patches(log, maker, 3 * EVERY)
     worst = max(steps(log, read_at(version)) for version in range(2 * EVERY, 3 * EVERY))
     patches(log, maker, 30 * EVERY)
@@ -81,10 +82,10 @@ def read_at(version: int) -> Callable[[LogReader], object]:
 @pytest.mark.rule("HISTORY-3")
 def test_a_fact_long_gone_by_a_whole_value_is_not_looked_at(log: SqliteLog) -> None:
     maker = LogMaker()
-    log.append(Version(0), [maker.commit(set_(HOT, {"n": 0}, blind=True))])
+    append_to(log, Version(0), [maker.commit(set_(HOT, {"n": 0}, blind=True))])
     before = steps(log, read_at(1))
     patches(log, maker, 4 * EVERY)
-    log.append(maker.version, [maker.commit(set_(HOT, 1, blind=True))])
+    append_to(log, maker.version, [maker.commit(set_(HOT, 1, blind=True))])
     with log.reader() as reader:
         found = reader.replays(maker.spans(), [HOT])[HOT]
     assert (found.snapshot, len(found.facts)) == (None, 1)
@@ -114,7 +115,7 @@ def asked_at(ask: Callable[[LogReader, Version], object], at: Version) -> Callab
 
 def test_a_question_costs_what_it_asks_for_and_not_what_there_is(log: SqliteLog) -> None:
     maker = LogMaker()
-    log.append(Version(0), [maker.commit(set_(HOT, {"n": 0}, blind=True)), maker.create_branch("draft")])
+    append_to(log, Version(0), [maker.commit(set_(HOT, {"n": 0}, blind=True)), maker.create_branch("draft")])
     patches(log, maker, EVERY)
     few = {name: steps(log, asked_at(ask, maker.version)) for name, ask in QUESTIONS.items()}
     patches(log, maker, 20 * EVERY)
@@ -128,15 +129,15 @@ def test_values_that_were_replaced_since_a_read_are_not_loaded(log: SqliteLog) -
     maker = LogMaker()
     up = patch_(HOT, {"op": "increment", "path": "/n", "by": 1}, blind=True)
     for _ in range(3):
-        log.append(maker.version, [maker.commit(set_(HOT, {"n": 1}, blind=True)), maker.commit(up)])
-    log.append(maker.version, [maker.create_branch("draft"), maker.commit(up, branch="draft")])
+        append_to(log, maker.version, [maker.commit(set_(HOT, {"n": 1}, blind=True)), maker.commit(up)])
+    append_to(log, maker.version, [maker.create_branch("draft"), maker.commit(up, branch="draft")])
     with log.reader() as reader:
         for name, last in (("main", []), ("draft", [("patch", True)])):
             found = reader.replays(maker.spans(name), [HOT], {HOT: Version(0)})[HOT]
             loaded = [(fact.kind, fact.body is not None) for fact in found.facts]
             assert loaded == [("set", False), ("patch", True)] * 2 + [("set", True), ("patch", True), *last]
             assert states.fold(found).value == {"n": 2 + len(last)}
-    log.append(maker.version, [maker.commit(set_(HOT, {"n": 1}, blind=True), branch="draft")])
+    append_to(log, maker.version, [maker.commit(set_(HOT, {"n": 1}, blind=True), branch="draft")])
     with log.reader() as reader:
         found = reader.replays(maker.spans("draft"), [HOT], {HOT: Version(0)})[HOT]
         assert [fact.version for fact in found.facts if fact.kind == "set" and fact.body] == [maker.version]

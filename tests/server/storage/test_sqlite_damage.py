@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from appends import append_to
 from logs import LogMaker
 from space import SPACE, patch_, set_
 from stemmadb.protocol.errors import BrokenChain
@@ -30,9 +31,9 @@ def log(tmp_path: Path) -> Iterator[SqliteLog]:
     made = backend.open(SPACE, create=True)
     first = maker.commit(set_(X, {"n": 1}, blind=True), set_(Y, 1, blind=True), note=encode(["m", None]))
     second = maker.commit(patch_(X, {"op": "increment", "path": "/n", "by": 1}, blind=True), note=encode(["n", None]))
-    made.append(Version(0), [first, second, maker.create_branch("draft")])
-    made.append(Version(3), [maker.commit(set_(Y, 2, blind=True), branch="draft", session="other")])
-    made.append(Version(4), [maker.erase(Y, [1])])
+    append_to(made, Version(0), [first, second, maker.create_branch("draft")])
+    append_to(made, Version(3), [maker.commit(set_(Y, 2, blind=True), branch="draft", session="other")])
+    append_to(made, Version(4), [maker.erase(Y, [1])])
     made.put_blob(SMALL, b"abc")
     made.put_blob(LARGE, None)
     yield made

@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from appends import append_to
 from logs import LogMaker
 from space import SPACE, set_
 from stemmadb.protocol.model.values.ids import Version
@@ -93,24 +94,24 @@ def test_a_failed_sync_fails_the_append_and_the_reopened_log_says_what_is_there(
     backend: SqliteStorage, faulty: SqliteLog, faults: Faults
 ) -> None:
     maker = LogMaker()
-    faulty.append(Version(0), [maker.commit(set_("urn:x", 1, blind=True))])
+    append_to(faulty, Version(0), [maker.commit(set_("urn:x", 1, blind=True))])
     second = maker.commit(set_("urn:x", 2, blind=True))
     faults.errors["sync"] = apsw.SQLITE_IOERR_FSYNC
     with pytest.raises(StorageFailed) as caught:
-        faulty.append(Version(1), [second])
+        append_to(faulty, Version(1), [second])
     assert not isinstance(caught.value, DiskFull)
     with faulty.reader() as reader:
         assert reader.tip().version == 1, "what is not durable is not seen"
     faults.errors.clear()
     with pytest.raises(StorageFailed, match="opened again"):
-        faulty.append(Version(1), [second])
+        append_to(faulty, Version(1), [second])
     faulty.close()
     reopened = backend.open(SPACE)
     with reopened.reader() as reader:
         found = reader.tip().version
     assert found in (1, 2)
     with pytest.raises(LogMoved):
-        reopened.append(Version(3 - found), [])
+        append_to(reopened, Version(3 - found), [])
     assert reopened.integrity() == []
 
 
@@ -128,11 +129,11 @@ def test_a_failed_write_is_told_as_what_it_is_and_nothing_is_written(
     backend: SqliteStorage, faulty: SqliteLog, faults: Faults, error: int, number: int, kind: type[StorageFailed]
 ) -> None:
     maker = LogMaker()
-    faulty.append(Version(0), [maker.commit(set_("urn:x", 1, blind=True))])
+    append_to(faulty, Version(0), [maker.commit(set_("urn:x", 1, blind=True))])
     entry = maker.commit(set_("urn:x", BIG, blind=True))
     faults.errors["write"], faults.errno = error, number
     with pytest.raises(StorageFailed) as caught:
-        faulty.append(Version(1), [entry])
+        append_to(faulty, Version(1), [entry])
     assert type(caught.value) is kind
     with faulty.reader() as reader:
         assert reader.ids("", None, 9) == ["urn:x"], "reads go on"
@@ -144,14 +145,14 @@ def test_a_failed_write_is_told_as_what_it_is_and_nothing_is_written(
         again.close()
     faults.errors.clear()
     again = backend.open(SPACE)
-    again.append(Version(1), [entry])
+    append_to(again, Version(1), [entry])
     assert again.integrity() == []
 
 
 def test_a_disk_that_is_full_when_a_log_is_opened_does_not_keep_it_from_being_read(
     tmp_path: Path, backend: SqliteStorage, faulty: SqliteLog, faults: Faults
 ) -> None:
-    faulty.append(Version(0), [LogMaker().commit(set_("urn:x", BIG, blind=True))])
+    append_to(faulty, Version(0), [LogMaker().commit(set_("urn:x", BIG, blind=True))])
     kept = apsw.Connection(str(tmp_path / "spaces" / SPACE / "space.db"), flags=apsw.SQLITE_OPEN_READONLY)
     kept.execute("SELECT count(*) FROM fact").fetchall()  # so that closing does not empty the write-ahead log
     faulty.close()
@@ -166,7 +167,7 @@ def test_what_an_earlier_process_left_in_the_write_ahead_log_is_moved_before_it_
 ) -> None:
     """A commit whose sync failed may be there all the same, and whoever reads it relies on it."""
     file = tmp_path / "spaces" / SPACE / "space.db"
-    faulty.append(Version(0), [LogMaker().commit(set_("urn:x", BIG, blind=True))])
+    append_to(faulty, Version(0), [LogMaker().commit(set_("urn:x", BIG, blind=True))])
     kept = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
     kept.execute("SELECT count(*) FROM fact").fetchall()
     faulty.close()
@@ -182,12 +183,12 @@ def test_what_a_failed_sync_left_is_made_durable_before_it_is_read_also_beside_a
 ) -> None:
     """What the sync lost can be read until the power fails; nobody may rely on it or append behind it before."""
     maker = LogMaker()
-    faulty.append(Version(0), [maker.commit(set_("urn:x", BIG, blind=True))])
+    append_to(faulty, Version(0), [maker.commit(set_("urn:x", BIG, blind=True))])
     reading = SqliteStorage(tmp_path, read_only=True)
     with reading.open(SPACE).reader() as reader:
         faults.errors["sync"] = apsw.SQLITE_IOERR_FSYNC
         with pytest.raises(StorageFailed):
-            faulty.append(Version(1), [maker.commit(set_("urn:x", 2, blind=True))])
+            append_to(faulty, Version(1), [maker.commit(set_("urn:x", 2, blind=True))])
         faulty.close()
         for _ in range(2):
             with pytest.raises(StorageFailed):
@@ -201,12 +202,12 @@ def test_what_a_failed_sync_left_is_made_durable_before_it_is_read_also_beside_a
 def test_a_sync_that_finds_no_room_leaves_open_what_was_written(faulty: SqliteLog, faults: Faults) -> None:
     faults.errors["sync"], faults.errno = apsw.SQLITE_IOERR_FSYNC, errno.ENOSPC
     with pytest.raises(StorageFailed) as caught:
-        faulty.append(Version(0), [LogMaker().commit(set_("urn:x", 1, blind=True))])
+        append_to(faulty, Version(0), [LogMaker().commit(set_("urn:x", 1, blind=True))])
     assert type(caught.value) is StorageFailed
 
 
 def test_a_reader_that_cannot_read_says_so_and_the_next_one_can(faulty: SqliteLog, faults: Faults) -> None:
-    faulty.append(Version(0), [LogMaker().commit(set_("urn:x", BIG, blind=True))])
+    append_to(faulty, Version(0), [LogMaker().commit(set_("urn:x", BIG, blind=True))])
     faults.errors["read"] = apsw.SQLITE_IOERR_READ
     with pytest.raises(StorageFailed), faulty.reader() as reader:
         reader.facts([Version(1)])
@@ -254,8 +255,8 @@ def test_an_error_of_a_closed_connection_is_a_failure() -> None:
 def test_a_log_that_moved_is_no_error_and_can_be_appended_to(faulty: SqliteLog) -> None:
     entry = LogMaker().commit(set_("urn:x", 1, blind=True))
     with pytest.raises(LogMoved):
-        faulty.append(Version(1), [entry])
-    faulty.append(Version(0), [entry])
+        append_to(faulty, Version(1), [entry])
+    append_to(faulty, Version(0), [entry])
 
 
 def must_truncate_wal(log_: SqliteLog) -> None:
@@ -268,12 +269,12 @@ def test_a_write_ahead_log_that_finds_no_room_in_the_database_stays_and_grows(
     faulty: SqliteLog, faults: Faults
 ) -> None:
     maker = LogMaker()
-    faulty.append(Version(0), [maker.commit(set_("urn:x", BIG, blind=True))])
+    append_to(faulty, Version(0), [maker.commit(set_("urn:x", BIG, blind=True))])
     must_truncate_wal(faulty)
     faults.errors["write"] = apsw.SQLITE_FULL
     faulty._truncate_wal()
     faults.errors.clear()
-    faulty.append(Version(1), [maker.commit(set_("urn:x", 2, blind=True))])
+    append_to(faulty, Version(1), [maker.commit(set_("urn:x", 2, blind=True))])
 
 
 @pytest.mark.rule("COMMIT-10")
@@ -281,13 +282,13 @@ def test_a_sync_of_the_database_that_failed_fails_the_next_write_and_not_the_one
     backend: SqliteStorage, faulty: SqliteLog, faults: Faults
 ) -> None:
     maker = LogMaker()
-    faulty.append(Version(0), [maker.commit(set_("urn:x", BIG, blind=True))])
+    append_to(faulty, Version(0), [maker.commit(set_("urn:x", BIG, blind=True))])
     must_truncate_wal(faulty)
     faults.errors["sync"] = apsw.SQLITE_IOERR_FSYNC
     faulty._truncate_wal()
     faults.errors.clear()
     with pytest.raises(StorageFailed, match="opened again"):
-        faulty.append(Version(1), [])
+        append_to(faulty, Version(1), [])
     faulty.close()
     with backend.open(SPACE).reader() as reader:
         assert reader.tip().version == 1

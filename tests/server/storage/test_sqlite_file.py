@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 import pytest
 
+from appends import append_to
 from logs import LogMaker
 from space import ALICE, BOB, SPACE, delete_, patch_, set_
 from stemmadb.protocol.errors import BrokenChain, InvalidDid, NewerStorage, UnknownSpace
@@ -23,7 +24,7 @@ from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, connection,
 def made(tmp_path: Path) -> Path:
     """The file of a space that has a commit, closed."""
     backend = SqliteStorage(tmp_path)
-    backend.open(SPACE, create=True).append(Version(0), [LogMaker().commit(set_("urn:x", 1, blind=True))])
+    append_to(backend.open(SPACE, create=True), Version(0), [LogMaker().commit(set_("urn:x", 1, blind=True))])
     backend.close()
     return tmp_path / "spaces" / SPACE / "space.db"
 
@@ -231,7 +232,7 @@ def test_people_see_heads_and_history_in_views(tmp_path: Path) -> None:
     patch = maker.commit(patch_("urn:x", {"op": "increment", "path": "/n", "by": 1}))
     maker.now = 1_500
     entries = [first, patch, maker.create_branch("draft"), maker.commit(delete_("urn:y", blind=True), branch="draft")]
-    log.append(Version(0), entries)
+    append_to(log, Version(0), entries)
     backend.close()
     file = tmp_path / "spaces" / SPACE / "space.db"
     assert asked(file, "SELECT * FROM head ORDER BY id, branch") == [
@@ -252,7 +253,7 @@ def test_people_see_heads_and_history_in_views(tmp_path: Path) -> None:
 @pytest.mark.rule("STORE-4")
 def test_the_files_of_a_space_are_for_their_owner_only(tmp_path: Path) -> None:
     backend = SqliteStorage(tmp_path)
-    backend.open(SPACE, create=True).append(Version(0), [LogMaker().commit(set_("urn:x", 1, blind=True))])
+    append_to(backend.open(SPACE, create=True), Version(0), [LogMaker().commit(set_("urn:x", 1, blind=True))])
     folder = tmp_path / "spaces" / SPACE
     assert {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()} == {
         "space.db": 0o600,

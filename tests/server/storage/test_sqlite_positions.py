@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appends import append_to
 from logs import LogMaker
 from space import SPACE, set_
 from stemmadb.protocol.model.log.branch_spans import Span
@@ -55,7 +56,7 @@ def test_ids_with_the_last_code_points_are_listed_under_their_prefix(tmp_path: P
     ids = ["urn:a", "urn:a\U0010fffd", "urn:a\U0010fffd\U0010fffdz", "urn:b", "urn:\ud7ff", "urn:\ue000"]
     storage, maker = SqliteStorage(tmp_path), LogMaker()
     log = storage.open(SPACE, create=True)
-    log.append(Version(0), [maker.commit(*[set_(id_, 1, blind=True) for id_ in ids])])
+    append_to(log, Version(0), [maker.commit(*[set_(id_, 1, blind=True) for id_ in ids])])
     with log.reader() as reader:
         for prefix in ("urn:a", "urn:a\U0010fffd", "urn:\ud7ff", "", "urn:"):
             assert reader.ids(prefix, None, 100) == sorted(id_ for id_ in ids if id_.startswith(prefix))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from answers import asked_of, everything
+from appends import append_to
 from logs import LogMaker
 from random_logs import RandomLog
 from snapshots import drop_snapshots
@@ -41,7 +42,7 @@ def test_the_classes_are_what_the_port_asks_for(backend: SqliteStorage, log: Sql
 
 
 def test_a_reader_is_of_no_use_once_its_cut_has_ended(log: SqliteLog) -> None:
-    log.append(Version(0), [LogMaker().commit(set_("urn:x", 1, blind=True), set_("urn:y", 1, blind=True))])
+    append_to(log, Version(0), [LogMaker().commit(set_("urn:x", 1, blind=True), set_("urn:y", 1, blind=True))])
     with log.reader() as reader:
         left = reader.snapshots()
         begun = reader.changed(LogMaker().spans(MAIN, 1))
@@ -71,7 +72,7 @@ def test_a_connection_that_met_an_error_of_the_storage_is_not_used_again(log: Sq
 
 
 def test_a_reader_outlives_the_log_and_then_closes_its_connection(log: SqliteLog) -> None:
-    log.append(Version(0), [LogMaker().commit(set_("urn:x", 1, blind=True))])
+    append_to(log, Version(0), [LogMaker().commit(set_("urn:x", 1, blind=True))])
     with log.reader() as reader:
         log.close()
         assert reader.ids("", None, 9) == ["urn:x"]
@@ -79,7 +80,7 @@ def test_a_reader_outlives_the_log_and_then_closes_its_connection(log: SqliteLog
     with pytest.raises(AssertionError, match="closed"), log.reader():
         pass
     with pytest.raises(AssertionError, match="closed"):
-        log.append(Version(1), [])
+        append_to(log, Version(1), [])
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -91,7 +92,7 @@ def test_a_read_only_storage_reads_beside_a_writer_and_changes_nothing(
     backend: SqliteStorage, log: SqliteLog, tmp_path: Path
 ) -> None:
     maker = LogMaker()
-    log.append(Version(0), [maker.commit(set_("urn:x", 1, blind=True))])
+    append_to(log, Version(0), [maker.commit(set_("urn:x", 1, blind=True))])
     before = contents(tmp_path)
     reading = SqliteStorage(tmp_path, read_only=True)
     beside, again = reading.open(SPACE), reading.open(SPACE)
@@ -99,7 +100,7 @@ def test_a_read_only_storage_reads_beside_a_writer_and_changes_nothing(
         assert reader.tip() == other.tip() == maker.tip
     assert beside.integrity() == []
     assert contents(tmp_path) == before
-    log.append(Version(1), [maker.commit(set_("urn:x", 2, blind=True))])
+    append_to(log, Version(1), [maker.commit(set_("urn:x", 2, blind=True))])
     with beside.reader() as reader:
         assert reader.tip() == maker.tip
     reading.close()
@@ -110,7 +111,7 @@ def test_a_read_only_storage_leaves_the_write_ahead_log_of_a_dead_process_alone(
     backend: SqliteStorage, log: SqliteLog, tmp_path: Path
 ) -> None:
     maker = LogMaker()
-    log.append(Version(0), [maker.commit(set_("urn:x", 1, blind=True))])
+    append_to(log, Version(0), [maker.commit(set_("urn:x", 1, blind=True))])
     dead = tmp_path / "dead"
     for file, held in contents(tmp_path).items():  # as a process that was killed leaves it: with no index
         copy = dead / Path(file).relative_to(tmp_path)
@@ -129,7 +130,7 @@ def test_the_writing_side_of_a_read_only_log_is_not_there(log: SqliteLog, tmp_pa
     reading = SqliteStorage(tmp_path, read_only=True)
     beside = reading.open(SPACE, create=True)
     writes: list[Callable[[], None]] = [
-        lambda: beside.append(Version(0), []),
+        lambda: append_to(beside, Version(0), []),
         lambda: beside.store_snapshots([]),
         lambda: drop_snapshots(beside),
         lambda: beside.drop_blobs([]),
@@ -181,7 +182,7 @@ def test_answers_are_the_same_whichever_way_they_are_found(
 @pytest.mark.rule("COMMIT-11")
 def test_operation_ids_are_in_no_session(log: SqliteLog) -> None:
     maker = LogMaker()
-    log.append(Version(0), [maker.create_branch("draft"), maker.commit(set_("urn:x", 1, blind=True))])
+    append_to(log, Version(0), [maker.create_branch("draft"), maker.commit(set_("urn:x", 1, blind=True))])
     with log.reader() as reader:
         assert reader.log(LogFilter(session=b""), 9) == []
         assert reader.highest_local(maker.author, b"") == 0
@@ -190,7 +191,7 @@ def test_operation_ids_are_in_no_session(log: SqliteLog) -> None:
 
 @pytest.mark.rule("BRANCH-2")
 def test_spans_of_a_branch_that_never_was_hold_nothing(log: SqliteLog) -> None:
-    log.append(Version(0), [LogMaker().commit(set_("urn:x", 1, blind=True))])
+    append_to(log, Version(0), [LogMaker().commit(set_("urn:x", 1, blind=True))])
     spans = (Span(BranchName("nowhere"), Version(0), Version(1)),)
     with log.reader() as reader:
         assert reader.facts_of(EntityId("urn:x"), spans) == []
@@ -203,7 +204,7 @@ def test_spans_of_a_branch_that_never_was_hold_nothing(log: SqliteLog) -> None:
 
 def test_the_entities_that_changed_last_are_told_first(log: SqliteLog) -> None:
     maker = LogMaker()
-    log.append(Version(0), [maker.commit(set_(f"urn:x:{number}", 1, blind=True)) for number in (3, 1, 2)])
+    append_to(log, Version(0), [maker.commit(set_(f"urn:x:{number}", 1, blind=True)) for number in (3, 1, 2)])
     with log.reader() as reader:
         assert reader.changed_after(maker.spans(), "urn:x:", Version(0), 2) == ["urn:x:2", "urn:x:1"]
 
@@ -215,7 +216,7 @@ def test_no_more_changed_entities_are_told_than_asked_for(
     monkeypatch.setattr(listing, "FEW_VERSIONS", few)
     maker = LogMaker()
     names = [EntityId(f"urn:x:{number}") for number in range(4)]
-    log.append(Version(0), [maker.commit(set_(id_, 1, blind=True)) for id_ in [*names * 2, *["urn:z"] * 5]])
+    append_to(log, Version(0), [maker.commit(set_(id_, 1, blind=True)) for id_ in [*names * 2, *["urn:z"] * 5]])
     with log.reader() as reader:
         assert len(reader.changed_after(maker.spans(), "urn:x:", Version(1), 3)) == 3
         assert sorted(reader.changed_after(maker.spans(), "urn:x:", Version(1), 9)) == names

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from appends import append_to
 from logs import LogMaker
 from space import SPACE, delete_, patch_, set_
 from stemmadb.protocol.model.commit.native import FastPath, native
@@ -33,7 +34,7 @@ def known(tmp_path: Path) -> Iterator[tuple[Appender, LogMaker]]:
     """One that has written all ids before, and remembers them."""
     storage, maker = SqliteStorage(tmp_path), LogMaker()
     log = storage.open(SPACE, create=True)
-    log.append(maker.version, [maker.commit(*[set_(id_, {"n": 0}, blind=True) for id_ in IDS])])
+    append_to(log, maker.version, [maker.commit(*[set_(id_, {"n": 0}, blind=True) for id_ in IDS])])
     yield log._appender, maker
     storage.close()
 
@@ -64,7 +65,7 @@ def test_rows_are_those_that_python_makes(fast_path: FastPath, known: tuple[Appe
         entries = batch(maker, random.Random(seed), count=1 + seed % 5)
         in_python = appender._python_rows(entries)
         assert in_python is not None
-        assert appender._compiled_rows(entries, fast_path) == in_python
+        assert appender._native_rows(entries, fast_path) == in_python
         appender._take_heads(in_python[1])
 
 
@@ -73,16 +74,16 @@ def test_what_is_not_fast_path_or_unknown_is_left_to_python(
 ) -> None:
     appender, maker = known
     entry = maker.commit(set_("urn:a:1", 1, blind=True))
-    assert appender._compiled_rows([AcceptedWrite(entry.commit, entry.facts, Destroyed())], fast_path) is None
-    assert appender._compiled_rows([AcceptedWrite(entry.commit, ())], fast_path) is None
+    assert appender.rows_from_memory([AcceptedWrite(entry.commit, entry.facts, Destroyed())]) is None
+    assert appender._native_rows([AcceptedWrite(entry.commit, ())], fast_path) is None
     stranger = maker.commit(set_("urn:c:9", 1, blind=True))
-    assert appender._compiled_rows([stranger], fast_path) is None
+    assert appender._native_rows([stranger], fast_path) is None
     torn = maker.commit(set_("urn:a:1", 2, blind=True))  # its parent was never appended
-    assert appender._compiled_rows([torn], fast_path) is None
+    assert appender._native_rows([torn], fast_path) is None
     elsewhere = maker.commit(set_("urn:a:1", 3, blind=True), session="other")
-    assert appender._compiled_rows([elsewhere], fast_path) is None
+    assert appender._native_rows([elsewhere], fast_path) is None
     appender.forget()
-    assert appender._compiled_rows([entry], fast_path) is None
+    assert appender._native_rows([entry], fast_path) is None
 
 
 def test_rows_of_anything_else_are_internal_errors(fast_path: FastPath) -> None:

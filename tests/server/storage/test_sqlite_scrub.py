@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from appends import append_to
 from logs import LogMaker, place_of
 from snapshots import drop_snapshots
 from space import SPACE, patch_, set_
@@ -64,7 +65,7 @@ def fill(log: SqliteLog, secrets: dict[str, str]) -> LogMaker:
     batch.append(maker.commit(set_(X, {"a": secrets["body"]}, blind=True), note=encode([secrets["note"], None])))
     batch.append(maker.commit(patch_(X, {"op": "add", "path": "/b", "value": secrets["patch"]}, blind=True)))
     batch.append(maker.commit(set_(Y, {"a": secrets["kept"]}, blind=True)))
-    log.append(Version(0), batch)
+    append_to(log, Version(0), batch)
     for fact in maker.facts[-3:]:
         snapshot = maker.snapshot(fact)
         assert snapshot is not None
@@ -82,7 +83,7 @@ def test_a_byte_scan_finds_nothing_of_what_was_erased(
     maker = fill(log, secrets)
     for name in ("body", "patch", "note", "blob", "kept"):
         assert traces(tmp_path, secrets[name]) > 0, "it is seen while it is there"
-    log.append(Version(4), [maker.erase(X, [2, 3], blobs=[BLOB])])
+    append_to(log, Version(4), [maker.erase(X, [2, 3], blobs=[BLOB])])
     assert owes(log)
     log.scrub()
     assert not owes(log)
@@ -104,8 +105,8 @@ def test_snapshots_and_bodies_below_a_floor_leave_no_trace(
 ) -> None:
     log = backend.open(SPACE, create=True)
     maker = fill(log, secrets)
-    log.append(Version(4), [maker.commit(set_(X, 1, blind=True)), maker.commit(set_(Y, 1, blind=True))])
-    log.append(Version(6), [maker.compact(5)])
+    append_to(log, Version(4), [maker.commit(set_(X, 1, blind=True)), maker.commit(set_(Y, 1, blind=True))])
+    append_to(log, Version(6), [maker.compact(5)])
     log.scrub()
     for name in ("body", "patch"):
         assert traces(tmp_path, secrets[name]) == 0, name
@@ -118,16 +119,16 @@ def test_a_debt_is_remembered_by_the_file_and_by_those_who_read_it(backend: Sqli
     log = backend.open(SPACE, create=True)
     text = secret("body", 500)
     maker = LogMaker()
-    log.append(Version(0), [maker.commit(set_(X, text, blind=True))])
+    append_to(log, Version(0), [maker.commit(set_(X, text, blind=True))])
     assert not owes(log)
-    log.append(Version(1), [maker.erase(X, [1])])
+    append_to(log, Version(1), [maker.erase(X, [1])])
     log.close()
     reading = SqliteStorage(tmp_path, read_only=True)
     assert reading.open(SPACE).owes_scrub
     reading.close()
     log = backend.open(SPACE)
     assert owes(log)
-    log.append(Version(2), [maker.commit(set_(Y, 1, blind=True))])
+    append_to(log, Version(2), [maker.commit(set_(Y, 1, blind=True))])
     assert owes(log)
     log.scrub()
     log.close()
@@ -142,9 +143,9 @@ def test_a_reader_that_does_not_end_makes_the_scrub_fail_and_the_debt_stay(
     log = backend.open(SPACE, create=True)
     maker = LogMaker()
     text = secret("body", 500)
-    log.append(Version(0), [maker.commit(set_(X, text, blind=True))])
+    append_to(log, Version(0), [maker.commit(set_(X, text, blind=True))])
     with log.reader() as reader:
-        log.append(Version(1), [maker.erase(X, [1])])
+        append_to(log, Version(1), [maker.erase(X, [1])])
         with pytest.raises(StorageFailed, match="readers hold on"):
             log.scrub()
         assert reader.facts_of(EntityId(X))[0].body == encode(text), "the read view stays as it is"
@@ -163,14 +164,14 @@ def test_readers_that_have_ended_and_idle_connections_do_not_stop_a_scrub(
     log = backend.open(SPACE, create=True)
     maker = LogMaker()
     text = secret("body", 500)
-    log.append(Version(0), [maker.commit(set_(X, text, blind=True))])
-    log.append(Version(1), [maker.commit(set_(Y, 1, blind=True))])
+    append_to(log, Version(0), [maker.commit(set_(X, text, blind=True))])
+    append_to(log, Version(1), [maker.commit(set_(Y, 1, blind=True))])
     with log.reader() as one, log.reader() as other:
         left = [one.history(), other.history(), one.changed(maker.spans())]
         for begun in left:
             next(begun)
     assert not any(idle.in_transaction for idle in log._pool._idle)
-    log.append(Version(2), [maker.erase(X, [1])])
+    append_to(log, Version(2), [maker.erase(X, [1])])
     log.scrub()
     assert traces(tmp_path, text) == 0
 
@@ -178,12 +179,12 @@ def test_readers_that_have_ended_and_idle_connections_do_not_stop_a_scrub(
 def test_destroying_what_is_gone_or_was_never_there_changes_nothing(backend: SqliteStorage) -> None:
     log = backend.open(SPACE, create=True)
     maker = LogMaker()
-    log.append(Version(0), [maker.commit(set_(X, 1, blind=True), note=encode(["m", None]))])
-    log.append(Version(1), [maker.erase(X, [1])])
+    append_to(log, Version(0), [maker.commit(set_(X, 1, blind=True), note=encode(["m", None]))])
+    append_to(log, Version(1), [maker.erase(X, [1])])
     places = [*map(place_of, maker.facts), place_of(maker.facts[0])]
     entry = maker.revoke(b"d" * 32)
     again = Destroyed(facts=places, notes=[Version(1), Version(2), Version(99)], blobs=[BLOB])
-    log.append(Version(2), [AcceptedWrite(entry.commit, (), again)])
+    append_to(log, Version(2), [AcceptedWrite(entry.commit, (), again)])
     with log.reader() as reader:
         assert [fact for _, facts in reader.history() for fact in facts] == maker.facts
         assert [commit for commit, _ in reader.history()] == maker.commits

@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from appends import append_to
 from logs import LogMaker
 from snapshots import drop_snapshots
 from space import SPACE, set_
@@ -47,7 +48,7 @@ def wal_bytes(log: SqliteLog) -> int:
 
 
 def append(log: SqliteLog, maker: LogMaker, body: str = BODY) -> None:
-    log.append(maker.version, [maker.commit(set_("urn:x", body, blind=True))])
+    append_to(log, maker.version, [maker.commit(set_("urn:x", body, blind=True))])
 
 
 class Overlapping:
@@ -165,4 +166,4 @@ def test_a_log_that_cannot_be_looked_at_fails_the_next_write(log: SqliteLog, mon
     with log.reader() as reader:
         assert reader.tip().version == 1
     with pytest.raises(StorageFailed, match="opened again"):
-        log.append(Version(1), [])
+        append_to(log, Version(1), [])

@@ -35,8 +35,8 @@ def file(tmp_path: Path) -> Iterator[OsFile]:
     file.close()
 
 
-async def write_block(writer: WalWriter, file: OsFile, block: bytes, at: int) -> StorageFailed | None:
-    told: asyncio.Future[StorageFailed | None] = asyncio.get_running_loop().create_future()
+async def write_block(writer: WalWriter, file: OsFile, block: bytes, at: int) -> BaseException | None:
+    told: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
     writer.write(file, block, at, told.set_result)
     assert not told.done(), "nobody is told before the call returns"
     return await told

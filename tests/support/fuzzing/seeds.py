@@ -6,6 +6,7 @@ import io
 import json
 from typing import Any
 
+from appends import append_to
 from delegations import DORA, EMIL, OLGA, delegate, saying
 from fuzzing.vectors import TESTS, client_messages, server_messages, vector
 from fuzzing.wire_targets import GREETED, HELD, MARK, TEXT
@@ -128,7 +129,7 @@ def _opening() -> bytes:
 def _stream(count: int | None) -> bytes:
     log = MemoryStorage().open(SPACE, create=True)
     _, entries, _ = make()
-    log.append(EMPTY_SPACE, entries[:count], [])
+    append_to(log, EMPTY_SPACE, entries[:count], [])
     if count is None:
         log.put_blob(blob_of(SMALL), SMALL)
     into = io.BytesIO()

@@ -14,8 +14,11 @@ import click
 
 from stemmadb.client import Database, Identity, Space, connect
 from stemmadb.client.cli.completer import complete_branches, complete_identities, complete_spaces
+from stemmadb.client.cli.escapes import clean
 from stemmadb.client.cli.moments import AtHead, AtTag, AtTime, AtVersion, BranchMoment, When, parse
 from stemmadb.client.cli.safe_text import Viewer
+from stemmadb.client.keys.name_book import NamedSpace
+from stemmadb.client.keys.name_notices import known_elsewhere
 from stemmadb.client.keys.names import Names
 from stemmadb.client.keys.ring import DEFAULT, KeyRing
 from stemmadb.client.reading.moment import Moment
@@ -24,8 +27,8 @@ from stemmadb.protocol.errors import NotFound, UnknownSpace
 from stemmadb.protocol.model.values.ids import MAIN, Did
 
 URL: Final = "ws://127.0.0.1:8420"
-URL_VARIABLE: Final = "STEMMA_URL"
-SPACE_VARIABLE: Final = "STEMMA_SPACE"
+URL_VARIABLE: Final = "STEMMADB_URL"
+SPACE_VARIABLE: Final = "STEMMADB_SPACE"
 UNSURE: Final = "It may be written or not. Look with 'stemmadb log' before you do it again."
 
 T = TypeVar("T")
@@ -125,16 +128,28 @@ def finished(work: Callable[[], Awaitable[T]], *, writes: bool = False) -> T:
 @asynccontextmanager
 async def database(target: Target) -> AsyncIterator[Database]:
     """The server as an identity sees it. Only the default identity is made if it is not there."""
-    async with connect(target.url, identity=identity_of(target), config=target.config) as db:
+    async with connect(target.url, identity=identity_of(target), config=target.config, notice=say_notice) as db:
         yield db
 
 
+def say_notice(text: str) -> None:
+    """What the user should know beside the answer, on standard error."""
+    click.echo(clean(text), err=True)
+
+
 async def open_space(db: Database, target: Target) -> Space:
-    """The space on its branch; `UnknownSpace` for a name that nothing was made under, `UnknownBranch` likewise."""
+    """The space on its branch; `UnknownSpace` for a name that nothing was made under, `UnknownBranch` likewise.
+
+    A name that the address is not known for may be one of its server's names; a server that cannot be reached is
+    `Unreachable`, whatever the name.
+    """
     if target.space is None:
         raise click.UsageError(f"Name the space with --space or in {SPACE_VARIABLE}.")
-    if not target.space.startswith(identities.PREFIX) and Names(target.config).find(target.url, target.space) is None:
-        raise _unknown(target.space, target.url)
+    names = Names(target.config)
+    if not target.space.startswith(identities.PREFIX) and names.find(target.url, target.space) is None:
+        server = await db.server()
+        if names.on(server, target.space) is None:
+            raise _unknown(target.space, target.url, names.elsewhere(server, target.space))
     try:
         space = await db.space(target.space)
     except UnknownSpace as unknown:
@@ -171,7 +186,11 @@ def _known(ring: KeyRing, name: str) -> Identity:
     return found
 
 
-def _unknown(name: str, url: str) -> UnknownSpace:
+def _unknown(name: str, url: str, other: NamedSpace | None) -> UnknownSpace:
+    if other is not None:
+        hint = f"Name its address with --url, or make one here with 'stemmadb space create {name} --new'"
+        message = f"There is no space {name!r} at {url}. {known_elsewhere(name, other)} {hint}."
+        return UnknownSpace(message, space=name)
     hint = f"List those you know with 'stemmadb space list', or make it with 'stemmadb space create {name}'"
     return UnknownSpace(f"There is no space {name!r} at {url}. {hint}.", space=name)
 

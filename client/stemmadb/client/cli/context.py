@@ -7,10 +7,13 @@ columns as it needs, unless COLUMNS says how many there are.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, TextIO, TypeAlias
 
 import click
@@ -18,6 +21,7 @@ import msgspec
 
 from stemmadb.client.cli import exits
 from stemmadb.client.cli.escapes import clean
+from stemmadb.client.cli.safe_text import counted
 from stemmadb.client.cli.shapes import Shape
 from stemmadb.protocol.errors import StemmaError
 
@@ -45,12 +49,12 @@ class CliContext:
     def __init__(self, *, is_json: bool) -> None:
         self.is_json = is_json
         self.exit_code: int | None = None
-        """How to exit when the answer has an error in it; None if no part of the work has said why."""
+        """How to exit after the answer; None if no part of the work has said why, and nobody stopped it."""
 
     def say(self, text: str) -> None:
-        """A line for a person; a program reads the answer instead."""
+        """A sentence for a person; a program reads the answer instead."""
         if not self.is_json:
-            click.echo(clean(text))
+            click.echo(wrapped(clean(text), sys.stdout))
 
     def show(self, *shapes: Shape) -> None:
         """Sheets and lines for a person."""
@@ -63,15 +67,46 @@ class CliContext:
             for one in captured.get().splitlines():
                 click.echo(one if console.is_terminal else one.rstrip(), color=True)
 
+    def named(self, did: str) -> str:
+        """A space or a person with the name that it has here, if it has one: `todo (did:key:...)`."""
+        name = self._names_here.get(did)
+        return did if name is None else f"{name} ({did})"
+
+    def counted(self, count: int, one: str, many: str | None = None) -> str:
+        """`1 blob`, `2 blobs`."""
+        return counted(count, one, many)
+
+    def did_of(self, name: str) -> str | None:
+        """The space that has this name here, None if there is none or there are several."""
+        found = [did for did, known in self._names_here.items() if known == name]
+        return found[0] if len(found) == 1 else None
+
+    def name_of(self, did: str) -> str | None:
+        """The name that a space or a person has here."""
+        return self._names_here.get(did)
+
+    @cached_property
+    def _names_here(self) -> dict[str, str]:
+        """Names by DID, of the user's config directory. What cannot be read there gives no names."""
+        from stemmadb.client.keys.names import Names  # noqa: PLC0415
+        from stemmadb.client.keys.ring import KeyRing  # noqa: PLC0415
+
+        known: dict[str, str] = {}
+        with suppress(StemmaError, OSError):
+            known |= {did: name for name, did in KeyRing().identities().items()}
+        with suppress(StemmaError, OSError):
+            known |= {str(one.space): one.name for one in Names().spaces()}
+        return known
+
     def say_lines(self, text: str) -> None:
         """The lines of a text that is laid out, such as a script."""
-        for one in text.split("\n"):
-            self.say(one)
+        for one in () if self.is_json else text.split("\n"):
+            click.echo(clean(one))
 
     def warn(self, text: str) -> None:
         """A line for a person beside the answer; it goes to standard error."""
         if not self.is_json:
-            click.echo(clean(text), err=True)
+            click.echo(wrapped(clean(text), sys.stderr), err=True)
 
     def no(self, error: StemmaError, **more: object) -> dict[str, object]:
         """The answer is no, and this is why; a command returns it."""
@@ -83,16 +118,34 @@ class CliContext:
         if self.exit_code is None:
             self.exit_code = exits.code_of(error)
 
+    def stopped(self) -> None:
+        """A person ended it with Ctrl-C; the command still gives its answer."""
+        self.exit_code = exits.INTERRUPTED
+
     def answer(self, answer: Mapping[str, object]) -> None:
         """What a command has returned, for a program."""
         if self.is_json:
             click.echo(clean(msgspec.json.encode(answer).decode()))
 
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Returns if the user means it: asks a person, and wants `--yes` of a program, which cannot be asked."""
+        if yes:
+            return
+        if not self.can_ask:
+            raise click.UsageError(f"{question} Nobody is there to answer: confirm with --yes.")
+        if not click.confirm(clean(question), err=True):
+            raise click.Abort("Nothing was changed.")
+
     def fail(self, code: str, message: str) -> None:
         """What went wrong: one sentence and a hint."""
         self.answer({"error": {"code": code, "message": message}})
         if not self.is_json:
-            click.echo(clean(f"Error: {message}"), err=True)
+            click.echo(wrapped(clean(f"Error: {message}"), sys.stderr), err=True)
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a person is there to answer a question."""
+        return not self.is_json and sys.stdin.isatty() and sys.stderr.isatty()
 
     @contextmanager
     def progress(self, *, after_seconds: float = 0) -> Iterator[Show]:
@@ -108,6 +161,16 @@ class CliContext:
         task = bars.add_task("", total=None)
         with _shown(bars, after_seconds):
             yield lambda stage, done, total: bars.update(task, description=clean(stage), completed=done, total=total)
+
+
+def wrapped(text: str, stream: TextIO) -> str:
+    """A sentence in lines that end at words where a person looks; elsewhere in one line."""
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    if len(text) <= width:
+        return text
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def has_colours(stream: TextIO) -> bool:

@@ -26,7 +26,7 @@ json_option = click.option(
 def keys(ctx: click.Context) -> dict[str, object] | None:
     """List, make, export and import your identities. They are files that only you can read.
 
-    They are kept in the directory that STEMMA_HOME names, else in your config directory.
+    They are kept in the directory that STEMMADB_HOME names, else in your config directory.
 
     Example: stemmadb keys show
     """
@@ -121,20 +121,27 @@ def import_(shell: CliContext, name: str, file: str) -> dict[str, object]:
 @json_option
 @click.pass_obj
 def spaces(shell: CliContext) -> dict[str, object]:
-    """List the names of spaces, by server, and whether the key of the space is here.
+    """List the names of spaces on all servers, the ways to each, and whether the key of the space is here.
 
     Example: stemmadb keys spaces
     """
     held = KeyRing().spaces()
-    servers = Names().servers()
+    known = Names().spaces()
     named = [
-        {"server": server, "name": name, "space": space, "key": space in held}
-        for server, names in sorted(servers.items())
-        for name, space in sorted(names.items())
+        {
+            "name": one.name,
+            "space": one.space,
+            "server": one.server,
+            "addresses": list(one.addresses),
+            "key": one.space in held,
+        }
+        for one in known
     ]
-    for one in named:
-        shell.say(f"{one['server']}  {one['name']}  {one['space']}{'  (key)' if one['key'] else ''}")
-    unnamed = sorted(set(held) - {space for names in servers.values() for space in names.values()})
+    for one in known:
+        ways = ", ".join(one.addresses) or "no address"
+        key = "  (key)" if one.space in held else ""
+        shell.say(f"{ways}  {one.name}  {one.space}{key}")
+    unnamed = sorted(set(held) - {one.space for one in known})
     for space in unnamed:
         shell.say(f"(without a name)  {space}  (key)")
     if not named and not unnamed:

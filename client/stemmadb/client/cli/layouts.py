@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from stemmadb.client.cli.escapes import clean
+from stemmadb.client.cli.old_values import ClashSides, MergeValues, Places
 from stemmadb.client.cli.safe_text import NOBODY, Viewer, compact, counted, note_text, operation_text, pretty
 from stemmadb.client.cli.shapes import Column, Given, Shape, TextCell, TextLine, TextLines, TextTable, line, lines
 from stemmadb.client.reading.branches import Branch, Tag
@@ -17,7 +18,12 @@ from stemmadb.client.reading.plain import part_of
 from stemmadb.client.reading.undo import RevertReport
 from stemmadb.client.watching import Change
 from stemmadb.protocol.model.access.access_roles import Role
-from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.model.history import difference as differences
+from stemmadb.protocol.model.history.difference import Content, PathChange
+from stemmadb.protocol.model.log.state import Missing
+from stemmadb.protocol.model.patch import apply as apply_patch
+from stemmadb.protocol.model.values import pointer
+from stemmadb.protocol.model.values.ids import Did, EntityId, Version
 from stemmadb.protocol.model.values.json_values import Value
 
 CHANGES_SHOWN: Final = 200
@@ -71,13 +77,15 @@ def log_with_facts(entries: Iterable[LogEntry], viewer: Viewer = NOBODY) -> Text
     return TextLines(shown)
 
 
-def history(entries: Iterable[HistoryEntry], viewer: Viewer = NOBODY) -> TextTable:
-    """The changes of an entity, one a row."""
+def history(
+    entries: Iterable[HistoryEntry], viewer: Viewer = NOBODY, places: Mapping[Version, Places] | None = None
+) -> TextTable:
+    """The changes of an entity, one a row, with the old and new values where they are known."""
     columns = (
         VERSION,
         TIME,
         AUTHOR,
-        Column("CHANGE", cut=True),
+        Column("CHANGE"),
         Column("NOTE"),
     )
     rows = [
@@ -85,7 +93,7 @@ def history(entries: Iterable[HistoryEntry], viewer: Viewer = NOBODY) -> TextTab
             _version(entry.version),
             viewer.time(entry.time),
             viewer.person(entry.author),
-            _written(entry.kind, entry.value, entry.patch, gone=entry.gone),
+            _history_change(entry, (places or {}).get(entry.version)),
             TextCell(note_text(entry.note) or ("" if entry.made_by == "commit" else entry.made_by), "italic"),
         )
         for entry in entries
@@ -93,11 +101,17 @@ def history(entries: Iterable[HistoryEntry], viewer: Viewer = NOBODY) -> TextTab
     return TextTable(columns, rows)
 
 
+def _history_change(entry: HistoryEntry, places: Places | None) -> TextCell:
+    if places and places[0].path != pointer.ROOT and not entry.gone:
+        return TextCell("; ".join(map(place_text, places)), is_json=True)
+    return _written(entry.kind, entry.value, entry.patch, gone=entry.gone)
+
+
 def blame(blamed: Iterable[BlameLine], value: Value, viewer: Viewer = NOBODY) -> TextTable:
     """Who wrote each leaf of a value last."""
     columns = (
         Column("PATH"),
-        Column("VALUE", cut=True),
+        Column("VALUE"),
         VERSION,
         TIME,
         AUTHOR,
@@ -125,9 +139,9 @@ def _blamed(line: BlameLine, viewer: Viewer) -> tuple[TextCell | str, ...]:
     )
 
 
-def difference(found: Difference) -> TextLines:
-    """What leads from the one state to the other, entity by entity."""
-    shown = [one for change in found for one in _change_lines(change)]
+def difference(found: Difference, places: Mapping[EntityId, Places] | None = None) -> TextLines:
+    """What leads from the one state to the other, entity by entity; old and new values where they are known."""
+    shown = [one for change in found for one in _change_lines(change, (places or {}).get(change.id))]
     return TextLines(shown or [line(f"Nothing differs between version {found.left} and version {found.right}.")])
 
 
@@ -169,66 +183,104 @@ def roles(given: Mapping[Did, Role], viewer: Viewer = NOBODY) -> TextTable:
     return TextTable((Column("ROLE", whole=True), Column("NAME"), Column("DID")), rows)
 
 
-def merge_report(report: MergeReport, *, source: str, target: str, dry_run: bool = False) -> list[Shape]:
+def merge_report(
+    report: MergeReport,
+    *,
+    source: str,
+    target: str,
+    dry_run: bool = False,
+    values: MergeValues | None = None,
+    why_nothing: str = "",
+) -> list[Shape]:
     """What a merge did or would do, what it writes, and what both sides had changed."""
+    values = values or MergeValues()
     if report.version is not None:
         did = f"Merged {source} into {target}: version {report.version}, {counted(report.writes_count, 'write')}."
-    elif dry_run:
+    elif dry_run and report.writes_count:
         did = f"Merging {source} into {target} would write {counted(report.writes_count, 'entity', 'entities')}."
     else:
         did = f"{target} has all that is on {source}; there is nothing to merge."
     shown: list[Shape] = [lines(line(clean(did)))]
+    if why_nothing:
+        shown.append(lines(line(clean(why_nothing))))
     if dry_run and report.writes:
-        shown.append(planned(report.writes, report.writes_count))
+        shown.append(planned(report.writes, report.writes_count, values.before))
     if report.conflicts_count:
-        shown += clashes(report.conflicts, report.conflicts_count)
+        shown += clashes(report.conflicts, report.conflicts_count, values.sides)
     return shown
 
 
-def clashes(found: Sequence[MergeClash], count: int) -> list[Shape]:
-    """The places that both sides changed; `winner` is the side that was taken."""
-    columns = (
-        Column("ID"),
-        Column("PATH"),
-        Column("BASE", whole=True, right=True),
-        Column("SOURCE", whole=True, right=True),
-        Column("TARGET", whole=True, right=True),
-        Column("TAKEN", whole=True),
-    )
-    rows = [
-        (
-            clean(one.id),
-            clean(one.path) or "/",
-            "" if one.base is None else str(one.base),
-            str(one.source),
-            str(one.target),
-            TextCell(one.winner, "yellow"),
-        )
-        for one in found
-    ]
+def clashes(
+    found: Sequence[MergeClash], count: int, sides: Mapping[tuple[EntityId, str], ClashSides] | None = None
+) -> list[Shape]:
+    """The places that both sides changed, with the value of each side; `winner` is the side that was taken."""
     both = line(TextCell(f"Both sides changed {counted(count, 'place')}:", "yellow"))
-    return [lines(both), TextTable(columns, rows), *_rest(count - len(found))]
+    below = [part for one in found for part in _clash_lines(one, (sides or {}).get((one.id, one.path)))]
+    return [TextLines([both, *below]), *_rest(count - len(found))]
 
 
-def planned(writes: Sequence[PlannedWrite], count: int) -> TextLines:
-    """What would be written."""
+def _clash_lines(clash: MergeClash, sides: ClashSides | None) -> list[TextLine]:
+    head = TextCell(f"  {clean(clash.id)} {clean(clash.path) or '/'}", "yellow")
+    values = (None, None) if sides is None else tuple(compact(value) for value in sides)
+    shown = [line(head, f"  taken: {clash.winner}")]
+    for side, version, value in zip(("source", "target"), (clash.source, clash.target), values, strict=True):
+        text = "" if value is None else f"  {value}"
+        shown.append(line(f"    {side}@{version}", TextCell(text, is_json=True), cut=True))
+    return shown
+
+
+def planned(
+    writes: Sequence[PlannedWrite], count: int, before: Mapping[EntityId, Content] | None = None
+) -> TextLines:
+    """What would be written, and what is there now."""
     shown = []
     for write in writes:
+        old = (before or {}).get(write.id, Missing.COMPACTED)
         mark, style = ("-", "red") if write.kind == "delete" else ("~", "yellow")
-        what = _written(write.kind, write.value, write.patch, gone=False)
-        shown.append(line(TextCell(f"{mark} {clean(write.id)}", style), "  ", what, cut=True))
+        if old is Missing.ABSENT:
+            mark, style = "+", "green"
+        head = TextCell(f"{mark} {clean(write.id)}", style)
+        shown.append(line(head, "  ", _planned_change(write, old), cut=True))
     return TextLines([*shown, *(one for rest in _rest(count - len(writes)) for one in rest.lines)])
 
 
-def revert_report(report: RevertReport, *, dry_run: bool = False) -> list[Shape]:
+def _planned_change(write: PlannedWrite, old: Content) -> TextCell:
+    if isinstance(old, Missing):
+        return _written(write.kind, write.value, write.patch, gone=False)
+    if write.kind == "delete":
+        return TextCell(f"{compact(old)} -> deleted", "red")
+    new = apply_patch(old, write.patch) if write.patch is not None else write.value
+    places = differences.entity(old, new)
+    if not places or places[0].path == pointer.ROOT:
+        return TextCell(f"{compact(old)} -> {compact(new)}", is_json=True)
+    return TextCell("; ".join(map(place_text, places)), is_json=True)
+
+
+def revert_report(
+    report: RevertReport,
+    *,
+    dry_run: bool = False,
+    before: Mapping[EntityId, Content] | None = None,
+    why_nothing: str = "",
+) -> list[Shape]:
     """What was taken back, or would be."""
     taken = ", ".join(map(str, report.reverted)) or "nothing"
     if dry_run and report.writes_count:
         would = line(f"This would take back {taken}: {counted(report.writes_count, 'write')}.")
-        return [lines(would), planned(report.writes, report.writes_count)]
+        return [lines(would), planned(report.writes, report.writes_count, before)]
     if report.version is None:
-        return [lines(line("There is nothing left to take back."))]
+        return [lines(line(clean(why_nothing) or "There is nothing left to take back."))]
     return [lines(line(f"Took back {taken} with version {report.version}."))]
+
+
+def compaction_preview(floor: int, kept: Sequence[Tag], space: str) -> TextLines:
+    """What a compaction to this version would make unreadable."""
+    older = counted(max(floor - 1, 0), "version")
+    shown = [line(f"{space}: {older} below {floor} could no longer be read.")]
+    if kept:
+        names = ", ".join(f"{clean(tag.name)} ({tag.version})" for tag in kept)
+        shown.append(line(f"{counted(len(kept), 'tag')} would stay readable: {names}."))
+    return TextLines(shown)
 
 
 # ---------------------------------------------------------------- what is happening
@@ -293,14 +345,27 @@ def _fact_line(fact: FactChange) -> TextLine:
     return line(f"    {fact.kind} ", TextCell(clean(fact.id), "bold"), "  ", what, cut=True)
 
 
-def _change_lines(one: EntityChange) -> list[TextLine]:
+def _change_lines(one: EntityChange, places: Places | None = None) -> list[TextLine]:
     mark, style = MARKS[one.kind]
     head = TextCell(f"{mark} {clean(one.id)}", style)
     if one.erased is not None:
         return [line(head, "  ", TextCell(ERASED_SIDES[one.erased], "dim"))]
     if one.patch is None:
         return [line(head, "  ", TextCell(compact(one.value), is_json=True))]
+    if places:
+        return [line(head), *(line("    ", TextCell(place_text(place), is_json=True)) for place in places)]
     return [line(head), *(line("    ", TextCell(operation_text(step), is_json=True)) for step in one.patch)]
+
+
+def place_text(place: PathChange) -> str:
+    """What a place was and is: `/done  false -> true`."""
+    return f"{clean(place.path) or '/'}  {content_text(place.old)} -> {content_text(place.new)}"
+
+
+def content_text(content: Content) -> str:
+    if isinstance(content, Missing):
+        return "nothing" if content is Missing.ABSENT else "no longer kept"
+    return compact(content)
 
 
 def _rest(count: int) -> list[TextLines]:

@@ -29,11 +29,16 @@ class Viewer:
     zone: tzinfo | None = None
 
     def person(self, did: str) -> TextCell:
-        """A name that is known here, or the end of the DID; where there is room, all of it."""
+        """A name that is known here and the end of the DID; where there is room, all of it."""
         known = self.names.get(did)
-        if known is not None:
-            return TextCell(known, "cyan")
-        return TextCell(short_did(did), "cyan", wide=did)
+        if known is None:
+            return TextCell(short_did(did), "cyan", wide=did)
+        return TextCell(f"{clean(known)} …{did[-DID_END:]}", "cyan", wide=f"{clean(known)} {did}")
+
+    def named(self, did: str) -> str:
+        """The DID whole, with the name before it if one is known."""
+        known = self.names.get(did)
+        return did if known is None else f"{clean(known)} ({did})"
 
     def time(self, when: datetime) -> TextCell:
         return TextCell(when.astimezone(self.zone).strftime("%Y-%m-%d %H:%M:%S"), "dim")
@@ -60,7 +65,7 @@ def short_did(did: str) -> str:
 
 def note_text(note: Value) -> str:
     """A note as a person wrote it: a text, or an object with `message`; anything else as JSON."""
-    if note is None:
+    if note is None or note == {}:
         return ""
     if isinstance(note, dict) and isinstance(note.get("message"), str) and len(note) == 1:
         note = note["message"]

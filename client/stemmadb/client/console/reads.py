@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from stemmadb.client.cli import layouts
+from stemmadb.client.cli import explanations, layouts, old_values
 from stemmadb.client.cli.commands import answers
 from stemmadb.client.cli.escapes import clean
 from stemmadb.client.cli.safe_text import counted
@@ -16,6 +16,7 @@ from stemmadb.client.console.words import Word, value_of
 from stemmadb.client.reading.entries import LogEntry
 from stemmadb.client.reading.past import LogFilters
 from stemmadb.client.reading.queries import Schema
+from stemmadb.client.reading.windows import WindowOptions
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import InvalidQuery, InvalidSchema, NotFound
 from stemmadb.protocol.model.query.query import EVERY
@@ -44,7 +45,7 @@ def note_line(text: str) -> TextLines:
 
 
 async def get(state: ConsoleState, given: Arguments) -> ConsoleReply:
-    id_, path = given.text(0), given.text(1)
+    id_, path = given.text(0), given.text(1) or given.option("path") or ""
     pointer.parse(path)
     value = await _value(state, id_)
     part = resolve(value, path)
@@ -75,7 +76,8 @@ async def ls(state: ConsoleState, given: Arguments) -> ConsoleReply:
 async def query(state: ConsoleState, given: Arguments) -> ConsoleReply:
     written, schema = selector_and_schema(given)
     selector = await meant(state, written)
-    found = await state.reader.query(selector, schema=schema, path=given.option("path") or "")
+    window = window_of(given)
+    found = await state.reader.query(selector, schema=schema, path=given.option("path") or "", **window)
     if given.has("nested"):
         nested = found.nested()
         data = {"branch": state.branch, "version": found.version, "values": nested}
@@ -83,9 +85,19 @@ async def query(state: ConsoleState, given: Arguments) -> ConsoleReply:
     return _listed(state, found.entities, given.number("limit", LISTED), nothing="Nothing matches")
 
 
+def window_of(given: Arguments) -> WindowOptions:
+    """With an order only the first are asked for; the keys of an order are separated by commas."""
+    order = given.option("order")
+    if order is None:
+        return {}
+    return {"order": order.split(","), "limit": given.number("limit", LISTED)}
+
+
 def selector_and_schema(given: Arguments) -> tuple[str, Schema | None]:
-    """A selector, a schema, or both, in this order."""
+    """A selector, a schema, or both, in this order; the schema may be an option, as on the command line."""
     words = list(given.words)
+    if (option := given.options.get("schema")) is not None:
+        words.append(option)
     selector = words.pop(0).text if words and not _is_schema(words[0]) else EVERY
     if not words:
         return selector, None
@@ -130,7 +142,9 @@ async def log(state: ConsoleState, given: Arguments) -> ConsoleReply:
         if given.has("facts")
         else layouts.log(shown, state.viewer, branches=given.has("all"))
     )
-    rest = (note_line(f"... older commits with --limit {limit * 5}"),) if more else ()
+    rest = [note_line(f"... older commits with --limit {limit * 5}")] if more else []
+    if not given.words and not given.options and (why := explanations.skipped(shown, state.branch)):
+        rest.append(note_line(why))
     shapes = (body, *rest) if shown else (note_line(f"No commit of {state.place} matches."),)
     return ConsoleReply(
         shapes=shapes,
@@ -147,7 +161,7 @@ def _filters(state: ConsoleState, given: Arguments) -> LogFilters:
     filters = LogFilters(version=state.version, with_facts=given.has("facts"))
     if given.has("all"):
         filters["branch"] = None
-    if prefix := given.text(0):
+    if prefix := given.text(0) or given.option("prefix"):
         filters["prefix"] = prefix.removesuffix(EVERY)
     if author := given.option("author"):
         filters["author"] = _person(state, author)
@@ -174,8 +188,10 @@ async def history(state: ConsoleState, given: Arguments) -> ConsoleReply:
     found = await state.reader.history(id_).all(limit=limit + 1)
     shown = found[:limit]
     rest = (note_line(f"... older changes with --limit {limit * 5}"),) if len(found) > limit else ()
-    data = {"id": id_, "entries": list(map(answers.of_history, shown)), "more": len(found) > limit}
-    return ConsoleReply(shapes=(layouts.history(shown, state.viewer), *rest), data=data, ids=(id_,))
+    places = await old_values.of_history(state.space, id_, shown)
+    entries = [answers.of_history(one, places.get(one.version)) for one in shown]
+    data = {"id": id_, "entries": entries, "more": len(found) > limit}
+    return ConsoleReply(shapes=(layouts.history(shown, state.viewer, places), *rest), data=data, ids=(id_,))
 
 
 async def diff(state: ConsoleState, given: Arguments) -> ConsoleReply:
@@ -184,12 +200,14 @@ async def diff(state: ConsoleState, given: Arguments) -> ConsoleReply:
     found = await state.space.diff(left, right, prefix=prefix_of(given.option("prefix") or ""))
     head = note_line(f"{clean(left.branch)}@{found.left} -> {clean(right.branch)}@{found.right}")
     ids = tuple(change.id for change in found)[:IDS_KEPT]
-    data = {"left": found.left, "right": found.right, "changes": list(map(answers.of_entity_change, found))}
-    return ConsoleReply(shapes=(head, layouts.difference(found)), data=data, ids=ids)
+    places = await old_values.of_difference(left, right, found)
+    changes = [answers.of_entity_change(one, places.get(one.id)) for one in found]
+    data = {"left": found.left, "right": found.right, "changes": changes}
+    return ConsoleReply(shapes=(head, layouts.difference(found, places)), data=data, ids=ids)
 
 
 async def blame(state: ConsoleState, given: Arguments) -> ConsoleReply:
-    id_, path = given.text(0), given.text(1)
+    id_, path = given.text(0), given.text(1) or given.option("path") or ""
     moment = state.pinned()
     lines = await moment.blame(id_, path)
     value = await moment.get(id_)
@@ -200,13 +218,14 @@ async def blame(state: ConsoleState, given: Arguments) -> ConsoleReply:
 COMMANDS: Final = (
     ConsoleCommand(
         name="get",
-        usage="get ID [PATH]",
+        usage="get ID [PATH] | get ID --path PATH",
         says="Shows a value, or the part of it at a path.",
         example="get urn:todo:1 /title",
         run=get,
         takes=("id", "other"),
         least=1,
         most=2,
+        options={"path": "other"},
     ),
     ConsoleCommand(
         name="ls",
@@ -220,23 +239,24 @@ COMMANDS: Final = (
     ),
     ConsoleCommand(
         name="query",
-        usage="query [SELECTOR] [SCHEMA] [--nested] [--path P] [--limit N]",
-        says="Finds entities that match a schema, and follows its links.",
+        usage="query [SELECTOR] [SCHEMA | --schema SCHEMA] [--nested] [--path P] [--order P,-P] [--limit N]",
+        says="Finds entities that match a schema, and follows its links; --order -/rank shows the highest first.",
         example='query urn:todo:* {"properties": {"done": {"const": false}}}',
         run=query,
         takes=("prefix", "other"),
         most=2,
-        options={"nested": None, "path": "other", "limit": "other"},
+        options={"schema": "other", "nested": None, "path": "other", "order": "other", "limit": "other"},
     ),
     ConsoleCommand(
         name="log",
-        usage="log [PREFIX] [--author WHO] [--since T] [--until T] [--limit N] [--facts] [--all]",
+        usage="log [PREFIX | --prefix PREFIX] [--author WHO] [--since T] [--until T] [--limit N] [--facts] [--all]",
         says="Lists commits, newest first; --all includes all branches.",
         example='log urn:todo: --since "1 hour ago"',
         run=log,
         takes=("prefix",),
         most=1,
         options={
+            "prefix": "prefix",
             "author": "author",
             "since": "moment",
             "until": "moment",
@@ -269,12 +289,13 @@ COMMANDS: Final = (
     ),
     ConsoleCommand(
         name="blame",
-        usage="blame ID [PATH]",
+        usage="blame ID [PATH] | blame ID --path PATH",
         says="Shows who wrote each field last.",
         example="blame urn:todo:1 /title",
         run=blame,
         takes=("id", "other"),
         least=1,
         most=2,
+        options={"path": "other"},
     ),
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from stemmadb.client import Space, connect
-from stemmadb.client.cli.connection import Target, identity_of, now, open_space, viewer
+from stemmadb.client.cli.connection import Target, identity_of, now, open_space, say_notice, viewer
 from stemmadb.client.cli.context import CliContext
 from stemmadb.client.cli.escapes import clean
 from stemmadb.client.console.prompt import PipePrompt, Prompt, TerminalPrompt, stop_keys
@@ -25,7 +25,7 @@ async def run(
 ) -> dict[str, object]:
     """Opens the space, and answers lines until they end."""
     identity = identity_of(target)
-    async with connect(target.url, identity=identity, config=target.config, journal=journal) as db:
+    async with connect(target.url, identity=identity, config=target.config, journal=journal, notice=say_notice) as db:
         space = await open_space(db, target)
         state = _state(space, target, identity.did, may_write=may_write)
         if at is not None:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast, get_args
 
-from stemmadb.client.cli import layouts
+from stemmadb.client.cli import explanations, layouts, old_values
 from stemmadb.client.cli.commands import answers
-from stemmadb.client.cli.escapes import clean
-from stemmadb.client.cli.safe_text import compact
-from stemmadb.client.cli.shapes import TextCell, TextLines, line
 from stemmadb.client.console.replies import Arguments, ConsoleCommand, ConsoleReply, said, whole_number
 from stemmadb.client.console.state import ConsoleState
 from stemmadb.client.console.words import value_of
 from stemmadb.client.reading.merge import MergeClash, MergeOptions
 from stemmadb.client.reading.undo import RevertReport
-from stemmadb.client.space import Space
 from stemmadb.client.transactions import Transaction
 from stemmadb.protocol.errors import MergeConflict
 from stemmadb.protocol.model.log.commit_record import Strategy
 from stemmadb.protocol.model.values.json_values import Value
 
 STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
-CLASHES_SHOWN: Final = 20
-"""Of how many conflicts both values are shown."""
 
 
 async def _commit(state: ConsoleState, given: Arguments, write: Callable[[Transaction], None]) -> ConsoleReply:
@@ -68,28 +62,17 @@ async def merge(state: ConsoleState, given: Arguments) -> ConsoleReply:
         report = await into.merge_from(source, **options)
     except MergeConflict as error:
         found = cast("tuple[MergeClash, ...]", error.facts.get("conflicts", ()))
-        shapes = [*layouts.clashes(found, len(found)), await _both_sides(found, source, into)] if found else []
+        theirs = (await into.branch(source)).at()
+        sides = await old_values.of_clashes(theirs, into.at(), found)
+        shapes = layouts.clashes(found, len(found), sides) if found else []
         return ConsoleReply(shapes=shapes, data={"conflicts": list(map(answers.of_clash, found))}, error=error)
-    shapes = layouts.merge_report(report, source=source, target=target, dry_run=dry_run)
-    if report.conflicts and dry_run:
-        shapes.append(await _both_sides(report.conflicts, source, into))
+    why = "" if report.writes_count or report.version is not None else await explanations.no_merge(into, source)
+    values = await old_values.merge_values(into, source, report)
+    shapes = layouts.merge_report(
+        report, source=source, target=target, dry_run=dry_run, values=values, why_nothing=why
+    )
     ids = [write.id for write in report.writes]
     return ConsoleReply(shapes=shapes, data=answers.of_merge(report), ids=ids)
-
-
-async def _both_sides(clashes: Sequence[MergeClash], source: str, target: Space) -> TextLines:
-    """What each side has in the places that both changed."""
-    theirs = await target.branch(source)
-    width = max(len(clean(source)), len(clean(target.branch_name)))
-    lines = []
-    for clash in clashes[:CLASHES_SHOWN]:
-        lines.append(line(TextCell(clean(f"{clash.id} {clash.path}".rstrip()), "yellow"), cut=True))
-        for side in (theirs, target):
-            value = await side.get(clash.id, clash.path)
-            lines.append(
-                line(f"    {clean(side.branch_name):<{width}}  ", TextCell(compact(value), is_json=True), cut=True)
-            )
-    return TextLines(lines)
 
 
 def _strategy(given: Arguments) -> Strategy:
@@ -107,8 +90,13 @@ async def revert(state: ConsoleState, given: Arguments) -> ConsoleReply:
     if not dry_run:
         state.check_writing()
     versions = [whole_number(word.text, "version") for word in given.words]
+    head = await state.space.at().settled()
     report = await state.space.revert(versions, dry_run=dry_run, note=_note(given))
-    return ConsoleReply(shapes=layouts.revert_report(report, dry_run=dry_run), data=_taken_back(report))
+    is_done = report.writes_count or report.version is not None
+    why = "" if is_done else await explanations.no_revert(state.space, versions)
+    before = await old_values.of_planned(state.space, head, report.writes)
+    shapes = layouts.revert_report(report, dry_run=dry_run, before=before, why_nothing=why)
+    return ConsoleReply(shapes=shapes, data=_taken_back(report))
 
 
 def _taken_back(report: RevertReport) -> dict[str, object]:

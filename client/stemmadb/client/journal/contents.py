@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from stemmadb.client.cache.contents import CacheContents
 from stemmadb.client.journal.port import (
     CommitBase,
     ConfirmedCommit,
@@ -40,6 +41,7 @@ class JournalContents:
         self._pending = {commit.name: commit for commit in state.pending}
         self._confirmed = {commit.name: commit for commit in state.confirmed}
         self._rejected = {commit.name: commit for commit in state.rejected}
+        self._cache = CacheContents(state.cache)
 
     def take(self, step: JournalStep) -> None:
         self._enter(step.session)
@@ -56,6 +58,8 @@ class JournalContents:
         for name in step.forget:
             self._confirmed.pop(name, None)
         self._standing = step.standing or self._standing
+        if step.cache is not None:
+            self._cache.take(step.cache)
 
     def state(self) -> JournalState:
         """What a journal with these steps holds when it is opened."""
@@ -66,6 +70,7 @@ class JournalContents:
             pending=tuple(self._pending.values()),
             confirmed=tuple(self._confirmed.values()),
             rejected=tuple(self._rejected.values()),
+            cache=self._cache.state(),
         )
 
     def _enter(self, session: bytes | None) -> None:

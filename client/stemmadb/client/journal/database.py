@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from stemmadb.client.journal import schema
+from stemmadb.client.journal.cache_rows import DamagedCache
 from stemmadb.client.journal.port import JournalState, JournalStep
 from stemmadb.client.journal.problems import reason, refused, unusable
 from stemmadb.client.journal.rows import DamagedJournal, JournalHead, Rows, packed
@@ -31,19 +32,25 @@ BUSY_SECONDS: Final = 1.0
 class JournalDatabase:
     """One connection to the file, used by one thread at a time. Everything that goes wrong is `JournalFailed`."""
 
-    def __init__(self, file: Path, *, space: Did, principal: Did, factory: type[sqlite3.Connection]) -> None:
+    def __init__(
+        self, file: Path, *, space: Did, principal: Did, factory: type[sqlite3.Connection], cache: bool = False
+    ) -> None:
         self.file: Final = file
+        self._factory = factory
+        self._has_cache = cache
+        self.is_cache_full = False
+        """The disk had no room for the cache: no more of it is written in this run (CACHE-5)."""
         self.syncs = 0
         """How many transactions were made durable."""
         self._wal, _ = schema.beside(file)
         self._wal_bytes = 0
+        self._is_scrub_due = False
+        """Whether the write-ahead log may have values that must not stay on the disk (CACHE-4)."""
         if not file.exists():
             schema.make(file, *packed(JournalHead(space, principal)))
         schema.check(file)
         _write_again(self._wal)
-        self._connection = sqlite3.connect(
-            file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, factory=factory
-        )
+        self._connection = self._connected()
         try:
             self._rows = self._opened()
             self._check_owner(space, principal)
@@ -51,27 +58,80 @@ class JournalDatabase:
             self.close()
             raise
 
+    def _connected(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self.file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, factory=self._factory
+        )
+
+    # ------------------------------------------------------------ reading
+
     def load(self) -> JournalState:
-        """What is there."""
+        """What is there. A cache that is damaged is left out, and the file is written anew without it (CACHE-2)."""
         with self._reading():
-            return self._rows.state()
+            try:
+                self._rows.check()
+                state = self._rows.state()
+                return self._with_cache(state) if self._has_cache else state
+            except DamagedCache:
+                return self._written_anew()
+
+    def _with_cache(self, state: JournalState) -> JournalState:
+        self._rows.begin_cache()
+        assert self._rows.cache is not None
+        return msgspec.structs.replace(state, cache=self._rows.cache.state())
+
+    def _written_anew(self) -> JournalState:
+        """The journal alone, in a file that takes the place of this one: nothing of the damaged part is used."""
+        state, head = self._rows.state(), self._rows.head
+        self.close()
+        schema.make(self.file, *packed(head), fill=lambda connection: Rows(connection).write(state))
+        self._connection = self._connected()
+        self._rows = self._opened()
+        return self._with_cache(state) if self._has_cache else state
+
+    # ------------------------------------------------------------ writing
 
     def append(self, steps: Sequence[JournalStep]) -> None:
-        """Makes the steps durable. If that fails none of them is, and none will be found by whoever opens it next."""
+        """Makes the steps durable. If that fails none of them is, and none will be found by whoever opens it next.
+
+        A disk that takes the steps only without their cache has no room for it: the journal goes on (CACHE-5).
+        """
+        try:
+            self._write(steps)
+        except Exception as error:
+            self._take_back()
+            if self._rows.cache is None or not any(step.cache for step in steps):
+                raise refused(self.file, reason(error)) from error
+            self._append_without_cache(steps)
+        self.syncs += 1
+
+    def _write(self, steps: Sequence[JournalStep]) -> None:
+        head = self._rows.head
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             for step in steps:
                 self._rows.take(step)
             self._connection.execute("COMMIT")
-            self._wal_bytes = self._wal.stat().st_size
+        except BaseException:
+            self._rows.head = head
+            raise
+        self._wal_bytes = self._wal.stat().st_size
+        if self._rows.cache is not None and any(step.cache is not None and step.cache.scrub for step in steps):
+            self._is_scrub_due = True
+            with suppress(sqlite3.Error):  # then `tidy` tries again
+                self._empty_log()
+
+    def _append_without_cache(self, steps: Sequence[JournalStep]) -> None:
+        self._rows.cache, self.is_cache_full = None, True
+        try:
+            self._write(steps)
         except Exception as error:
             self._take_back()
             raise refused(self.file, reason(error)) from error
-        self.syncs += 1
 
     def tidy(self) -> None:
         """Keeps the write-ahead log short. What is in it stays there if this fails."""
-        if self._wal_bytes <= WAL_BYTES_MAX:
+        if self._wal_bytes <= WAL_BYTES_MAX and not self._is_scrub_due:
             return
         try:
             self._empty_log()
@@ -97,7 +157,7 @@ class JournalDatabase:
         ((is_busy, _, _),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         if is_busy:
             raise sqlite3.OperationalError("another program is using the file")
-        self._wal_bytes = 0
+        self._wal_bytes, self._is_scrub_due = 0, False
 
     def _check_owner(self, space: Did, principal: Did) -> None:
         head = self._rows.head

@@ -46,12 +46,16 @@ class DiskJournal:
         space: Did,
         principal: Did,
         factory: type[sqlite3.Connection] = sqlite3.Connection,
+        cache: bool = False,
     ) -> None:
+        """With `cache` the file also has the confirmed values of watches (CACHE-1)."""
         directory = Path(path).expanduser()
         self.file: Final = journal_file(directory, space=space, principal=principal)
         self._holding = self._hold(directory)
         try:
-            self._database = JournalDatabase(self.file, space=space, principal=principal, factory=factory)
+            self._database = JournalDatabase(
+                self.file, space=space, principal=principal, factory=factory, cache=cache
+            )
         except BaseException as error:
             self._holding.close()
             if isinstance(error, OSError | sqlite3.Error):
@@ -64,6 +68,10 @@ class DiskJournal:
     def syncs(self) -> int:
         """How often the disk was synced for steps: less often than there were steps when they came together."""
         return self._database.syncs
+
+    @property
+    def is_cache_full(self) -> bool:
+        return self._database.is_cache_full
 
     def load(self) -> JournalState:
         return self._database.load()

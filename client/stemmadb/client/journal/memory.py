@@ -12,6 +12,7 @@ class MemoryJournal:
     """For a client without a path: every step is done at once, and nothing survives."""
 
     keeps = False
+    is_cache_full = False
 
     def load(self) -> JournalState:
         return JournalState()
@@ -38,6 +39,7 @@ class SimulatedJournal:
     """
 
     keeps = True
+    is_cache_full = False
 
     def __init__(self) -> None:
         self._contents = JournalContents()

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from stemmadb.client.cache.records import CacheState, CacheStep
 from stemmadb.client.nursery.entities import CommitName
 from stemmadb.protocol.model.commit.stale_reads import StaleRead
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, TimeMs, Version
@@ -74,6 +75,8 @@ class JournalStep(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     standing that is no older (RESUME-4)."""
     session: bytes | None = None
     """New commits are made in this session from now on."""
+    cache: CacheStep | None = None
+    """What the cache of confirmed values becomes: written with the rest, or not at all (CACHE-2)."""
 
 
 class JournalState(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +93,8 @@ class JournalState(msgspec.Struct, frozen=True, kw_only=True):
     """Oldest first."""
     rejected: tuple[RejectedCommit, ...] = ()
     """In the order in which they came."""
+    cache: CacheState | None = None
+    """None if there is none, or if it was not what was written (CACHE-2)."""
 
 
 Done: TypeAlias = Callable[[Exception | None], None]
@@ -101,6 +106,11 @@ class Journal(Protocol):
 
     keeps: bool
     """Whether anything survives a restart: False for the one without a path."""
+
+    @property
+    def is_cache_full(self) -> bool:
+        """Whether the disk has no room for the cache: it takes no more of it, and everything else (CACHE-5)."""
+        ...
 
     def load(self) -> JournalState:
         """What is there, read once, before the first step."""

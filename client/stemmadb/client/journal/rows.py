@@ -9,6 +9,8 @@ from typing import Final, TypeVar
 import msgspec
 from blake3 import blake3
 
+from stemmadb.client.journal import schema
+from stemmadb.client.journal.cache_rows import CacheRows, DamagedCache
 from stemmadb.client.journal.contents import slim
 from stemmadb.client.journal.port import (
     CommitBase,
@@ -70,6 +72,9 @@ class Rows:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._run = connection.execute
+        self.cache: CacheRows | None = None
+        """The rows of the cache, if it is on."""
+        self._found_cache = CacheRows(connection)
         record, sum_ = self._run("SELECT record, sum FROM head").fetchone() or (b"", b"")
         self.head = _unpacked(record, sum_, JournalHead)
 
@@ -89,10 +94,11 @@ class Rows:
         for name in step.forget:
             self._forget(name)
         self._move(_moved(self.head, step))
+        if step.cache is not None and self.cache is not None:
+            self.cache.take(step.cache)
 
     def state(self) -> JournalState:
-        """What the tables hold; `DamagedJournal` if they cannot hold that."""
-        self._check()
+        """What the tables of the journal hold; `DamagedJournal` if they cannot hold that."""
         return JournalState(
             session=self.head.session,
             last_local=self.head.last_local,
@@ -101,6 +107,37 @@ class Rows:
             confirmed=tuple(self._commits("confirmed", ConfirmedCommit)),
             rejected=tuple(self._commits("rejected", RejectedCommit)),
         )
+
+    def begin_cache(self) -> None:
+        """From now on the cache is written too."""
+        self._found_cache.begin()
+        self.cache = self._found_cache
+
+    def check(self) -> None:
+        """`DamagedJournal` if SQLite finds the file damaged, `DamagedCache` if that is in the cache alone."""
+        damage = self._damage("1")
+        if damage is None:
+            return
+        for table in schema.TABLES:
+            if not self._found_cache.is_there() or self._damage(table) is not None:
+                raise DamagedJournal(damage)
+        raise DamagedCache(damage)
+
+    def write(self, state: JournalState) -> None:
+        """Fills empty tables with all of this; the head is there already."""
+        for pending in state.pending:
+            self._keep(pending)
+        for confirmed in state.confirmed:
+            self._confirm(confirmed)
+        for rejected in state.rejected:
+            self._put("rejected", rejected.name, rejected)
+
+    def _damage(self, what: str) -> str | None:
+        found: str
+        for (found,) in self._run(f"PRAGMA integrity_check({what})"):
+            if found != "ok":
+                return found
+        return None
 
     def _move(self, head: JournalHead) -> None:
         if head != self.head:
@@ -150,11 +187,6 @@ class Rows:
 
     def _drop(self, name: CommitName) -> None:
         self._run("DELETE FROM rejected WHERE session = ? AND local = ?", name)
-
-    def _check(self) -> None:
-        for (found,) in self._run("PRAGMA integrity_check(1)"):
-            if found != "ok":
-                raise DamagedJournal(found)
 
     def _pending(self) -> Iterator[JournaledCommit]:
         """A base that is not there is left out: it is read from the server instead, as one that was too large."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,8 @@ APPLICATION_ID: Final = 0x53744A31
 """In the header of every journal, so that another program's database is never taken for one."""
 MAGIC: Final = b"SQLite format 3\x00"
 HEADER_BYTES: Final = 100
+TABLES: Final = ("head", "pending", "confirmed", "rejected", "bases", "built_on")
+"""Those of the journal itself; a cache beside it has tables of its own (`cache_rows`)."""
 
 _RECORD: Final = "record BLOB NOT NULL, sum BLOB NOT NULL"
 _COMMITS: Final = f"(number INTEGER PRIMARY KEY, session BLOB, local INTEGER, {_RECORD}, UNIQUE (session, local))"
@@ -36,16 +39,25 @@ COMMIT;
 """
 
 
-def make(file: Path, record: bytes, sum_: bytes) -> None:
-    """A new journal with this head, which appears under its name when it is whole, or not at all."""
+def make(file: Path, record: bytes, sum_: bytes, fill: Callable[[sqlite3.Connection], None] | None = None) -> None:
+    """A new journal with this head, which appears under its name when it is whole, or not at all.
+
+    `fill` writes the rest, for one that takes the place of another: nobody may have that one open.
+    """
     new = file.with_name(f"{file.name}.new")
     for left in (new, *beside(new)):
         left.unlink(missing_ok=True)  # by a crash; nobody has used it
     os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     with closing(sqlite3.connect(new, isolation_level=None)) as connection:
         connection.executescript(_TABLES)
+        connection.execute("BEGIN")
         connection.execute("INSERT INTO head VALUES (1, ?, ?)", (record, sum_))
+        if fill is not None:
+            fill(connection)
+        connection.execute("COMMIT")
         connection.execute("PRAGMA journal_mode = WAL")
+    for stale in beside(file):
+        stale.unlink(missing_ok=True)  # a log of the one before would be read into this one
     os.replace(new, file)
     sync_directory(file.parent)
 

@@ -95,7 +95,8 @@ class JournalWriter:
 def _weight(step: JournalStep) -> int:
     bodies = sum(len(base.body or b"") for commit in step.add for base in commit.bases)
     contents = (commit.content for part in (step.add, step.confirm, step.reject) for commit in part)
-    return bodies + sum(map(len, contents))
+    cached = 0 if step.cache is None else step.cache.weight()
+    return bodies + cached + sum(map(len, contents))
 
 
 def _notify(entries: list[QueuedStep], failure: Callable[[], JournalFailed | None]) -> None:

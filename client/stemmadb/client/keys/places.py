@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-HOME_VARIABLE: Final = "STEMMA_HOME"
+HOME_VARIABLE: Final = "STEMMADB_HOME"
 """Names the directory itself, for tests and for users who want it elsewhere."""
 OURS: Final = "stemmadb"
 
@@ -18,7 +18,7 @@ def config_directory(
 ) -> Path:
     """The user's config directory; it may not be there yet.
 
-    >>> config_directory({"STEMMA_HOME": "/srv/keys"})
+    >>> config_directory({"STEMMADB_HOME": "/srv/keys"})
     PosixPath('/srv/keys')
     >>> config_directory({}, platform="linux", home=Path("/home/ann"))
     PosixPath('/home/ann/.config/stemmadb')

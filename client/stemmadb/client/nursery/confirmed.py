@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from stemmadb.client.nursery.changes import ConfirmedChanges
 from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CachedEntity, Key, Nothing
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.values.json_values import Value
@@ -52,6 +53,8 @@ class Confirmed:
         self._holders: dict[Key, int] = {}
         self._doubtful: dict[Key, Version] = {}
         """Watched entities whose cached value is wrong, to be fetched again; with the version of their last fact."""
+        self.changes: ConfirmedChanges | None = None
+        """What changed since it was last taken; None unless somebody wants to know (CACHE-2)."""
 
     # ------------------------------------------------------------ looking
 
@@ -101,12 +104,14 @@ class Confirmed:
         """This is the value now."""
         self._cached[key] = cached
         self._doubtful.pop(key, None)
+        self._note(key)
 
     def doubt(self, key: Key, version: Version) -> None:
         """What is cached is not right, or something is missing: nobody is shown a guess (SYNC-4)."""
         self._cached.pop(key, None)
         if key in self._holders:
             self._doubtful[key] = version
+        self._note(key)
 
     def last_version_of(self, key: Key) -> Version:
         """The last version at which the server sent a fact of a doubtful entity."""
@@ -116,6 +121,11 @@ class Confirmed:
         """Nobody needs it any more."""
         self._cached.pop(key, None)
         self._doubtful.pop(key, None)
+        self._note(key)
+
+    def _note(self, key: Key) -> None:
+        if self.changes is not None:
+            self.changes.entities.add(key)
 
     def enter(self, watch: int, id_: EntityId) -> bool:
         """The watch holds it now; whether it did not before."""
@@ -125,6 +135,8 @@ class Confirmed:
         membership.ids.add(id_)
         key = (membership.branch, id_)
         self._holders[key] = self._holders.get(key, 0) + 1
+        if self.changes is not None:
+            self.changes.moved(watch, id_)
         return True
 
     def leave(self, watch: int, id_: EntityId) -> Key | None:
@@ -135,6 +147,8 @@ class Confirmed:
         membership.ids.remove(id_)
         key = (membership.branch, id_)
         self._holders[key] -= 1
+        if self.changes is not None:
+            self.changes.moved(watch, id_)
         if self._holders[key]:
             return None
         del self._holders[key]
@@ -152,12 +166,16 @@ class Confirmed:
         """All of it has come."""
         self.watches[watch].is_filled = True
         self._coverage.clear()
+        if self.changes is not None:
+            self.changes.watches.add(watch)
 
     def empty(self, watch: int) -> list[Key]:
         """Takes the watch from all its entities, and says which no watch holds now."""
         membership = self.watches[watch]
         membership.is_filled = False
         self._coverage.clear()
+        if self.changes is not None:
+            self.changes.watches.add(watch)
         orphans = [self.leave(watch, id_) for id_ in tuple(membership.ids)]
         return [key for key in orphans if key is not None]
 
@@ -169,4 +187,17 @@ class Confirmed:
             membership.ids, membership.is_filled = set(), False
         self._coverage.clear()
         self.to, self.hash = EMPTY_SPACE, None
+        if self.changes is not None:
+            self.changes.start_over()
         return set(forgotten)
+
+    def restore(self, entities: Mapping[Key, CachedEntity], members: Mapping[int, set[EntityId]]) -> None:
+        """What an earlier run of the app held at `to`: its watches are filled (CACHE-3)."""
+        self._cached.update(entities)
+        for watch, ids in members.items():
+            membership = self.watches[watch]
+            membership.ids, membership.is_filled = ids, True
+            for id_ in ids:
+                key = (membership.branch, id_)
+                self._holders[key] = self._holders.get(key, 0) + 1
+        self._coverage.clear()

@@ -6,10 +6,11 @@ be fetched. It does nothing by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 from stemmadb.client.nursery import cascade
+from stemmadb.client.nursery.changes import ConfirmedChanges
 from stemmadb.client.nursery.entities import CachedEntity, CommitName, Key
 from stemmadb.client.nursery.frames import AcceptedOwn, FrameApplier
 from stemmadb.client.nursery.outcomes import CommitRefusal, Confirmation, Integrated
@@ -42,6 +43,39 @@ class Nursery(Overlay):
     def stand_at(self, to: Version, hash_: Hash) -> None:
         """Where an earlier run of the app stood: nothing of it is cached, and it resumes from there (RESUME-4)."""
         self._confirmed.to, self._confirmed.hash = to, hash_
+
+    def restore(
+        self, to: Version, hash_: Hash, entities: Mapping[Key, CachedEntity], members: Mapping[int, set[EntityId]]
+    ) -> None:
+        """What an earlier run of the app had cached: its watches are here already, and are filled now (CACHE-3)."""
+        self.stand_at(to, hash_)
+        self._confirmed.restore(entities, members)
+        for number in members:
+            self._watchers[number].fill()
+
+    def forget_confirmed(self) -> None:
+        """Lets every watch go empty; pending commits stay, and so does where it stands (CACHE-4)."""
+        for number in tuple(self._confirmed.watches):
+            self.unfill(number)
+
+    def integrated(self) -> tuple[CommitName, ...]:
+        """Undecided commits whose facts are, or may be, among the confirmed values."""
+        return tuple([one.name for one in self._layers if one.is_integrated])
+
+    def record_changes(self, *, is_on: bool = True) -> None:
+        """From now on `take_changes` says what changed; or nobody wants to know any more."""
+        self._confirmed.changes = ConfirmedChanges() if is_on else None
+
+    def take_changes(self) -> ConfirmedChanges:
+        """What changed in the confirmed values since the last call."""
+        changes, self._confirmed.changes = self._confirmed.changes, ConfirmedChanges()
+        assert changes is not None, "changes are recorded"
+        return changes
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether `take_changes` would say anything."""
+        return bool(self._confirmed.changes)
 
     def pending(self) -> tuple[Pending, ...]:
         """Undecided commits, the oldest first."""

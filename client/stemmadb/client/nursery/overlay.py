@@ -61,6 +61,11 @@ class Overlay:
     def hash(self) -> Hash | None:
         return self._confirmed.hash
 
+    @property
+    def confirmed(self) -> Confirmed:
+        """The confirmed values, to look at: only the nursery changes them."""
+        return self._confirmed
+
     def wanted(self) -> frozenset[Key]:
         """What must be asked for: watched entities that do not fit, and those beneath pending work (SYNC-4)."""
         return frozenset(self._unknown.union(self._confirmed.doubtful()))
@@ -144,6 +149,12 @@ class Overlay:
         """A watch begins: it holds nothing until frames tell."""
         self._confirmed.watches[number] = membership
         self._watchers[number] = watcher
+
+    def rewatch(self, number: int, watcher: Watched) -> None:
+        """Another watcher takes the watch over, with all that it holds (CACHE-3)."""
+        self._watchers[number] = watcher
+        if self.is_filled(number):
+            watcher.fill()
 
     def unwatch(self, number: int) -> None:
         """A watch is over: what no watch holds is kept only beneath pending work, as of now."""

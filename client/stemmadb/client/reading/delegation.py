@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +12,7 @@ from stemmadb.client.reading.entries import Receipt, receipt
 from stemmadb.client.reading.times import milliseconds
 from stemmadb.client.requester import Requester
 from stemmadb.protocol.errors import InvalidDelegation
-from stemmadb.protocol.model.access import access_roles, delegation
+from stemmadb.protocol.model.access import access_roles, access_token, delegation, text_form
 from stemmadb.protocol.model.access.delegation import DelegatedRights, Delegation
 from stemmadb.protocol.model.query.query import EVERY
 from stemmadb.protocol.model.values.ids import RANDOM_ID_BYTES, Did, Hash, TimeMs
@@ -23,7 +21,6 @@ from stemmadb.protocol.wire.messages.base import Written
 
 CLOCK_SKEW_MS: Final = 5 * 60 * 1000
 """A token begins this long ago, so that it holds at once on a server whose clock is behind."""
-_LINK: Final = "."
 _Text = TypeVar("_Text", str, str | bytes)
 
 DelegableRole: TypeAlias = Literal["read", "write"]
@@ -91,12 +88,19 @@ class Delegator:
             ),
             self._identity.sign,
         )
-        return _text((token, *self._chain(above)))
+        return text_form.write_chain((token, *self._chain(above)))
 
     async def revoke(self, token: str) -> Receipt:
-        """Takes back a token and all that were made from it, for good. Needs the role `own`."""
-        first = read_tokens((token,))[0]
-        delegation.check(first, space=self._space)  # what is no token would be revoked too, and the real one be left
+        """Takes back a token and all that were made from it, for good. Needs the role `own`.
+
+        What is no token would be revoked too, and the real one be left, so it is checked first.
+        """
+        if token.startswith(access_token.PREFIX):
+            first, _ = access_token.read_text(token)
+            access_token.read(first)
+        else:
+            first = read_tokens((token,))[0]
+            delegation.check(first, space=self._space)
         name = delegation.name_of(first)
         return receipt(await self._requester.write(RevokeRequest, Written, delegation=name))
 
@@ -118,7 +122,7 @@ def read_tokens(texts: Iterable[str | bytes]) -> tuple[bytes, ...]:
     """The tokens in these texts, each once, as `session.open` shows them; bytes are taken for a single token."""
     tokens: dict[bytes, None] = {}
     for text in _several(texts):
-        for token in (text,) if isinstance(text, bytes) else map(_token, text.strip().split(_LINK)):
+        for token in (text,) if isinstance(text, bytes) else map(_token, text.strip().split(text_form.SEPARATOR)):
             tokens[token] = None
     return tuple(tokens)
 
@@ -139,14 +143,10 @@ def _several(given: Iterable[_Text]) -> Iterable[_Text]:
     return (given,) if isinstance(given, str) else given
 
 
-def _text(tokens: Iterable[bytes]) -> str:
-    return _LINK.join(base64.urlsafe_b64encode(token).decode().rstrip("=") for token in tokens)
-
-
 def _token(text: str) -> bytes:
     try:
-        token = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
+        token = text_form.read(text)
+    except ValueError:
         token = b""
     if not token:
         raise InvalidDelegation(why="the text is not that of a token, which is base64url")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import cast
 
+from stemmadb.client.notes import Note, read_note
 from stemmadb.client.reading.plain import decoded
 from stemmadb.client.reading.times import Timed, as_datetime
 from stemmadb.protocol.model.log.commit_record import CommitKind
@@ -53,7 +54,7 @@ class HistoryEntry(Timed):
     value: Value = None
     patch: Patch | None = None
     gone: bool = False
-    note: Value = None
+    note: Note = field(default_factory=Note)
     made_by: CommitKind = "commit"
     hash: str = field(repr=False)
     """The reference of this fact, `b3:...`."""
@@ -73,7 +74,7 @@ class LogEntry(Timed):
     author: Did
     time_ms: TimeMs
     branch: BranchName | None
-    note: Value = None
+    note: Note = field(default_factory=Note)
     details: dict[str, Value] | None = None
     changes: tuple[FactChange, ...] = ()
     facts_count: int = 0
@@ -94,7 +95,7 @@ class BlameLine:
     version: Version | None = None
     author: Did | None = None
     time_ms: TimeMs | None = None
-    note: Value = None
+    note: Note = field(default_factory=Note)
     compacted: bool = False
 
     @property
@@ -125,7 +126,7 @@ def history_entry(entry: reading.HistoryEntry) -> HistoryEntry:
         value=_value(entry.kind, entry.body),
         patch=_patch(entry.kind, entry.body),
         gone=_is_gone(entry.kind, entry.body),
-        note=decoded(entry.note),
+        note=read_note(entry.note),
         made_by=entry.made_by,
         hash=reference.write(entry.hash),
         session=entry.session,
@@ -140,7 +141,7 @@ def log_entry(entry: reading.LogEntry) -> LogEntry:
         author=entry.author,
         time_ms=entry.time,
         branch=entry.branch,
-        note=decoded(entry.note),
+        note=read_note(entry.note),
         details=_details(entry.arguments),
         changes=tuple(_fact_change(item, entry.branch) for item in entry.items),
         facts_count=len(entry.facts),
@@ -156,7 +157,7 @@ def blame_line(line: reading.BlameLine) -> BlameLine:
         version=line.version,
         author=line.author,
         time_ms=line.time,
-        note=decoded(line.note),
+        note=read_note(line.note),
         compacted=line.compacted,
     )
 

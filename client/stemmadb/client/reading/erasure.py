@@ -13,6 +13,7 @@ from stemmadb.protocol.model.values import ids, reference
 from stemmadb.protocol.model.values.ids import Version
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire.messages import structure
+from stemmadb.protocol.wire.version import ERASE_ENTITIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,20 +38,30 @@ async def erase(
     id_: str,
     versions: Iterable[int],
     *,
+    entities: Mapping[str, Iterable[int]] | None = None,
     survivors: Mapping[str, Given] | None = None,
     blobs: Iterable[str] = (),
     note: Value = None,
 ) -> Erasure:
     """Destroys what an entity was at these versions, for good; needs the role `own`.
 
-    `survivors` say what it is from now on, a value or `DELETED`, on each branch whose head is erased.
+    `survivors` say what it is from now on, a value or `DELETED`, on each branch whose head is erased. `entities` are
+    further ones with their versions: one write and one scrub destroy them all (ERASE-2).
     """
     limits = requester.limits
+    if entities:
+        requester.check_feature(ERASE_ENTITIES)
     answer = await requester.write(
         structure.EraseRequest,
         structure.EraseAnswer,
         entity=ids.entity_id(id_, limits.id_bytes_max),
         versions=tuple(map(checked_version, versions)),
+        entities=tuple(
+            structure.EraseTarget(
+                id=ids.entity_id(other, limits.id_bytes_max), versions=tuple(map(checked_version, at))
+            )
+            for other, at in (entities or {}).items()
+        ),
         survivors=tuple(
             structure.Survivor(branch=ids.branch_name(branch), body=encoded_given(given, limits))
             for branch, given in (survivors or {}).items()

@@ -12,9 +12,12 @@ from stemmadb.protocol.model.query.query import Query, Root, Unresolved
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire.messages.reading import QueriedEntity, QueryAnswer, QueryRequest
+from stemmadb.protocol.wire.version import WINDOW
 
 STARTS_MAX: Final = 3
 """How often an answer that comes in pages is begun."""
+IDLE_PAGES_MAX: Final = 64
+"""Pages in a row that bring no entity: a server may leave out what must not be read, but it has to come to an end."""
 
 
 class FetchedEntity(NamedTuple):
@@ -53,6 +56,8 @@ class FetchedSnapshot:
         self.entities: dict[EntityId, FetchedEntity] = {}
         self.absent: set[EntityId] = set()
         self.unresolved: list[Unresolved] = []
+        self.grew = True
+        """Whether the last page brought anything that was not here."""
 
     def knows(self, id_: EntityId) -> bool:
         return id_ in self.entities or id_ in self.absent
@@ -64,13 +69,17 @@ class FetchedSnapshot:
     def take(self, answer: QueryAnswer) -> None:
         if answer.version != self.version:
             raise Malformed(path="version", why=f"a page of version {answer.version} follows one of {self.version}")
+        before = len(self.entities)
         for one in answer.entities:
             self.entities[one.id] = _entity(one)
         self.unresolved.extend(Unresolved(one.id, one.path) for one in answer.unresolved)
+        self.grew = len(self.entities) > before
 
 
 async def fetch_query(requester: Requester, query: Query) -> FetchedSnapshot:
     """The whole answer to a query; one without a schema comes in pages, which the first pins to its version."""
+    if query.has_window():
+        requester.check_feature(WINDOW)
     for _ in range(STARTS_MAX):
         snapshot = await _fetch_pages(requester, query)
         if snapshot is not None:
@@ -83,7 +92,11 @@ async def _fetch_pages(requester: Requester, query: Query) -> FetchedSnapshot | 
     answer = await _ask(requester, query, None)
     snapshot = FetchedSnapshot(answer.version)
     snapshot.take(answer)
+    idle = 0
     while answer.next is not None:
+        idle = 0 if snapshot.grew else idle + 1
+        if idle > IDLE_PAGES_MAX:
+            raise Malformed(path="/next", why=f"{idle} pages in a row brought nothing, and another one is announced")
         try:
             answer = await _ask(requester, query, answer.next)
         except Malformed as error:
@@ -122,8 +135,10 @@ async def _fetch_groups(
 
 
 async def _fetch_group(requester: Requester, query: Query, ids: Iterable[EntityId]) -> FetchedSnapshot:
-    snapshot = await fetch_query(requester, query)
-    snapshot.absent.update(id_ for id_ in ids if id_ not in snapshot.entities)
+    snapshot, asked = await fetch_query(requester, query), set(ids)
+    if strange := snapshot.entities.keys() - asked:
+        raise Malformed(path="/entities", why=f"it has {len(strange)} entities that were not asked for")
+    snapshot.absent.update(asked - snapshot.entities.keys())
     return snapshot
 
 

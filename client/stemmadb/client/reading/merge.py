@@ -19,6 +19,7 @@ from stemmadb.protocol.model.values.ids import EntityId, TimeMs, Version
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.messages import structure
+from stemmadb.protocol.wire.version import EXPECT_TARGET
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,8 @@ class MergeOptions(TypedDict, total=False):
     resolutions: Mapping[str, Given]
     """What contested entities shall be, a value or `DELETED`; these come before the strategy."""
     source_version: int | None
+    expect_target: int | None
+    """Merge only if nothing was written on the target after this version; `Conflict` otherwise."""
     dry_run: bool
     note: Value
 
@@ -91,6 +94,9 @@ async def merge(requester: Requester, source: str, target: str, **options: Unpac
     limits, strategy = requester.limits, options.get("strategy", "lww")
     if strategy not in get_args(Strategy):
         raise InvalidMerge(why=f"there is no strategy {str(strategy)[:80]!r}, only {', '.join(get_args(Strategy))}")
+    expected = optional_version(options.get("expect_target"))
+    if expected is not None:
+        requester.check_feature(EXPECT_TARGET)
     try:
         report = await requester.write(
             structure.MergeRequest,
@@ -100,6 +106,7 @@ async def merge(requester: Requester, source: str, target: str, **options: Unpac
             source_version=optional_version(options.get("source_version")),
             strategy=strategy,
             resolutions=_resolutions(options.get("resolutions", {}), limits),
+            expect_target=expected,
             dry_run=options.get("dry_run", False),
             note=encoded_note(options.get("note"), limits),
         )

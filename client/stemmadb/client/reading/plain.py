@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
+from stemmadb.client.notes import given_note
 from stemmadb.protocol.model.query.traversal import MISSING, resolve
 from stemmadb.protocol.model.values import body, json_values
 from stemmadb.protocol.model.values.json_values import Value
@@ -34,8 +35,8 @@ def encoded_given(given: object, limits: Limits) -> bytes | None:
 
 
 def encoded_note(note: object, limits: Limits) -> bytes | None:
-    """The body of a note: any JSON value, by convention a text or an object with `message`. None is no note."""
-    return None if note is None else encoded(note, limits)
+    """The body of a note: a text, or an object that by convention has `message`. None is no note."""
+    return None if note is None else encoded(given_note(cast("Value", note)), limits)
 
 
 def check_options(call: str, given: Iterable[str], options: type) -> None:

@@ -113,6 +113,7 @@ class ConnectionPump:
             raise ChannelClosed(1006, "it did not say hello") from None
         if closed is not None:
             return closed
+        session.requester.features = self._connection.features
         standing = session.standing(self._connection.limits)
         identity = session.identity
         data = self._connection.open(
@@ -127,7 +128,9 @@ class ConnectionPump:
         for event in self._connection.receive(data):
             if isinstance(event, Closed):
                 return event
-            if not isinstance(event, Hello):
+            if isinstance(event, Hello):
+                self._session.server = event.server
+            else:
                 self._session.handle(event)
                 self._listener.heard_of(self._connection.to)
                 if self._session.is_open:

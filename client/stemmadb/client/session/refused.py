@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from stemmadb.client.journal.port import RejectedCommit
+from stemmadb.client.notes import Note, read_note
 from stemmadb.client.nursery.entities import ABSENT, CachedEntity, CommitName
 from stemmadb.client.nursery.outcomes import CommitRefusal
 from stemmadb.client.nursery.pending import writes_of
@@ -117,8 +118,8 @@ class Refused:
         return [_operation(write) for write in self.writes()]
 
     @property
-    def note(self) -> Value:
-        return None if self._content.note is None else body.read_stored(self._content.note)
+    def note(self) -> Note:
+        return read_note(self._content.note)
 
     def writes(self) -> tuple[CommitWrite, ...]:
         return writes_of(self._content)

@@ -12,7 +12,7 @@ from stemmadb.protocol.wire.connection.client_side import Answered, ClientConnec
 from stemmadb.protocol.wire.messages.base import Part, Request, WriteRequest
 
 OnAnswer: TypeAlias = Callable[[Part | StemmaError], None]
-NAMING_VERSIONS: Final = ("versions", "version", "since", "fork", "floor", "source_version")
+NAMING_VERSIONS: Final = ("versions", "version", "since", "fork", "floor", "source_version", "expect_target")
 """The fields of a write that name commits of the history that the app knows."""
 
 

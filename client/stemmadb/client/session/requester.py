@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from stemmadb.client.session.request_queue import RequestQueue
-from stemmadb.protocol.errors import RateLimited, StemmaError, TimedOut
+from stemmadb.protocol.errors import RateLimited, StemmaError, TimedOut, UnsupportedProtocol
 from stemmadb.protocol.model.values.ids import RANDOM_ID_BYTES, Version
 from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
 from stemmadb.protocol.wire.messages.base import Part, Request, WriteRequest
@@ -27,12 +27,23 @@ class SessionRequester:
         why_silent: Callable[[], StemmaError | None],
     ) -> None:
         self.limits: Limits = DEFAULTS
+        self.features: frozenset[str] | None = None
+        """What the server announced; None before it did."""
         self.wrote: Callable[[Version | None], None] = _ignore
         """Called with the version that a write took: later reads must not be older."""
         self.random = random
         self._requests = requests
         self._ask_seconds = ask_seconds
         self._why_silent = why_silent
+
+    def check_feature(self, feature: str) -> None:
+        """`UnsupportedProtocol` if the server is known to be too old for it."""
+        if self.features is not None and feature not in self.features:
+            raise UnsupportedProtocol(
+                f"The server is too old for this: it lacks {feature!r}. Upgrade the server.",
+                wanted=feature,
+                spoken=", ".join(sorted(self.features)) or "no features",
+            )
 
     async def ask(self, kind: type[Request], answer: type[P], *, timeout: float | None = None, **fields: Any) -> P:
         """The answer; raises the typed error that was answered, `Unreachable` or `TimedOut`."""

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from stemmadb.client.journal.port import ConfirmedCommit, Journal, JournalState, JournalStep
+from stemmadb.client.cache.records import AsOf, CacheStep
+from stemmadb.client.journal.port import ConfirmedCommit, Done, Journal, JournalState, JournalStep
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.nursery import cascade
 from stemmadb.client.nursery.entities import CommitName
@@ -16,9 +17,10 @@ from stemmadb.client.nursery.outcomes import CommitRefusal, Integrated
 from stemmadb.client.nursery.pending import Pending, named
 from stemmadb.client.nursery.plans import CommitPlan
 from stemmadb.client.session import journal_records
+from stemmadb.client.session.cache import GATHER_SECONDS, RIGHTS_LOST, CacheStatus, SessionCache
 from stemmadb.client.session.handle import Handle
 from stemmadb.client.session.losses import Losses
-from stemmadb.client.session.notifier import Notifier
+from stemmadb.client.session.notifier import Notifier, OnHead
 from stemmadb.client.session.outgoing import Outgoing
 from stemmadb.client.session.refused import Refused, forget_current, rejected_commit
 from stemmadb.client.session.request_queue import OnAnswer, RequestQueue
@@ -36,9 +38,11 @@ from stemmadb.protocol.wire.connection.client_side import (
     SessionPosition,
     Unread,
 )
+from stemmadb.protocol.wire.messages.base import Part
 from stemmadb.protocol.wire.messages.commit import Deferred
 from stemmadb.protocol.wire.messages.session import Ping
 from stemmadb.protocol.wire.messages.sync import Kept, Sync
+from stemmadb.protocol.wire.version import FOLLOW
 
 _log = logging.getLogger("stemmadb.client")
 
@@ -68,6 +72,7 @@ class ClientSession:
         now: Callable[[], TimeMs],
         settings: ClientSettings = DEFAULT_SETTINGS,
         delegations: tuple[bytes, ...] = (),
+        cache: bool = False,
     ) -> None:
         self.space = space
         self.identity = identity
@@ -75,6 +80,8 @@ class ClientSession:
         self.delegations = delegations
         self.nursery = Nursery(identity.did)
         self.why_offline: StemmaError | None = None
+        self.server: Did | None = None
+        """The server that the last connection led to; None before the first."""
         self.reconnect: Callable[[], None] = _nothing
         """Asks the link to give up its connection and open another."""
         self.resubmit: Callable[[Refused, Sequence[Mapping[str, Any]] | None], Awaitable[Any]]
@@ -91,9 +98,11 @@ class ClientSession:
         self.requester = SessionRequester(
             self._requests, random=random, ask_seconds=settings.ask_seconds, why_silent=lambda: self.why_offline
         )
-        self.subscriptions = Subscriptions(self.nursery, self._requests, self.requester, space=space)
+        self._begin_watching(cache)
         self._outgoing = Outgoing(is_pending=self._is_pending, refuse=self._refuse_one)
         self._connection: ClientConnection | None = None
+        self._following: ClientConnection | None = None
+        """The connection on which the server was asked for a frame after every commit."""
         self._send: Callable[[Data], bool] = _nowhere
         self._opened = self.id
         self.is_open = False
@@ -110,7 +119,7 @@ class ClientSession:
         self.pending_bytes = 0
         self.is_known = journal.keeps and state.standing is not None
         """Whether the space was open here before, so that an app can go on without a server."""
-        journal_records.restore(self.nursery, state)
+        self._restore(state)
         self._journaled = {one.name for one in state.pending}
         self._was_sent = set(self._journaled)
         """Undecided commits that an earlier connection may have carried: the server may have accepted them."""
@@ -118,6 +127,35 @@ class ClientSession:
             self._take_charge(pending).mark_journaled()
         if state.session is None:
             self._journal.write(JournalStep(session=self.id), self._unless_failed)
+
+    def _begin_watching(self, has_cache: bool) -> None:
+        self._cache = SessionCache(
+            self.nursery,
+            is_on=has_cache,
+            bytes_max=self.settings.cache_bytes_max,
+            delegations=self.delegations,
+            now=self.now,
+        )
+        self.has_cache = has_cache
+        self._is_cache_due = False
+        """Whether a step of the cache will be written soon."""
+        self.subscriptions = Subscriptions(
+            self.nursery,
+            self._requests,
+            self.requester,
+            space=self.space,
+            cache=self._cache,
+            idle_max=self.settings.cache_idle_watches_max,
+        )
+        self.subscriptions.as_of = self.as_of
+
+    def _restore(self, state: JournalState) -> None:
+        """What an earlier run of the app had cached, with its undecided commits on top (CACHE-3, NURSERY-5)."""
+        self.is_cached = self._restore_cache(state)
+        """Whether there are values that can be shown before there is a connection."""
+        journal_records.restore(self.nursery, state)
+        if self.is_cached and state.cache is not None:
+            self.nursery.pass_over(state.cache.head.integrated)
 
     # ------------------------------------------------------------ own commits
 
@@ -141,7 +179,11 @@ class ClientSession:
             self._settle(Integrated(refused=(refusal,)))
             return handle
         if self._journal.keeps:
-            step = JournalStep(add=(journal_records.journaled(pending, self.nursery),), standing=self._standing())
+            step = JournalStep(
+                add=(journal_records.journaled(pending, self.nursery),),
+                standing=self._standing(),
+                cache=self._cache.step(),
+            )
             self._journal.write(step, lambda error: self._on_journaled(pending, error))
         else:
             self._on_journaled(pending, None)
@@ -222,6 +264,8 @@ class ClientSession:
     def standing(self, limits: Limits) -> SessionPosition:
         """Where the next connection goes on, within what this server takes (RESUME-1)."""
         self.requester.limits = limits
+        if self.server is not None and not self._cache.is_of(self.server):
+            self.drop_cache()
         own = [one.name.local for one in self.nursery.pending() if one.name.session == self.id]
         watches = self.subscriptions.held()
         return SessionPosition(
@@ -236,7 +280,9 @@ class ClientSession:
     def begin(self, connection: ClientConnection, send: Callable[[Data], bool]) -> None:
         """`session.open` was sent: requests follow at once, commits after the first frame."""
         self._connection, self._send, self._opened = connection, send, self.id
+        self.requester.features = connection.features
         self._requests.open(connection, send)
+        self._follow_heads()
         self.subscriptions.begin_rest()
         self._is_sending = self._is_blind = False
         self._outgoing.start_over(())  # nothing was sent on this one yet
@@ -250,6 +296,8 @@ class ClientSession:
         self._connection = None
         self._was_sent.update(name for name in self._outgoing.sent if self._is_pending(name))
         self._requests.lose()
+        if why.code in RIGHTS_LOST:
+            self.drop_cache()
         if isinstance(why, TakenOver):
             self._take_new_session()
 
@@ -260,6 +308,19 @@ class ClientSession:
     def ask_for_life(self, on_answer: OnAnswer) -> None:
         """Asks the server for a sign of life, on this connection only."""
         self._requests.ask(Ping, {}, on_answer, is_lasting=False)
+
+    def on_head(self, callback: OnHead) -> Callable[[], None]:
+        """Calls it whenever the space has a newer version; returns how to stop that."""
+        stop = self.notifier.on_head(callback)
+        self._follow_heads()
+        return stop
+
+    def _follow_heads(self) -> None:
+        """Asks for a frame after every commit, once on each connection; an older server sends one within a second."""
+        is_new = self._connection is not None and self._following is not self._connection
+        if is_new and self.notifier.follows_heads and FOLLOW in (self.requester.features or ()):
+            self._following = self._connection
+            self._requests.ask(Ping, {"follow": True}, _ignore_answer, is_lasting=False)
 
     def _send_again(self) -> None:
         """Sends every undecided journaled commit, the oldest first, once on each connection (RESUME-2)."""
@@ -328,6 +389,11 @@ class ClientSession:
             # The verdicts of other sessions come only once their commits are sent again.
             self.nursery.pass_over(name for name in self._was_sent if name.session != self._opened)
         self.is_open, self.why_offline = True, None
+        self._cache.heard = self.now()
+        if is_first or any(item.kind == "erase" for item in frame.commits):
+            self._cache.scrub()
+        if any(error.code in RIGHTS_LOST for _, error in done.ended):
+            self.drop_cache()
         self._settle(done, lost, is_first=is_first)
         for number, _ in done.ended:
             self.subscriptions.ended(number)
@@ -336,6 +402,7 @@ class ClientSession:
         else:
             self._send_again()
         self.subscriptions.ask_for(self.nursery.wanted())
+        self.notifier.reached(self.nursery.to)
 
     def _compare(self, kept: Sequence[Kept]) -> list[ConfirmedCommit]:
         """The confirmed commits that the server lost; those it may still have are not among them (RESUME-4)."""
@@ -382,9 +449,11 @@ class ClientSession:
                     reject=tuple(one.record for one in refused),
                     forget=(*beyond, *(one.name for one in lost)),
                     standing=self._standing(),
+                    cache=self._cache.step(),
                 ),
                 lambda error: self._notify(done, refused, lost, error),
             )
+        self._gather()
         if done.strangers or any(self._is_taken(one) for one in done.refused):
             self._take_new_session()
             self.reconnect()
@@ -410,6 +479,67 @@ class ClientSession:
         self.id = self._random(RANDOM_ID_BYTES)
         self._issued = {self._opened: self._issued.get(self._opened, 0), self.id: 0}
         self._journal.write(JournalStep(session=self.id), self._unless_failed)
+
+    # ------------------------------------------------------------ the cache
+
+    def _restore_cache(self, state: JournalState) -> bool:
+        """Before anything is on top of it: the values that an earlier run had watched (CACHE-3)."""
+        cache = self._cache.usable(state.cache, state.standing)
+        if cache is None:
+            return False
+        watches = tuple(self.subscriptions.restore(self._cache.whole(cache)))
+        self._cache.restore(cache, watches)
+        return bool(watches)
+
+    def _gather(self) -> None:
+        """What frames changed is written soon, several frames together (CACHE-2)."""
+        if self._cache.is_due and not self._is_cache_due:
+            self._is_cache_due = True
+            asyncio.get_running_loop().call_later(GATHER_SECONDS, self._write_cache)
+
+    def _write_cache(self) -> None:
+        self._is_cache_due = False
+        if self.ended is None and self._cache.is_due:
+            self._write_cache_step(self._cache.step())
+
+    def _write_cache_step(self, step: CacheStep | None, done: Done | None = None) -> None:
+        """A step of the cache never goes without where the journal stands: neither is older than the other."""
+        if step is not None:
+            made = JournalStep(standing=self._standing(), cache=step)
+            self._journal.write(made, done or self._unless_failed)
+        elif done is not None:
+            done(None)
+
+    def drop_cache(self) -> None:
+        """Rights were lost, or it is another server's: nothing of it may stay (CACHE-4)."""
+        self._write_cache_step(self._cache.drop())
+        self.subscriptions.wake()
+
+    async def forget(self) -> None:
+        """Deletes the cache, and caches nothing more in this run; returns once no byte of it is on the disk."""
+        self._check_taking()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def written(error: Exception | None) -> None:
+            self._unless_failed(error)
+            if not done.done():
+                done.set_result(None)
+
+        self._write_cache_step(self._cache.turn_off(), written)
+        self.subscriptions.drop_idle()
+        await done
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+
+    @property
+    def cache_status(self) -> CacheStatus:
+        if self.has_cache and self._journal.is_cache_full:
+            return "full"
+        return "on" if self._cache.is_on else "off"
+
+    def as_of(self) -> AsOf | None:
+        """How old what is shown is; None while the server tells of every change."""
+        return None if self.is_open else AsOf(self.nursery.to, self._cache.heard)
 
     # ------------------------------------------------------------ the journal
 
@@ -439,7 +569,8 @@ class ClientSession:
         self.ended = error
         undecided = len(self.notifier.undecided())
         if self._standing() is not None:
-            self._journal.write(JournalStep(standing=self._standing()), self._unless_failed)
+            step = JournalStep(standing=self._standing(), cache=self._cache.step())
+            self._journal.write(step, self._unless_failed)
         self.subscriptions.end_all(error)
         await self._journal.close()
         self.notifier.abandon(error)
@@ -457,6 +588,10 @@ def _too_much(bound: str, maximum: int, actual: int) -> LimitExceeded:
 
 def _nothing() -> None:
     """There is no link yet."""
+
+
+def _ignore_answer(_result: Part | StemmaError) -> None:
+    """Whoever asked needs no answer: frames follow, or the connection is lost and the next one asks again."""
 
 
 def _nowhere(_data: Data) -> bool:

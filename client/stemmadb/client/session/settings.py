@@ -27,6 +27,10 @@ class ClientSettings(NamedTuple):
     """Bytes handed to the connection and not sent yet; commits wait beyond it."""
     lost_bytes_max: int = 64 * 1024 * 1024
     """Contents of confirmed commits that are kept, to report those a restored server lost (RESUME-4)."""
+    cache_bytes_max: int = 64 * 1024 * 1024
+    """Bytes of the values that the cache has; past it whole watches go, the least recently used first (CACHE-5)."""
+    cache_idle_watches_max: int = 32
+    """Watches that the app has closed and the cache keeps up to date; past it the least recently used one goes."""
     close_seconds: float = 5.0
     """How long closing waits for undecided commits."""
 

@@ -19,10 +19,12 @@ callbacks given to `on_rejected` and `on_lost` on one that is theirs. Calls that
 from __future__ import annotations
 
 from stemmadb.client.keys.identity import Identity
+from stemmadb.client.notes import Note
 from stemmadb.client.reading.plain import DELETED
 from stemmadb.client.session.settings import ClientSettings
 from stemmadb.client.status import SpaceStatus
 from stemmadb.client.sync.database import Database, connect
+from stemmadb.client.sync.live_map import LiveMap
 from stemmadb.client.sync.refusals import PendingCommit, Refused
 from stemmadb.client.sync.space import Space
 from stemmadb.client.sync.transactions import Transaction
@@ -37,6 +39,8 @@ __all__ = [
     "Conflict",
     "Database",
     "Identity",
+    "LiveMap",
+    "Note",
     "PendingCommit",
     "Refused",
     "Rejected",

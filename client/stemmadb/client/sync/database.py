@@ -14,7 +14,7 @@ from stemmadb.client.session.settings import ClientSettings
 from stemmadb.client.sync.callbacks import CallbackThread
 from stemmadb.client.sync.portal import Portal
 from stemmadb.client.sync.space import Space
-from stemmadb.protocol.model.values.ids import TimeMs
+from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.protocol.wire.channel import Dial
 
 
@@ -22,6 +22,7 @@ class Options(TypedDict, total=False):
     """The same as those of `stemmadb.client.connect`."""
 
     journal: str | os.PathLike[str] | MakeJournal | None
+    cache: bool
     identity: Identity | str | os.PathLike[str] | None
     config: str | os.PathLike[str] | None
     delegations: Iterable[str | bytes]
@@ -31,6 +32,7 @@ class Options(TypedDict, total=False):
     keys: SpaceKeys | None
     random: Callable[[int], bytes]
     now: Callable[[], TimeMs]
+    notice: Callable[[str], None]
 
 
 def connect(url: str = "ws://127.0.0.1:8420", **options: Unpack[Options]) -> Database:
@@ -61,6 +63,10 @@ class Database:
         Without a server this works for a space whose journal is here; else it raises `Unreachable`.
         """
         return Space(self._portal.call(self._db.space, name), self._portal, self._callbacks)
+
+    def server(self) -> Did:
+        """The DID of the server at this address, which is asked for it; `Unreachable` if nobody answers."""
+        return self._portal.call(self._db.server)
 
     def close(self, *, wait_seconds: float | None = None) -> None:
         """Waits for undecided commits, at most `wait_seconds`, and lets everything go. Safe to call twice.

@@ -22,11 +22,13 @@ from stemmadb.client.reading.plain import Given
 from stemmadb.client.reading.queries import QueryResult, Schema, Selector
 from stemmadb.client.reading.times import When
 from stemmadb.client.reading.undo import RevertOptions, RevertReport
+from stemmadb.client.reading.windows import WindowOptions
 from stemmadb.client.space import TRIES_MAX
 from stemmadb.client.status import SpaceStatus
 from stemmadb.client.sync.blobs import Blobs
 from stemmadb.client.sync.callbacks import CallbackThread
 from stemmadb.client.sync.calls import Errands
+from stemmadb.client.sync.live_map import LiveMap
 from stemmadb.client.sync.patience import within
 from stemmadb.client.sync.portal import Portal
 from stemmadb.client.sync.reading import Listing, Moment
@@ -35,7 +37,7 @@ from stemmadb.client.sync.structure import Acl, Tags
 from stemmadb.client.sync.transactions import Transaction
 from stemmadb.client.sync.watches import Watch
 from stemmadb.protocol.model.query.query import EVERY
-from stemmadb.protocol.model.values.ids import BranchName, Did
+from stemmadb.protocol.model.values.ids import BranchName, Did, Version
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire.messages.reading import Order
 
@@ -104,13 +106,43 @@ class Space:
         """Everything under a prefix such as `urn:todo:*`, by id."""
         return self._portal.call(self._space.list, prefix)
 
-    def query(self, selector: Selector = EVERY, *, schema: Schema | None = None, path: str = "") -> QueryResult:
-        """What matches, and what its links lead to: `space.query("urn:todo:*", schema={...})`."""
-        return self._portal.call(self._space.query, selector, schema=schema, path=path)
+    def query(
+        self,
+        selector: Selector = EVERY,
+        *,
+        schema: Schema | None = None,
+        path: str = "",
+        **window: Unpack[WindowOptions],
+    ) -> QueryResult:
+        """What matches, and what its links lead to: `space.query("urn:todo:*", schema={...})`.
 
-    def watch(self, selector: Selector = EVERY, *, schema: Schema | None = None, path: str = "") -> Watch:
+        `order="-/rank"` puts it in order, `limit=20` takes the first, and `after=found.after` the next ones.
+        """
+        return self._portal.call(self._space.query, selector, schema=schema, path=path, **window)
+
+    def watch(
+        self,
+        selector: Selector = EVERY,
+        *,
+        schema: Schema | None = None,
+        path: str = "",
+        **window: Unpack[WindowOptions],
+    ) -> Watch:
         """The same, kept up to date: `for change in space.watch("urn:todo:*", schema={...}): ...`."""
-        return Watch(self._portal.touch(self._space.watch, selector, schema=schema, path=path), self._portal)
+        watch = self._portal.touch(self._space.watch, selector, schema=schema, path=path, **window)
+        return Watch(watch, self._portal)
+
+    def live(
+        self,
+        selector: Selector = EVERY,
+        *,
+        schema: Schema | None = None,
+        path: str = "",
+        **window: Unpack[WindowOptions],
+    ) -> LiveMap:
+        """The same as a mapping that is always current: `with space.live("urn:todo:*") as todos: todos.ready()`."""
+        live = self._portal.touch(self._space.live, selector, schema=schema, path=path, **window)
+        return LiveMap(live, self._portal, self._callbacks)
 
     # ------------------------------------------------------------ the past
 
@@ -176,12 +208,15 @@ class Space:
         id_: str,
         versions: Iterable[int],
         *,
+        entities: Mapping[str, Iterable[int]] | None = None,
         survivors: Mapping[str, Given] | None = None,
         blobs: Iterable[str] = (),
         note: Value = None,
     ) -> Erasure:
         """Destroys what an entity was at these versions, for good; history still verifies. Needs the role `own`."""
-        return self._portal.call(self._space.erase, id_, versions, survivors=survivors, blobs=blobs, note=note)
+        return self._portal.call(
+            self._space.erase, id_, versions, entities=entities, survivors=survivors, blobs=blobs, note=note
+        )
 
     def compact(self, floor: int, *, note: Value = None) -> Compaction:
         """Removes what no state at or above a version needs. Needs the role `own`."""
@@ -228,6 +263,21 @@ class Space:
         It is called where those of `on_rejected` are.
         """
         stop = self._portal.touch(self._space.on_lost, lambda one: self._callbacks.call(callback, one))
+        return partial(_stop, self._portal, stop)
+
+    def forget(self) -> None:
+        """Deletes what is cached of this space on this device, say when a user logs out; returns once it is gone.
+
+        Nothing more is cached until the app starts again. The journal, with undecided work, stays.
+        """
+        self._portal.call(self._space.forget)
+
+    def on_head(self, callback: Callable[[Version], object]) -> Callable[[], None]:
+        """Calls it with the newest version of the space, on whatever branch it was written; returns how to stop that.
+
+        It is called where those of `on_rejected` are. One call may cover several versions.
+        """
+        stop = self._portal.touch(self._space.on_head, lambda version: self._callbacks.call(callback, version))
         return partial(_stop, self._portal, stop)
 
     def nudge(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from stemmadb.client import watches
+from stemmadb.client.cache.records import AsOf
 from stemmadb.client.sync.patience import within
 from stemmadb.client.sync.portal import Portal
 from stemmadb.client.sync.streams import BlockingStream
@@ -31,6 +32,16 @@ class Watch:
     def is_filled(self) -> bool:
         """Whether all of it has come from the server."""
         return self._watch.is_filled
+
+    @property
+    def state(self) -> watches.WatchState:
+        """`filling` until all of it has come, then `live`; `offline` while there is no server to tell of changes."""
+        return self._watch.state
+
+    @property
+    def as_of(self) -> AsOf | None:
+        """While it is offline: the version that is shown, and when the client heard of it. None once it is live."""
+        return self._watch.as_of
 
     def __iter__(self) -> Watch:
         return self

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from stemmadb.client.dialing.urls import ServerUrl, server_url
+from stemmadb.client.dialing.urls import server_url
 from stemmadb.client.keys.identity import Identity
+from stemmadb.client.keys.name_book import NameBook, NamedSpace
 from stemmadb.client.keys.names import space_name
 from stemmadb.protocol.model.values.ids import Did
 
@@ -12,17 +13,30 @@ class SharedNames:
     """As the names in the user's config directory; whoever remembers a name first has it."""
 
     def __init__(self) -> None:
-        self._names: dict[ServerUrl, dict[str, Did]] = {}
+        self._book = NameBook()
 
     def find(self, url: str, name: str) -> Did | None:
         return self.all(url).get(space_name(name))
 
-    def remember(self, url: str, name: str, space: Did) -> Did:
+    def server(self, url: str) -> Did | None:
+        return self._book.addresses.get(server_url(url))
+
+    def on(self, server: Did, name: str) -> Did | None:
+        return self._book.servers.get(server, {}).get(space_name(name))
+
+    def elsewhere(self, server: Did, name: str) -> NamedSpace | None:
+        return self._book.elsewhere(server, space_name(name))
+
+    def meet(self, url: str, server: Did) -> None:
+        self._book.meet(server_url(url), server)
+
+    def remember(self, url: str, server: Did, name: str, space: Did) -> Did:
         """The space that the name means from now on."""
-        return self._names.setdefault(server_url(url), {}).setdefault(space_name(name), space)
+        self._book.meet(server_url(url), server)
+        return self._book.give(server, space_name(name), space)
 
     def all(self, url: str) -> dict[str, Did]:
-        return dict(self._names.get(server_url(url), {}))
+        return dict(self._book.at(server_url(url)))
 
 
 class SharedKeys:

@@ -7,7 +7,7 @@ from typing import Protocol
 from stemmadb.protocol.model.values.ids import Did, Version
 from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
 from stemmadb.server.storage.memory.contents import MemoryContents
-from stemmadb.server.storage.port import StorageFailed
+from stemmadb.server.storage.port import StorageFailed, Worker
 
 
 class SyncFailed(StorageFailed):
@@ -54,7 +54,7 @@ class KitLog(MemoryLog):
     is_alone = True
 
     def __init__(self, of: MemoryLog, storage: MemoryStorage) -> None:
-        super().__init__(of._shelf, storage)
+        super().__init__(of._shelf, storage, of._workers)
 
 
 class KitStorage(MemoryStorage):
@@ -69,8 +69,8 @@ class KitStorage(MemoryStorage):
             super().open(did, create=True)
             self._shelves[did].contents = contents
 
-    def open(self, space: Did, *, create: bool = False) -> KitLog:
-        return KitLog(super().open(space, create=create), self)
+    def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> KitLog:
+        return KitLog(super().open(space, create=create, workers=workers), self)
 
     def backup(self) -> Backup:
         """A writer puts changed contents in the place of the old ones, so those can be kept as they are."""

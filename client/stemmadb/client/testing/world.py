@@ -140,6 +140,7 @@ class World:
         name: str = "alice",
         *,
         journal: JournalOf | None = None,
+        cache: bool = False,
         delegations: Iterable[str | bytes] = (),
         settings: ClientSettings = DEFAULT_SETTINGS,
         dial: Dial | None = None,
@@ -152,6 +153,7 @@ class World:
         return connect(
             URL,
             journal=journal,
+            cache=cache,
             identity=self.identity(name),
             delegations=delegations,
             settings=settings,
@@ -167,13 +169,16 @@ class World:
         name: str = "alice",
         *,
         disk: AppDisk | None = None,
+        cache: bool = False,
         delegations: Iterable[str | bytes] = (),
         settings: ClientSettings = DEFAULT_SETTINGS,
     ) -> App:
         """The same as an app that can be killed: `async with world.app("alice", disk=disk) as app: app.db...`."""
 
         def made(dial: Dial) -> Database:
-            return self.connect(name, journal=disk, delegations=delegations, settings=settings, dial=dial)
+            return self.connect(
+                name, journal=disk, cache=cache, delegations=delegations, settings=settings, dial=dial
+            )
 
         return App(self.network[name], disk, made)
 
@@ -183,7 +188,7 @@ class World:
         given = roles or founding.USUAL
         listed = {self.identity(who).did: role for who, role in given.items()}
         did = await founding.found(self._lives.process.store, seeds.secret(self.seed, "space", name), listed)
-        return self.names.remember(URL, name, did)
+        return self.names.remember(URL, self.server.did, name, did)
 
     # ------------------------------------------------------------ the server
 

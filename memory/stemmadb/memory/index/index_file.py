@@ -1,6 +1,7 @@
 """The index file: its tables, and opening it so that a deleted text leaves no byte behind.
 
 ns        a namespace's number: `n7` is a word of the full-text index, so that a match never leaves its namespaces
+namespace whether a namespace can be used, from version `since` until before `until`, and when it expires
 doc       one row for each state that a memory had on main, with the text that is searched
 validity  on main, from version `since` until before `until`, the entity is `row` (NULL: deleted)
 link      links that a row stores; joined with `validity` they give the other end at any moment
@@ -16,9 +17,13 @@ from typing import Final
 
 import apsw
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _TABLES: Final = """
 CREATE TABLE ns(number INTEGER PRIMARY KEY, nsh TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE namespace(
+    nsh TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER, is_there INTEGER NOT NULL, expires INTEGER,
+    PRIMARY KEY(nsh, since)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE doc(
     row INTEGER PRIMARY KEY, entity TEXT NOT NULL, uuid TEXT NOT NULL, ns TEXT NOT NULL, kind TEXT NOT NULL,
     status TEXT NOT NULL, authority TEXT NOT NULL, target TEXT, pin INTEGER NOT NULL, created INTEGER NOT NULL,

@@ -11,20 +11,32 @@ Example: commit 5 sets a memory, 8 patches its status, 9 deletes it, 12 erases v
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import apsw
 
+from stemmadb.memory.index.documents import IndexedDocument
 from stemmadb.memory.rules import ids, records
 from stemmadb.memory.rules.ids import MemoryId, NamespaceHash
-from stemmadb.memory.rules.records import Memory, Vector
+from stemmadb.memory.rules.namespaces import Namespace
+from stemmadb.memory.rules.records import Vector
+
+SCRUB_TRIES: Final = 6
+"""How often a scrub waits for readers, each time as long as the connection waits for a lock."""
 
 
-class MemoryState(NamedTuple):
-    """A memory as a commit on main left it; None if it was deleted, or is no memory."""
+class DocumentState(NamedTuple):
+    """What a commit on main left of an entity that is searched; None if it was deleted, or is no such thing."""
 
     entity: str
-    memory: Memory | None
+    document: IndexedDocument | None
+
+
+class NamespaceState(NamedTuple):
+    """What a commit on main left of a namespace; None if it was deleted."""
+
+    nsh: NamespaceHash
+    namespace: Namespace | None
 
 
 class VectorState(NamedTuple):
@@ -48,7 +60,8 @@ class IndexedCommit(NamedTuple):
     version: int
     time: int
     hash: str
-    states: Sequence[MemoryState] = ()
+    states: Sequence[DocumentState] = ()
+    namespaces: Sequence[NamespaceState] = ()
     vectors: Sequence[VectorState] = ()
     erased: Sequence[ErasedVersions] = ()
 
@@ -76,6 +89,8 @@ def add_commits(connection: apsw.Connection, commits: Iterable[IndexedCommit]) -
         for commit in commits:
             for state in commit.states:
                 _add_state(connection, commit.version, state)
+            for namespace in commit.namespaces:
+                _add_namespace(connection, commit.version, namespace)
             for vector in commit.vectors:
                 _add_vector(connection, vector)
             for erased in commit.erased:
@@ -89,11 +104,32 @@ def add_commits(connection: apsw.Connection, commits: Iterable[IndexedCommit]) -
 
 
 def scrub(connection: apsw.Connection) -> None:
-    """Moves everything out of the WAL file, which still holds what was deleted."""
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    """Moves everything out of the WAL file, which still holds what was deleted; `apsw.BusyError` if it is read."""
+    for _ in range(SCRUB_TRIES):
+        if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0] == 0:
+            return
+    raise apsw.BusyError("the index is being read")
 
 
-def _add_state(connection: apsw.Connection, version: int, state: MemoryState) -> None:
+def versions_of(connection: apsw.Connection, entity: str) -> list[int]:
+    """The versions at which a state of it begins that has a text."""
+    rows = connection.execute("SELECT since FROM validity WHERE entity=? AND row IS NOT NULL", (entity,))
+    return [version for (version,) in rows if isinstance(version, int)]
+
+
+def _add_namespace(connection: apsw.Connection, version: int, state: NamespaceState) -> None:
+    connection.execute(
+        "UPDATE namespace SET until=? WHERE nsh=? AND until IS NULL AND since<?", (version, state.nsh, version)
+    )
+    found = state.namespace
+    is_there = found is not None and not found.deleting
+    connection.execute(
+        "INSERT OR REPLACE INTO namespace(nsh, since, until, is_there, expires) VALUES(?, ?, NULL, ?, ?)",
+        (state.nsh, version, is_there, None if found is None else found.expires_at),
+    )
+
+
+def _add_state(connection: apsw.Connection, version: int, state: DocumentState) -> None:
     """A second fact of the same entity in one commit replaces the first."""
     connection.execute(
         "UPDATE validity SET until=? WHERE entity=? AND until IS NULL AND since<?", (version, state.entity, version)
@@ -102,36 +138,28 @@ def _add_state(connection: apsw.Connection, version: int, state: MemoryState) ->
         "SELECT row FROM validity WHERE entity=? AND since=? AND row IS NOT NULL", (state.entity, version)
     ).fetchall():
         _delete_row(connection, row)
-    row = None if state.memory is None else _add_doc(connection, state.entity, state.memory)
+    row = None if state.document is None else _add_doc(connection, state.entity, state.document)
     connection.execute(
         "INSERT OR REPLACE INTO validity(entity, since, until, row) VALUES(?, ?, NULL, ?)",
         (state.entity, version, row),
     )
 
 
-def _add_doc(connection: apsw.Connection, entity: str, memory: Memory) -> int:
-    parts = ids.parts_of(entity)
-    assert parts is not None, "only memories have rows"
-    nsh, uuid = parts
-    text, ns = searched_text(memory), namespace_word(connection, nsh)
-    fields = (memory.kind, memory.status, memory.authority, memory.target, memory.pin, memory.created_at)
+def _add_doc(connection: apsw.Connection, entity: str, document: IndexedDocument) -> int:
+    ns = namespace_word(connection, document.nsh)
+    fields = (document.kind, document.status, document.authority, document.target, document.pin, document.created)
     connection.execute(
         "INSERT INTO doc(entity, uuid, ns, kind, status, authority, target, pin, created, expires, text)"
         " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (entity, uuid, ns, *fields, memory.expires_at, text),
+        (entity, document.uuid, ns, *fields, document.expires, document.text),
     )
     row = connection.last_insert_rowid()
-    connection.execute("INSERT INTO fts(rowid, ns, text) VALUES(?, ?, ?)", (row, ns, text))
+    connection.execute("INSERT INTO fts(rowid, ns, text) VALUES(?, ?, ?)", (row, ns, document.text))
     connection.executemany(
         "INSERT OR IGNORE INTO link(row, rel, other) VALUES(?, ?, ?)",
-        [(row, rel, other) for rel, _, other in (name.partition(":") for name in memory.links)],
+        [(row, rel, other) for rel, other in document.links],
     )
     return row
-
-
-def searched_text(memory: Memory) -> str:
-    """Everything that somebody may remember of it."""
-    return "\n".join(part for part in (memory.title, memory.target, memory.text, memory.rationale) if part)
 
 
 def namespace_word(connection: apsw.Connection, nsh: str) -> str:

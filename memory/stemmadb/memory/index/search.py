@@ -52,6 +52,17 @@ class Hits(NamedTuple):
     """Whether only some of the rows were ranked, for reasons of cost."""
 
 
+def present_namespaces(connection: apsw.Connection, question: Question) -> list[str]:
+    """Those of the question's namespaces that are there at its version and not expired at its time."""
+    marks = ",".join("?" * len(question.namespaces))
+    rows = connection.execute(
+        f"SELECT nsh FROM namespace WHERE nsh IN ({marks}) AND since<=? AND (until IS NULL OR until>?)"  # noqa: S608
+        " AND is_there AND (expires IS NULL OR expires>?)",
+        (*question.namespaces, question.version, question.version, question.now),
+    )
+    return [str(nsh) for (nsh,) in rows]
+
+
 class IndexSearch:
     """Answers questions on one connection. Not thread-safe: whoever owns the connection calls it."""
 

@@ -3,8 +3,11 @@
 ns:<nsh>                         a namespace; <nsh> is a hash of its name, so a delegation by prefix can be
 memory:<nsh>:<uuid>              limited to one namespace
 vector:<nsh>:<uuid>              the embedding of that memory
+target:<nsh>:<hash>              what decisions are about, and which of them is active
+observation:<nsh>:<uuid>:<uuid>  what changed the truth or the utility of the first uuid's memory
+proposal:<nsh>:<uuid>            a decision that waits for a person
 memory-call:<hash>               a call that carried an idempotency key
-forget:<uuid>                    memories whose bytes are still to be erased
+forget:<uuid>                    entities whose bytes are still to be erased
 """
 
 from __future__ import annotations
@@ -27,6 +30,13 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9
 NAMESPACES: Final = "urn:ns:"
 MEMORIES: Final = "urn:memory:"
 VECTORS: Final = "urn:vector:"
+TARGETS: Final = "urn:target:"
+OBSERVATIONS: Final = "urn:observation:"
+PROPOSALS: Final = "urn:proposal:"
+TASKS: Final = "urn:task:"
+FILES: Final = "urn:file:"
+OF_A_NAMESPACE: Final = (MEMORIES, VECTORS, TARGETS, OBSERVATIONS, PROPOSALS, TASKS, FILES)
+"""Entities that go with their namespace: each id goes on with the namespace's hash."""
 CALLS: Final = "urn:memory-call:"
 FORGETS: Final = "urn:forget:"
 
@@ -46,6 +56,19 @@ def memory_entity(nsh: NamespaceHash, memory: MemoryId) -> str:
 
 def vector_entity(nsh: NamespaceHash, memory: MemoryId) -> str:
     return f"{VECTORS}{nsh}:{memory}"
+
+
+def target_entity(nsh: NamespaceHash, target: str) -> str:
+    return f"{TARGETS}{nsh}:{namespace_hash(target)}"
+
+
+def proposal_entity(nsh: NamespaceHash, proposal: MemoryId) -> str:
+    return f"{PROPOSALS}{nsh}:{proposal}"
+
+
+def observations_of(nsh: NamespaceHash, memory: MemoryId) -> str:
+    """What the ids of a memory's observations begin with."""
+    return f"{OBSERVATIONS}{nsh}:{memory}:"
 
 
 def forget_entity(uuid: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, NewType
 
 from stemmadb.memory.rules.refusals import InvalidRequest
@@ -11,13 +11,19 @@ from stemmadb.memory.rules.refusals import InvalidRequest
 Millis = NewType("Millis", int)
 """Milliseconds since the epoch, UTC."""
 
+FIRST: Final = -62_135_596_800_000
+LAST: Final = 253_402_300_799_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _RFC3339: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 
 
 def read(text: object, field: str) -> Millis:
-    """A date-time with an offset; `InvalidRequest` for anything else. A leap second is the second before it."""
+    """A date-time with an offset; `InvalidRequest` for anything else. A leap second is the second before it.
+
+    An offset may lead out of the years 1 to 9999; then it is the first or the last moment of them.
+    """
     found = _RFC3339.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise InvalidRequest(f"{field} must be a date-time such as 2026-11-18T09:30:00Z.", field=field)
@@ -26,7 +32,7 @@ def read(text: object, field: str) -> Millis:
     zone = "+00:00" if offset in "Zz" else offset
     try:
         moment = datetime.fromisoformat(f"{year}-{month}-{day}T{hour}:{minute}:{seconds}{zone}")
-        whole = int(moment.timestamp()) * 1_000
+        whole = min(max(FIRST, int(moment.timestamp()) * 1_000), LAST)
     except (ValueError, OverflowError):
         raise InvalidRequest(f"{field} is not a date-time that exists: {text}.", field=field) from None
     return Millis(whole + int(((fraction or "") + "000")[:3]))
@@ -39,7 +45,7 @@ def write(at: Millis) -> str:
     '2025-11-18T09:30:00.250Z'
     """
     whole, part = divmod(at, 1_000)
-    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{part:03d}Z"
+    return f"{(_EPOCH + timedelta(seconds=whole)).isoformat()[:19]}.{part:03d}Z"
 
 
 def is_past(expires_at: Millis | None, now: Millis) -> bool:

@@ -79,6 +79,14 @@ def upserted(
     return Namespace(name=name, kind=kind, metadata=metadata, expires_at=expires_at, created_at=created_at)
 
 
+def namespace_of(value: object) -> Namespace | None:
+    """The namespace that a stored value is; None for what somebody else wrote under such an id."""
+    try:
+        return None if value is None else msgspec.convert(value, Namespace)
+    except msgspec.ValidationError:
+        return None
+
+
 def of_repository(repo_id: str) -> str:
     """The namespace of a repository: `custom:<repo_id>` if that is a valid name, else a hash of it."""
     name = f"custom:{repo_id}"

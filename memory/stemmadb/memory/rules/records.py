@@ -28,6 +28,7 @@ SOURCES: Final[tuple[str, ...]] = get_args(Source)
 PLUGIN_KINDS: Final = ("fact", "summary", "checkpoint")
 """What the HTTP plugin interface knows; every other kind shows as `fact` there."""
 DIMS_MAX: Final = 65_536
+FLOAT32_MAX: Final = 3.4028234663852886e38
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,8 +87,11 @@ def read_embedding(given: object, field: str = "embedding") -> Vector:
             raise InvalidRequest(f"{field} must hold numbers only.", field=field)
     try:
         packed = struct.pack(f"<{len(given)}f", *given)
+        is_small = all(abs(number) <= FLOAT32_MAX for number in given if math.isfinite(number))
     except (OverflowError, struct.error):
         raise InvalidRequest(f"{field} has a number that does not fit into 32 bits.", field=field) from None
+    if not is_small:
+        raise InvalidRequest(f"{field} has a number that does not fit into 32 bits.", field=field)
     if not all(map(math.isfinite, given)):
         raise InvalidRequest(f"{field} has NaN or infinity in it.", field=field)
     return Vector(dims=len(given), f32=base64.b64encode(packed).decode())

@@ -35,6 +35,23 @@ class NotAllowed(Refusal):
     """The caller may not do this to that memory."""
 
 
+class PermissionDenied(Refusal):
+    """The caller's secret gives a lower role than this needs."""
+
+    def __init__(self, needs: str, has: str) -> None:
+        super().__init__(
+            f"Permission Denied: this needs the role {needs}, and the caller has the role {has}. "
+            f"Make a secret with 'stemmadb memory secret new {needs}' and put it into AGENT_MEMORY_SECRET."
+        )
+
+
+class IsolationViolation(NotAllowed):
+    """An agent may not change what a person wrote."""
+
+    def __init__(self, memory: str) -> None:
+        super().__init__(f"Isolation Violation: a person wrote {memory}, and only the role admin may change it.")
+
+
 class KeyReused(Refusal):
     """An idempotency key came again with other arguments."""
 

@@ -17,6 +17,14 @@ JSON: Final = "stemma.v1.json"
 Subprotocol: TypeAlias = Literal["stemma.v1.msgpack", "stemma.v1.json"]
 SUBPROTOCOLS: Final[tuple[Subprotocol, ...]] = (MSGPACK, JSON)
 
+ERASE_ENTITIES: Final = "erase.entities"
+EXPECT_TARGET: Final = "merge.expect_target"
+FOLLOW: Final = "ping.follow"
+WINDOW: Final = "query.window"
+"""`order`, `limit` and `after` of a query (QUERY-8)."""
+FEATURES: Final = (ERASE_ENTITIES, EXPECT_TARGET, FOLLOW, WINDOW)
+"""Optional fields that a server of this version reads. A client sends them only to a server that announced them."""
+
 _SPACES: Final = "/v1/spaces/"
 
 

@@ -48,9 +48,16 @@ def backup(shell: CommandShell, target: Path, data: Path, space: Did | None) -> 
         wanted = None if space is None else [space]
         done = back_up(data, target, now=now, spaces=wanted, tell=tell, failed=failed)
     for one in done:
-        shell.say(f"{one.space}: {'copied' if one.is_new else 'unchanged'}, version {one.version}, {shown(one.hash)}")
+        did = "copied" if one.is_new else "unchanged"
+        shell.say(f"{shell.named(one.space)}: {did}, version {one.version}, {shown(one.hash)}")
         report.spaces.append(
-            {"space": one.space, "version": one.version, "hash": shown(one.hash), "copied": one.is_new}
+            {
+                "space": one.space,
+                "name": shell.name_of(one.space),
+                "version": one.version,
+                "hash": shown(one.hash),
+                "copied": one.is_new,
+            }
         )
     return report.answer(target=str(target))
 
@@ -75,8 +82,11 @@ def restore(shell: CommandShell, source: Path, data: Path, space: Did | None) ->
     with telling(shell, data) as tell:
         done = bring_back(source, data, spaces=None if space is None else [space], tell=tell)
     for one in done:
-        shell.say(f"{one.space}: restored and verified, version {one.version}, {shown(one.hash)}")
+        shell.say(f"{shell.named(one.space)}: restored and verified, version {one.version}, {shown(one.hash)}")
     return {
         "data": str(data),
-        "spaces": [{"space": one.space, "version": one.version, "hash": shown(one.hash)} for one in done],
+        "spaces": [
+            {"space": one.space, "name": shell.name_of(one.space), "version": one.version, "hash": shown(one.hash)}
+            for one in done
+        ],
     }

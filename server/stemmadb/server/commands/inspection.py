@@ -1,4 +1,4 @@
-"""`stemmadb spaces` and `stemmadb status`: what is in a data directory."""
+"""`stemmadb space list` and `stemmadb status`: what is in a data directory."""
 
 from __future__ import annotations
 
@@ -17,20 +17,28 @@ from stemmadb.server.storage.port import Storage
 from stemmadb.server.storage.sqlite import sqlite_version
 
 
-@click.command()
+@click.group()
+def space() -> None:
+    """List the spaces of a data directory.
+
+    Example: stemmadb space list --data ./data
+    """
+
+
+@space.command("list")
 @data_option
 @click.pass_obj
 def spaces(shell: CommandShell, data: Path) -> dict[str, object]:
     """List the spaces of a data directory, which may be in use.
 
-    Example: stemmadb spaces --data ./data
+    Example: stemmadb space list --data ./data
     """
     report = CommandReport(shell, looks=True)
     with telling(shell), reading(data) as storage:
         for space in storage.spaces():
-            report.take(space, partial(_told, storage, space))
+            report.take(space, partial(_told, shell, storage, space))
     for one in report.good:
-        shell.say(f"{one['space']}  version {one['version']}")
+        shell.say(f"{shell.named(str(one['space']))}  version {one['version']}")
     if not report.spaces:
         shell.say(f"There are no spaces in {data}.")
     return report.answer()
@@ -47,7 +55,7 @@ def status(shell: CommandShell, data: Path) -> dict[str, object]:
     report = CommandReport(shell, looks=True)
     with telling(shell), reading(data) as storage:
         for space in storage.spaces():
-            report.take(space, partial(_measured, storage, data, space))
+            report.take(space, partial(_measured, shell, storage, data, space))
     held = is_held(data)
     server = _server(data)
     shell.say(f"data      {data}{' (in use)' if held else ''}")
@@ -55,7 +63,8 @@ def status(shell: CommandShell, data: Path) -> dict[str, object]:
     for line in _server_lines(server):
         shell.say(line)
     for one in report.good:
-        shell.say(f"{one['space']}  version {one['version']}, {one['bytes']} bytes, {one['blob_bytes']} in blobs")
+        sizes = f"{one['bytes']} bytes, {one['blob_bytes']} in blobs"
+        shell.say(f"{shell.named(str(one['space']))}  version {one['version']}, {sizes}")
     return report.answer(data=str(data), held=held, sqlite=sqlite_version(), server=server)
 
 
@@ -79,18 +88,24 @@ def _server_lines(server: dict[str, object] | None) -> list[str]:
     ]
 
 
-def _told(storage: Storage, space: Did) -> dict[str, object]:
+def _told(shell: CommandShell, storage: Storage, space: Did) -> dict[str, object]:
     log = storage.open(space)
     try:
         with log.reader() as reader:
             tip = reader.tip()
-            return {"space": space, "version": tip.version, "hash": shown(tip.hash), "time": tip.time}
+            return {
+                "space": space,
+                "name": shell.name_of(space),
+                "version": tip.version,
+                "hash": shown(tip.hash),
+                "time": tip.time,
+            }
     finally:
         log.close()
 
 
-def _measured(storage: Storage, data: Path, space: Did) -> dict[str, object]:
-    return _told(storage, space) | _sizes(data, space)
+def _measured(shell: CommandShell, storage: Storage, data: Path, space: Did) -> dict[str, object]:
+    return _told(shell, storage, space) | _sizes(data, space)
 
 
 def _sizes(data: Path, space: Did) -> dict[str, object]:

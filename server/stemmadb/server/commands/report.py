@@ -34,8 +34,8 @@ class CommandReport:
 
     def fail(self, space: Did, error: StemmaError) -> None:
         word = "BROKEN" if isinstance(error, BrokenChain) else "FAILED"
-        self._shell.say(f"{space}: {word}. {error.message}")
-        self.spaces.append({"space": space, "error": _error_of(error)})
+        self._shell.say(f"{self._shell.named(space)}: {word}. {error.message}")
+        self.spaces.append({"space": space, "name": self._shell.name_of(space), "error": _error_of(error)})
         self._errors.append(error)
 
     def answer(self, **more: object) -> dict[str, object]:

@@ -24,21 +24,36 @@ from stemmadb.protocol.model.values.ids import (
     Did,
     EntityId,
     Hash,
+    TimeMs,
     Version,
     branch_name,
     entity_id,
 )
-from stemmadb.server.commands.shared import CommandShell, data_option, now, one_space_option, read_did, shown, telling
+from stemmadb.server.commands.shared import (
+    CommandShell,
+    data_option,
+    dry_run_option,
+    now,
+    one_space_option,
+    read_did,
+    shown,
+    telling,
+    yes_option,
+)
 from stemmadb.server.engine.base import moments, states
 from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.engine.base.space_port import Asked, SpaceApi
-from stemmadb.server.engine.plan.compaction import compact as compact_space
-from stemmadb.server.engine.plan.erasure import erase as erase_entity
+from stemmadb.server.engine.plan import compaction, erasure
 from stemmadb.server.maintenance.progress import MaintenanceProgress
 from stemmadb.server.open_store import open_store
 from stemmadb.server.storage.port import LogReader
 
 INTERRUPTED: Final = "It may be done, in part or not at all: the log holds it, or does not. Run it again to be sure."
+
+COMPACT_QUESTION: Final = "Compact to {floor}? What only older versions need is removed and cannot be brought back."
+ERASE_QUESTION: Final = "Erase what {id} held at {versions}, with every copy? It cannot be brought back."
+COUNTED: Final = (("bodies", "body", "bodies"), ("blobs", "blob", "blobs"))
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 as_option = click.option(
     "--as",
@@ -52,22 +67,43 @@ as_option = click.option(
 @click.command()
 @data_option
 @one_space_option
-@click.option("--floor", type=click.IntRange(min=0), required=True, help="The oldest version that can still be read.")
+@click.option("--floor", type=click.IntRange(min=0), help="The oldest version that can still be read.")
+@click.option("--older-than", metavar="TIME", help="Instead of a version: keep what is newer than 30d, 12h or 2w.")
+@dry_run_option
+@yes_option
 @as_option
 @click.pass_obj
-def compact(shell: CommandShell, data: Path, space: Did, floor: int, principal: Did | None) -> dict[str, object]:
+def compact(
+    shell: CommandShell,
+    data: Path,
+    space: Did,
+    floor: int | None,
+    older_than: str | None,
+    dry_run: bool,
+    yes: bool,
+    principal: Did | None,
+) -> dict[str, object]:
     """Drop what only versions below the floor need, and blobs that nothing refers to. This cannot be undone.
 
     No process may be using the directory. Versions that a tag names stay readable.
 
     Example: stemmadb compact --data ./data --space did:key:z6Mk... --floor 1000
     """
+    time = _older_than(floor, older_than)
+    if not dry_run:
+        shell.confirm(COMPACT_QUESTION.format(floor=_asked_floor(floor, older_than)), yes=yes)
 
     async def work(opened: SpaceApi) -> dict[str, object]:
-        asked = await _asked(opened, principal, ("compact", floor))
-        done = await compact_space(opened, asked, Version(floor), now=now())
+        version = Version(floor) if time is None and floor is not None else await _version_at(opened, time)
+        asked = await _asked(opened, principal, ("compact", version))
+        if dry_run:
+            plan = await compaction.preview(opened, asked, version, now=now())
+            counts = {"bodies": len(plan.places), "blobs": len(plan.unreferenced), "snapshots": plan.snapshots}
+            return {"space": space, "dry_run": True, "version": None, "floor": version, **counts}
+        done = await compaction.compact(opened, asked, version, now=now())
         return {
             "space": space,
+            "dry_run": False,
             "version": done.version,
             "hash": shown(done.hash),
             "floor": done.floor,
@@ -77,9 +113,10 @@ def compact(shell: CommandShell, data: Path, space: Did, floor: int, principal: 
         }
 
     answer = _run(shell, data, space, "compacting", work)
-    shell.say(
-        f"{space}: compacted to {answer['floor']}, {answer['bodies']} bodies and {answer['blobs']} blobs are gone"
-    )
+    counts = " and ".join(shell.counted(int(str(answer[key])), one, many) for key, one, many in COUNTED)
+    did = "would be compacted" if dry_run else "compacted"
+    gone = "would go" if dry_run else "removed"
+    shell.say(f"{shell.named(space)}: {did} to {answer['floor']}, {counts} {gone}")
     return answer
 
 
@@ -98,9 +135,11 @@ def compact(shell: CommandShell, data: Path, space: Did, floor: int, principal: 
     help="The new value on a branch where the current value is erased; default: the entity is deleted there.",
 )
 @click.option("--blob", "blobs", multiple=True, metavar="REFERENCE", help="A blob to erase too; may be repeated.")
+@dry_run_option
+@yes_option
 @as_option
 @click.pass_obj
-def erase(
+def erase(  # noqa: PLR0913, PLR0917  # one for each option
     shell: CommandShell,
     id_: EntityId,
     data: Path,
@@ -108,6 +147,8 @@ def erase(
     versions: tuple[int, ...],
     survivors: tuple[str, ...],
     blobs: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
     principal: Did | None,
 ) -> dict[str, object]:
     """Destroy what the entity ID held at some versions, with every copy of it. This cannot be undone.
@@ -118,15 +159,50 @@ def erase(
     """
     kept = dict(map(_survivor, survivors))
     gone = [reference.read(text) for text in blobs]
+    if not dry_run:
+        shell.confirm(ERASE_QUESTION.format(id=id_, versions=", ".join(map(str, versions))), yes=yes)
 
     async def work(opened: SpaceApi) -> dict[str, object]:
         asked = await _asked(opened, principal, ("erase", id_, versions, kept, gone))
-        done = await erase_entity(opened, asked, id_, [Version(one) for one in versions], kept, gone)
-        return {"space": space, "id": id_, "version": done.version, "hash": shown(done.hash), "erased": done.erased}
+        wanted = {id_: [Version(one) for one in versions]}
+        if dry_run:
+            count = await erasure.preview(opened, asked, wanted, kept)
+            return {"space": space, "id": id_, "dry_run": True, "version": None, "erased": count}
+        done = await erasure.erase(opened, asked, wanted, kept, gone)
+        return {
+            "space": space,
+            "id": id_,
+            "dry_run": False,
+            "version": done.version,
+            "hash": shown(done.hash),
+            "erased": done.erased,
+        }
 
     answer = _run(shell, data, space, "erasing", work)
-    shell.say(f"{space}: {answer['erased']} bodies of {id_} are gone, version {answer['version']}")
+    counted = shell.counted(int(str(answer["erased"])), "body", "bodies")
+    did = "would be erased" if dry_run else f"erased, version {answer['version']}"
+    shell.say(f"{shell.named(space)}: {counted} of {id_} {did}")
     return answer
+
+
+def _older_than(floor: int | None, older_than: str | None) -> TimeMs | None:
+    """The time that --older-than means."""
+    if (floor is None) == (older_than is None):
+        raise click.UsageError("Name the floor with --floor or with --older-than.")
+    if older_than is None:
+        return None
+    count, unit = older_than[:-1], older_than[-1:]
+    if not (count.isascii() and count.isdigit()) or len(count) > 6 or unit not in _SECONDS:
+        raise click.UsageError(f"{older_than[:80]!r} is not an age: write 30d, 12h or 2w.")
+    return TimeMs(now() - int(count) * _SECONDS[unit] * 1_000)
+
+
+def _asked_floor(floor: int | None, older_than: str | None) -> str:
+    return f"version {floor}" if older_than is None else f"what is older than {older_than}"
+
+
+async def _version_at(space: SpaceApi, time: TimeMs | None) -> Version:
+    return await space.read(lambda reader: moments.resolve(reader, ReadMoment(MAIN, time=time)).version)
 
 
 def _survivor(text: str) -> tuple[BranchName, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, get_args, get_origin
 
@@ -13,6 +13,7 @@ import apsw  # noqa: F401 - where it is not installed there is no server: the co
 import click
 
 if TYPE_CHECKING:  # what a server needs takes a while to import, and the other commands do not need it
+    from stemmadb.server.serving.app import Companion
     from stemmadb.server.serving.settings.config import Config
 
 HEAD = "Options"
@@ -34,7 +35,9 @@ class ServeCommand(click.Command):
     """Has the settings as options, and shows them in their groups; they are looked up when they are needed."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        return [*super().get_params(ctx), *_options()]
+        from stemmadb.server.commands import companions  # noqa: PLC0415
+
+        return [*super().get_params(ctx), *companions.options(), *_options()]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from stemmadb.server.serving.settings.printing import names_by_group  # noqa: PLC0415
@@ -68,9 +71,11 @@ def serve(
 
     Example: stemmadb serve --port 8420 --data ./data
     """
+    from stemmadb.server.commands import companions  # noqa: PLC0415
     from stemmadb.server.serving.settings.printing import as_answer, as_toml  # noqa: PLC0415
     from stemmadb.server.serving.settings.sources import load  # noqa: PLC0415
 
+    beside = companions.chosen(flags)
     given = {name: value for name, value in flags.items() if value is not None}
     loaded = load(flags=given, environment=os.environ, file=config, directory=Path())
     if print_config:
@@ -79,11 +84,12 @@ def serve(
     from stemmadb.server.commands.shared import told  # noqa: PLC0415
 
     with told(loaded.config.data):
-        _run(shell, loaded.config)
+        run_server(shell, loaded.config, beside)
     return None
 
 
-def _run(shell: ServingShell, config: Config) -> None:
+def run_server(shell: ServingShell, config: Config, beside: Sequence[Companion] = ()) -> None:
+    """Serves until it is stopped; what the shell prints is the banner."""
     from stemmadb.server.serving import banner, build, loops  # noqa: PLC0415
     from stemmadb.server.serving.app import Serving, serve  # noqa: PLC0415
     from stemmadb.server.serving.logs import logging_to  # noqa: PLC0415
@@ -101,8 +107,10 @@ def _run(shell: ServingShell, config: Config) -> None:
                 config,
                 make_service=build.make_service,
                 make_listener=build.make_listener,
+                make_web=build.make_web,
                 ready=ready,
                 stop=stop,
+                companions=beside,
             )
 
     with logging_to(sys.stderr, form=config.log_format, level=config.log_level):

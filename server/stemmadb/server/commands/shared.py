@@ -27,6 +27,26 @@ class CommandShell(Protocol):
         """A line for a person."""
         ...
 
+    def named(self, did: str) -> str:
+        """A space or a person with the name that the user gave it, if there is one."""
+        ...
+
+    def did_of(self, name: str) -> str | None:
+        """The space that has this name, None if there is none or there are several."""
+        ...
+
+    def counted(self, count: int, one: str, many: str | None = None) -> str:
+        """`1 blob`, `2 blobs`."""
+        ...
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Returns if the user means it: asks a person, and wants `--yes` of a program."""
+        ...
+
+    def name_of(self, did: str) -> str | None:
+        """That name alone."""
+        ...
+
     def ended(self, error: errors.StemmaError) -> None:
         """A part of the work was not done, and this is why: the first error decides how the command exits."""
         ...
@@ -37,8 +57,11 @@ class CommandShell(Protocol):
 
 
 def read_did(ctx: click.Context, option: click.Parameter, text: str | None) -> Did | None:  # noqa: ARG001
+    """The callback of options that take a DID, or the name that a space has here."""
     if text is None:
         return None
+    if not text.startswith("did:") and ctx.obj is not None:
+        text = ctx.obj.did_of(text) or text
     identity.public_key(text)
     return Did(text)
 
@@ -50,8 +73,12 @@ data_option = click.option(
     show_default=True,
     help="The data directory.",
 )
-space_option = click.option("--space", callback=read_did, metavar="DID", help="Only this space; default: all spaces.")
-one_space_option = click.option("--space", callback=read_did, metavar="DID", required=True, help="The space.")
+space_option = click.option(
+    "--space", callback=read_did, metavar="NAME|DID", help="Only this space; default: all spaces."
+)
+one_space_option = click.option("--space", callback=read_did, metavar="NAME|DID", required=True, help="The space.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
 
 
 @contextmanager

@@ -47,12 +47,14 @@ def export(shell: CommandShell, file: str, data: Path, space: Did | None) -> dic
     if file == STANDARD:
         return None
     for one in done:
-        shell.say(f"{one.space}: exported, version {one.version}, {one.facts} facts, {one.blobs} blobs")
+        counts = f"{shell.counted(one.facts, 'fact')}, {shell.counted(one.blobs, 'blob')}"
+        shell.say(f"{shell.named(one.space)}: exported, version {one.version}, {counts}")
     return {
         "file": file,
         "spaces": [
             {
                 "space": one.space,
+                "name": shell.name_of(one.space),
                 "version": one.version,
                 "hash": shown(one.hash),
                 "facts": one.facts,
@@ -114,12 +116,14 @@ def import_(shell: CommandShell, file: str, data: Path, space: Did | None) -> di
     with telling(shell, data) as tell, _read(file) as source:
         done = import_spaces(source, data, space=space, tell=tell)
     for one in done:
-        shell.say(f"{one.space}: imported and verified, version {one.version}, {one.facts} facts, {one.blobs} blobs")
+        counts = f"{shell.counted(one.facts, 'fact')}, {shell.counted(one.blobs, 'blob')}"
+        shell.say(f"{shell.named(one.space)}: imported and verified, version {one.version}, {counts}")
     return {
         "data": str(data),
         "spaces": [
             {
                 "space": one.space,
+                "name": shell.name_of(one.space),
                 "version": one.version,
                 "hash": shown(one.hash),
                 "facts": one.facts,

@@ -39,11 +39,11 @@ def verify(shell: CommandShell, data: Path, space: Did | None) -> dict[str, obje
 
 def _verified(shell: CommandShell, storage: Storage, space: Did, tell: Tell) -> dict[str, object]:
     done = verify_space(storage, space, tell=tell)
-    shell.say(
-        f"{space}: verified, version {done.version}, {done.facts} facts, {done.blobs} blobs, {shown(done.hash)}"
-    )
+    counts = f"{shell.counted(done.facts, 'fact')}, {shell.counted(done.blobs, 'blob')}"
+    shell.say(f"{shell.named(space)}: verified, version {done.version}, {counts}, {shown(done.hash)}")
     return {
         "space": space,
+        "name": shell.name_of(space),
         "version": done.version,
         "hash": shown(done.hash),
         "facts": done.facts,

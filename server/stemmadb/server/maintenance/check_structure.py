@@ -84,8 +84,9 @@ class FoldedStructure:
                 del self.tags[name]
             case Compact(floor=floor):
                 self.floor = max(self.floor, floor)
-            case Erase(id=id_, versions=versions):
-                self.erased.setdefault(id_, set()).update(versions)
+            case Erase():
+                for entity in details.every_entity():
+                    self.erased.setdefault(entity.id, set()).update(entity.versions)
             case _:
                 pass
 
@@ -139,8 +140,10 @@ def _versions(details: Arguments) -> tuple[Version, ...]:
             return (version,)
         case Merge(source_version=source, target_version=target):
             return (source, target)
-        case Revert(versions=versions) | Erase(versions=versions):
+        case Revert(versions=versions):
             return versions
+        case Erase():
+            return tuple(version for entity in details.every_entity() for version in entity.versions)
         case _:
             return ()
 

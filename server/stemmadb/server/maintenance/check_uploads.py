@@ -13,7 +13,8 @@ from stemmadb.protocol.model.values.ids import EntityId, Version
 from stemmadb.protocol.model.values.limits import MEBIBYTE
 from stemmadb.server.maintenance.check_heads import Find, in_log
 from stemmadb.server.maintenance.records import Made
-from stemmadb.server.storage.port import AcceptedWrite, FactPosition, SpaceLog
+from stemmadb.server.storage import blocking
+from stemmadb.server.storage.port import AcceptedWrite, AppendBatch, FactPosition, SpaceLog
 
 BATCH_BYTES: Final = 8 * MEBIBYTE
 BATCH_COMMITS: Final = 2_000
@@ -73,6 +74,7 @@ class UnwrittenTail:
             return
         self._view.close()
         self._in_log = None
-        self._log.append(self._version, [AcceptedWrite(commit, facts) for commit, facts in self._made])
+        writes = [AcceptedWrite(commit, facts) for commit, facts in self._made]
+        blocking.append(self._log, AppendBatch(self._version, writes))
         self._version = self.newest[0].version
         self._made, self._facts, self._bytes = [], {}, 0

@@ -6,8 +6,8 @@ import asyncio
 import errno
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -26,10 +26,11 @@ from stemmadb.server.serving import descriptors, presence, server_identity, tls
 from stemmadb.server.serving.health import Health, Readiness
 from stemmadb.server.serving.listeners.hosts import AllowedHosts
 from stemmadb.server.serving.listeners.listener import Listener, ListenerSettings
+from stemmadb.server.serving.listeners.web_port import WebServer
 from stemmadb.server.serving.metrics import Metrics
 from stemmadb.server.serving.presence import Presence
 from stemmadb.server.serving.server_identity import ServerIdentity
-from stemmadb.server.serving.settings.config import Config
+from stemmadb.server.serving.settings.config import Config, is_loopback
 from stemmadb.server.storage.sqlite import sqlite_version
 from stemmadb.server.tuning import tune_interpreter
 
@@ -50,9 +51,31 @@ class StoppableService(HandlerFactory, Protocol):
         ...
 
 
+class StoppableWebServer(WebServer, Protocol):
+    """HTTP, as the process uses it."""
+
+    def load_soon(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+MakeWeb: TypeAlias = Callable[[StoppableService, ServerIdentity, Config], StoppableWebServer | None]
 MakeService: TypeAlias = Callable[[Store, ServerIdentity, Config, Counts], StoppableService]
 MakeListener: TypeAlias = Callable[[str, ListenerSettings], Listener]
 """Takes the setting `listener`: which one is wanted."""
+
+
+class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a companion gets: it runs in the server's process, beside the service, for as long as the server does."""
+
+    service: HandlerFactory
+    data: Path
+    stop: asyncio.Event
+    """Set it to stop the whole server."""
+
+
+Companion: TypeAlias = Callable[[RunningServer], AbstractAsyncContextManager[Mapping[str, object]]]
+"""Opens before the server is ready, and closes before it stops; it gives what `server.json` notes of it."""
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,8 +100,10 @@ async def serve(
     *,
     make_service: MakeService,
     make_listener: MakeListener,
+    make_web: MakeWeb | None = None,
     ready: Callable[[Serving], None] | None = None,
     stop: asyncio.Event,
+    companions: Sequence[Companion] = (),
 ) -> None:
     """Serves until `stop` is set; `ready` is called once it listens. What is acknowledged by then is durable.
 
@@ -97,8 +122,13 @@ async def serve(
         hosts = AllowedHosts((config.host, *config.hosts))
         health = Health(readiness, _metrics(config, counts, listener), hosts=hosts, is_tls=context is not None)
         service = make_service(store, identity, config, counts)
-        async with _listening(config, listener, service, health, readiness):
-            with presence.present(config.data, _presence(config, listener, identity)):
+        running = RunningServer(service=service, data=config.data, stop=stop)
+        web = make_web(service, identity, config) if make_web is not None else None
+        async with (
+            _listening(config, listener, service, health, readiness, web),
+            _accompanied(running, companions) as notes,
+        ):
+            with presence.present(config.data, _presence(config, listener, identity, notes)):
                 readiness.opened()
                 _announce(_serving(config, listener, identity), ready)
                 await stop.wait()
@@ -107,13 +137,20 @@ async def serve(
 
 @asynccontextmanager
 async def _listening(
-    config: Config, listener: Listener, service: StoppableService, health: Health, readiness: Readiness
+    config: Config,
+    listener: Listener,
+    service: StoppableService,
+    health: Health,
+    readiness: Readiness,
+    web: StoppableWebServer | None,
 ) -> AsyncIterator[None]:
     """Listens while the block runs, then stops: no new connections, sessions closed, waits until they are."""
     try:
-        await listener.start(service, health)
+        await listener.start(service, health, web)
     except OSError as failed:
         raise _cannot_listen(config, failed) from None
+    if web is not None:
+        web.load_soon()
     try:
         yield
     finally:
@@ -121,6 +158,17 @@ async def _listening(
         readiness.stopping()
         await listener.stop()
         await _stop_service(config, listener, service)
+        if web is not None:
+            await web.stop()
+
+
+@asynccontextmanager
+async def _accompanied(running: RunningServer, companions: Sequence[Companion]) -> AsyncIterator[dict[str, object]]:
+    async with AsyncExitStack() as opened:
+        notes: dict[str, object] = {}
+        for companion in companions:
+            notes |= await opened.enter_async_context(companion(running))
+        yield notes
 
 
 async def _stop_service(config: Config, listener: Listener, service: StoppableService) -> None:
@@ -129,7 +177,7 @@ async def _stop_service(config: Config, listener: Listener, service: StoppableSe
 
 
 async def _all_closed(listener: Listener) -> None:
-    while listener.connections:
+    while listener.connections or listener.http_connections:
         await asyncio.sleep(CLOSED_POLL_SECONDS)
 
 
@@ -170,7 +218,9 @@ def _serving(config: Config, listener: Listener, identity: ServerIdentity) -> Se
     )
 
 
-def _presence(config: Config, listener: Listener, identity: ServerIdentity) -> Presence:
+def _presence(
+    config: Config, listener: Listener, identity: ServerIdentity, companions: dict[str, object]
+) -> Presence:
     return Presence(
         pid=os.getpid(),
         host=config.host,
@@ -178,6 +228,7 @@ def _presence(config: Config, listener: Listener, identity: ServerIdentity) -> P
         tls=config.tls_cert is not None,
         did=identity.did,
         started=now(),
+        companions=companions,
     )
 
 
@@ -205,7 +256,12 @@ def _listener_settings(config: Config, context: ssl.SSLContext | None, descripto
         fragments_max=config.fragments_max,
         small_frames_per_second=config.small_frames_per_second,
         connections_per_address_max=config.connections_per_address_max,
+        http_connections_max=config.http_connections_max,
+        body_timeout_ms=config.http_body_timeout_ms,
+        idle_timeout_ms=config.http_idle_timeout_ms,
         origins=config.origins,
+        public=config.public,
+        is_loopback=is_loopback(config.host),
         ssl=context,
     )
 

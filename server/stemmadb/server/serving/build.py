@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from typing import Final
 
 from stemmadb.server.counters import Counts
 from stemmadb.server.engine.store import Store
+from stemmadb.server.http.context import HttpContext
+from stemmadb.server.http.lazy_server import LazyWebServer
+from stemmadb.server.http.membership import SpaceMembership
 from stemmadb.server.open_store import now
 from stemmadb.server.service.service import Service
-from stemmadb.server.serving.app import StoppableService
+from stemmadb.server.serving.app import StoppableService, StoppableWebServer
 from stemmadb.server.serving.listeners.listener import Listener, ListenerSettings
+from stemmadb.server.serving.listeners.origins import AllowedOrigins
 from stemmadb.server.serving.listeners.websockets_listener import WebsocketsListener
 from stemmadb.server.serving.server_identity import ServerIdentity
-from stemmadb.server.serving.settings.config import Config
+from stemmadb.server.serving.settings.config import Config, is_loopback
 from stemmadb.server.serving.settings.problems import InvalidConfig
 
 AUTO: Final = "auto"
@@ -30,6 +35,29 @@ def make_service(store: Store, identity: ServerIdentity, config: Config, counts:
         limits=config.limits(),
         settings=config.service_settings(),
         counts=counts,
+    )
+
+
+def make_web(service: StoppableService, identity: ServerIdentity, config: Config) -> StoppableWebServer | None:
+    """HTTP beside the WebSocket; None where aiohttp is not installed."""
+    if importlib.util.find_spec("aiohttp") is None:
+        return None
+    assert isinstance(service, Service), "HTTP is served by the real service"
+    membership = SpaceMembership(config.data)
+    service.on_access = membership.listed
+    origins = AllowedOrigins(config.origins, public=config.public, is_loopback=is_loopback(config.host))
+    return LazyWebServer(
+        HttpContext(
+            service=service,
+            server=identity.did,
+            limits=config.limits(),
+            random=os.urandom,
+            origins=origins,
+            is_tls=config.tls_cert is not None,
+            streams_max=config.http_streams_max,
+            operators=frozenset(config.operators),
+            membership=membership,
+        )
     )
 
 

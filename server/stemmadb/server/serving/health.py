@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
+import time
+from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
+from stemmadb.server.log_events import Log
 from stemmadb.server.serving import front_page, metrics
 from stemmadb.server.serving.listeners.hosts import AllowedHosts
 from stemmadb.server.serving.listeners.http import TEXT, HttpAnswer, HttpRequest
 from stemmadb.server.serving.metrics import Metrics
 
+LOG: Final = Log("health")
 ROOT: Final = "/"
 HEALTHZ: Final = "/healthz"
 READYZ: Final = "/readyz"
@@ -23,12 +29,21 @@ STOPPING: Final = "The server is stopping."
 MISDIRECTED: Final = "Metrics are not read under this host name. Add it to the setting 'hosts' of the server."
 
 
+ROOM_BYTES: Final = 1024 * 1024
+"""What a disk must still take for the server to be ready."""
+LOOK_SECONDS: Final = 1.0
+"""How long the answer of the disk holds: anybody may ask."""
+
+
 class Readiness:
     """Whether new work should be sent here, and if not, why not."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *, now: Callable[[], float] = time.monotonic) -> None:
         self._data = data
+        self._now = now
         self._reason: str | None = STARTING
+        self._looked: float | None = None
+        self._disk: str | None = None
 
     def opened(self) -> None:
         self._reason = None
@@ -38,9 +53,35 @@ class Readiness:
 
     def why_not(self) -> str | None:
         """None if it is ready."""
-        if self._reason is None and not os.access(self._data, os.W_OK | os.X_OK):
-            return "The data directory cannot be written."
-        return self._reason
+        if self._reason is not None:
+            return self._reason
+        if self._looked is None or self._now() - self._looked >= LOOK_SECONDS:
+            self._look()
+        return self._disk
+
+    def _look(self) -> None:
+        """Asks the disk; what it answers anew goes into the log, since no client may be writing."""
+        self._looked, before = self._now(), self._disk
+        self._disk = why_not_writable(self._data)
+        if self._disk != before:
+            if self._disk is None:
+                LOG.info("disk_writable")
+            else:
+                LOG.warning("disk_not_writable", reason=self._disk)
+
+
+def why_not_writable(directory: Path) -> str | None:
+    """None if the disk takes `ROOM_BYTES`: reserves them in a file without a name, which sees quotas too."""
+    if not os.access(directory, os.W_OK | os.X_OK):
+        return "The data directory cannot be written."
+    try:
+        with tempfile.TemporaryFile(dir=directory) as file:
+            os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return "The disk of the data directory is full. Reads go on; make room."
+        return "The data directory cannot be written."
+    return None
 
 
 class Health:

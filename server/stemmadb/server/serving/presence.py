@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -14,12 +14,12 @@ from stemmadb.server.serving import atomic_files
 from stemmadb.server.storage.directory import LOCK, is_held
 
 NAME: Final = "server.json"
-NOTE_BYTES_MAX: Final = 4_096
+NOTE_BYTES_MAX: Final = 65_536
 ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 """Addresses that mean all of a machine, and how a program on the same machine reaches them."""
 
 
-class Presence(msgspec.Struct, frozen=True, kw_only=True):
+class Presence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A server that is listening."""
 
     pid: int
@@ -28,6 +28,8 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     tls: bool
     did: Did
     started: TimeMs
+    companions: dict[str, Any] = msgspec.field(default_factory=dict)
+    """What else runs in the process and how to reach it, by name."""
 
     @property
     def reached_at(self) -> str:

@@ -6,22 +6,24 @@ transaction.
 
 What every backend promises, and the conformance suite holds it to:
 
-- `append` is all or nothing and returns only once it is durable (COMMIT-1). It fails with `LogMoved`, writing
-  nothing, if the log is not at the version expected: nobody above may assume to be alone.
+- `append` is all or nothing and calls `done` once, when the batch is durable (COMMIT-1) or has failed. It fails with
+  `LogMoved`, writing nothing, if the log is not at the version expected: nobody above may assume to be alone.
 - A `LogReader` is one read view: all its answers are as of one version, however the log moves on meanwhile. It sees
   only what is durable, and everything that was when it was opened.
-- Calls block, and are made from worker threads. One thread at a time uses the writing side of a log (`append`,
-  `store_snapshots`, `put_blob`, `renew_blob`, `drop_blobs`, `scrub`, `close`); any number read meanwhile.
+- `append` is called on an event loop and does not block it: what blocks runs in the workers the log was opened with.
+  All other calls block, and are made from worker threads. One call at a time uses the writing side of a log (`append`
+  until `done` is called, `store_snapshots`, `put_blob`, `http_key`, `renew_blob`, `drop_blobs`, `scrub`, `close`);
+  any number read meanwhile.
 - Failures are `StorageFailed` or `DiskFull`, and nothing else that is not a `StemmaError`. After one the log must
   be closed and opened again; whether the batch was written is for the reopened log to say (COMMIT-10).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -30,6 +32,8 @@ from stemmadb.protocol.model.log.commit_record import Commit, Identity
 from stemmadb.protocol.model.log.facts import Fact, FactKind
 from stemmadb.protocol.model.log.state import BranchState, KnownCommit
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
+
+T = TypeVar("T")
 
 Order = Literal["newest", "oldest"]
 
@@ -50,8 +54,14 @@ class NoDescriptors(StorageFailed):
     """The process has no file descriptor left; nothing was opened. Closing other logs makes room."""
 
 
-Done: TypeAlias = Callable[[StorageFailed | None], None]
-"""Called with what a write failed with, or with None once it is durable."""
+Done: TypeAlias = Callable[[BaseException | None], None]
+"""Called once: with None when a write is durable, or with what it failed with."""
+
+
+class Worker(Protocol):
+    """Runs blocking work elsewhere, and gives its result, or its exception, back on the event loop of the caller."""
+
+    def run(self, work: Callable[[], T]) -> Awaitable[T]: ...
 
 
 FACTS_MAX: Final = (1 << 20) - 1
@@ -85,6 +95,15 @@ class Destroyed(msgspec.Struct, frozen=True):
     snapshots_of: Collection[EntityId] = ()
     snapshots_below: Version = Version(0)
     blobs: Collection[Hash] = ()
+    http_key: bool = False
+    """Whether the secret of HTTP goes too: with it, guesses of what was erased could be checked (HTTP-9)."""
+
+
+class HttpKey(msgspec.Struct, frozen=True):
+    """The secret by which HTTP makes nonces, and the version at which it was made (HTTP-9)."""
+
+    key: bytes
+    since: Version
 
 
 class AcceptedWrite(msgspec.Struct, frozen=True):
@@ -102,6 +121,19 @@ class Snapshot(msgspec.Struct, frozen=True):
     id: EntityId
     place: FactPosition
     body: bytes
+
+
+def no_snapshots() -> Sequence[Snapshot]:
+    return ()
+
+
+class AppendBatch(msgspec.Struct, frozen=True):
+    """Writes that go right after the expected version, all of them or none, and snapshots that go along with them."""
+
+    expected: Version
+    writes: Sequence[AcceptedWrite]
+    snapshots: Callable[[], Sequence[Snapshot]] = no_snapshots
+    """Called where the batch is written, off the event loop: encoding a large value takes its time."""
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
@@ -305,27 +337,13 @@ class SpaceLog(Protocol):
         """Where files of the space that are not in the database belong; None for a backend without files."""
         ...
 
-    def prepare(self, batch: Sequence[AcceptedWrite]) -> None:
-        """The batch is what is appended next: does what it can for it from memory alone.
+    def append(self, batch: AppendBatch, done: Done, /) -> None:
+        """Appends the batch right after the expected version, all or nothing.
 
-        The only one of the methods that write that may be called on an event loop; nothing else writes meanwhile. It
-        has no effect that can be seen.
-        """
-        ...
-
-    def hand_over(self, expected: Version, batch: Sequence[AcceptedWrite], done: Done, /) -> bool:
-        """Whether the batch, which was prepared, is on its way to be appended as `append` would, without a thread.
-
-        Called on the event loop that `prepare` is called on, and `done` is too: once the batch is durable and any
-        reader that is opened sees it, or with what it failed with. False if it is to be appended like any other.
-        """
-        ...
-
-    def append(self, expected: Version, batch: Sequence[AcceptedWrite], snapshots: Sequence[Snapshot] = ()) -> None:
-        """Appends the batch right after the expected version, all or nothing; returns once it is durable.
-
-        `LogMoved` if the log is elsewhere: an empty batch asks just that. Snapshots go along without a sync of their
-        own; a snapshot of a fact that is not there is an internal error of the caller.
+        Calls `done` once, on the event loop: when the batch is durable and any reader that is opened sees it, or with
+        what it failed with. That is `LogMoved` if the log is elsewhere; a batch without writes asks just that.
+        Snapshots go along without a sync of their own; a snapshot of a fact that is not there is an internal error
+        of the caller.
         """
         ...
 
@@ -335,6 +353,10 @@ class SpaceLog(Protocol):
 
     def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
         """Keeps a blob, with its data unless that is in a file; a blob that is there already stays as it is."""
+        ...
+
+    def http_key(self, fresh: bytes) -> HttpKey:
+        """The secret of HTTP; `fresh` from now on if there is none (HTTP-9)."""
         ...
 
     def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:
@@ -366,11 +388,12 @@ class Storage(Protocol):
 
     def spaces(self) -> list[Did]: ...
 
-    def open(self, space: Did, *, create: bool = False) -> SpaceLog:
+    def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> SpaceLog:
         """The log of a space; `UnknownSpace` if there is none and it is not to be made.
 
-        `NoDescriptors` if it cannot be opened before others are closed. A backend may make no file before the first
-        write.
+        Appends that block run in `workers`. Without workers `append` blocks and calls `done` before it returns, for
+        commands that have no event loop (`blocking.append`). `NoDescriptors` if it cannot be opened before others are
+        closed. A backend may make no file before the first write.
         """
         ...
 

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TypeAlias
 
+from stemmadb.client.cli.old_values import Places
 from stemmadb.client.reading.branches import Branch, Tag
 from stemmadb.client.reading.differences import EntityChange
 from stemmadb.client.reading.entries import BlameLine, FactChange, HistoryEntry, LogEntry
 from stemmadb.client.reading.merge import MergeClash, MergeReport, PlannedWrite
 from stemmadb.client.watching import Change
+from stemmadb.protocol.model.history.difference import PathChange
+from stemmadb.protocol.model.log.state import Missing
 
 Answer: TypeAlias = dict[str, object]
 
@@ -34,17 +37,29 @@ def of_fact(fact: FactChange) -> Answer:
     return {"id": fact.id, "kind": fact.kind, "branch": fact.branch} | of_written(fact)
 
 
-def of_history(entry: HistoryEntry) -> Answer:
-    return {
-        "version": entry.version,
-        "time": of_time(entry.time),
-        "author": entry.author,
-        "kind": entry.kind,
-        "branch": entry.branch,
-        "note": entry.note,
-        "made_by": entry.made_by,
-        "hash": entry.hash,
-    } | of_written(entry)
+def of_history(entry: HistoryEntry, places: Places | None = None) -> Answer:
+    changes: Answer = {} if places is None else {"changes": list(map(of_place, places))}
+    return (
+        {
+            "version": entry.version,
+            "time": of_time(entry.time),
+            "author": entry.author,
+            "kind": entry.kind,
+            "branch": entry.branch,
+            "note": entry.note,
+            "made_by": entry.made_by,
+            "hash": entry.hash,
+        }
+        | of_written(entry)
+        | changes
+    )
+
+
+def of_place(place: PathChange) -> Answer:
+    """What was and is at a path; a side without a value is left out, since a null is one."""
+    sides = {"old": place.old, "new": place.new}
+    known: Answer = {name: value for name, value in sides.items() if not isinstance(value, Missing)}
+    return {"path": place.path, "kind": place.kind} | known
 
 
 def of_written(written: FactChange | HistoryEntry) -> Answer:
@@ -68,10 +83,12 @@ def of_blame(line: BlameLine) -> Answer:
     }
 
 
-def of_entity_change(change: EntityChange) -> Answer:
+def of_entity_change(change: EntityChange, places: Places | None = None) -> Answer:
     answer: Answer = {"id": change.id, "kind": change.kind, "before": change.before, "after": change.after}
     if change.erased is not None:
         answer["erased"] = change.erased
+    if places is not None:
+        answer["changes"] = list(map(of_place, places))
     return answer | ({"value": change.value} if change.patch is None else {"patch": change.patch})
 
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast, get_args
 
 import click
 
 from stemmadb.client import DELETED, Space
-from stemmadb.client.cli import layouts
+from stemmadb.client.cli import explanations, layouts, old_values
 from stemmadb.client.cli.commands import answers
 from stemmadb.client.cli.commands.words import note_option, read_json
 from stemmadb.client.cli.completer import complete_branches
 from stemmadb.client.cli.connection import Target, branch_options, person, run, space_options
 from stemmadb.client.cli.context import CliContext
+from stemmadb.client.cli.old_values import ClashSides, MergeValues, merge_values
 from stemmadb.client.reading.merge import MergeClash, MergeOptions, MergeReport
 from stemmadb.client.reading.plain import Given
 from stemmadb.client.reading.undo import RevertOptions, RevertReport
 from stemmadb.protocol.errors import MergeConflict
+from stemmadb.protocol.model.history.difference import Content
 from stemmadb.protocol.model.log.commit_record import Strategy
-from stemmadb.protocol.model.values.ids import MAIN
+from stemmadb.protocol.model.values.ids import MAIN, EntityId
 
 
 @click.command()
@@ -62,17 +65,23 @@ def merge(
         strategy=strategy, resolutions=dict(map(_resolution, resolutions)), dry_run=dry_run, note=note
     )
 
-    async def work(space: Space) -> MergeReport:
-        return await (await space.branch(source)).merge_into(into, **options)
+    async def work(space: Space) -> tuple[MergeReport, MergeValues, str]:
+        onto = await space.branch(into)
+        report = await (await space.branch(source)).merge_into(into, **options)
+        why = "" if report.writes_count or report.version is not None else await explanations.no_merge(onto, source)
+        return report, await merge_values(onto, source, report), why
 
     answer: dict[str, object] = {"source": source, "target": into, "dry_run": dry_run}
     try:
-        report = run(target, work, writes=not dry_run)
+        report, values, why = run(target, work, writes=not dry_run)
     except MergeConflict as conflict:
         found = cast("tuple[MergeClash, ...]", conflict.facts["conflicts"])
-        shell.show(*layouts.clashes(found, conflict.facts.get("count", len(found))))
+        sides = run(target, lambda space: _sides(space, source, into, found))
+        shell.show(*layouts.clashes(found, conflict.facts.get("count", len(found)), sides))
         return shell.no(conflict, **answer, conflicts=[answers.of_clash(one) for one in found])
-    shell.show(*layouts.merge_report(report, source=source, target=into, dry_run=dry_run))
+    shell.show(
+        *layouts.merge_report(report, source=source, target=into, dry_run=dry_run, values=values, why_nothing=why)
+    )
     return answer | answers.of_merge(report)
 
 
@@ -105,11 +114,16 @@ def revert(
     if author is not None:
         options["author"] = person(target, author)
 
-    async def work(space: Space) -> RevertReport:
-        return await space.revert(versions, **options)
+    async def work(space: Space) -> tuple[RevertReport, dict[EntityId, Content], str]:
+        head = await space.at().settled()
+        report = await space.revert(versions, **options)
+        why = (
+            "" if report.writes_count or report.version is not None else await explanations.no_revert(space, versions)
+        )
+        return report, await old_values.of_planned(space, head, report.writes), why
 
-    report = run(target, work, writes=not dry_run)
-    shell.show(*layouts.revert_report(report, dry_run=dry_run))
+    report, before, why = run(target, work, writes=not dry_run)
+    shell.show(*layouts.revert_report(report, dry_run=dry_run, before=before, why_nothing=why))
     return {
         "branch": target.branch,
         "version": report.version,
@@ -118,6 +132,13 @@ def revert(
         "writes_count": report.writes_count,
         "writes": [answers.of_planned(one) for one in report.writes],
     }
+
+
+async def _sides(
+    space: Space, source: str, target: str, found: tuple[MergeClash, ...]
+) -> Mapping[tuple[EntityId, str], ClashSides]:
+    theirs, ours = await space.branch(source), await space.branch(target)
+    return await old_values.of_clashes(theirs.at(), ours.at(), found)
 
 
 def _resolution(text: str) -> tuple[str, Given]:

@@ -7,8 +7,9 @@ from typing import TypedDict, Unpack
 import click
 
 from stemmadb.client import Space
-from stemmadb.client.cli import layouts
+from stemmadb.client.cli import explanations, layouts, old_values
 from stemmadb.client.cli.commands import answers
+from stemmadb.client.cli.commands.reads import path_argument, path_of, path_option
 from stemmadb.client.cli.commands.words import limit_option, since_option, until_option
 from stemmadb.client.cli.completer import complete_branches, complete_ids
 from stemmadb.client.cli.connection import (
@@ -24,12 +25,13 @@ from stemmadb.client.cli.connection import (
 )
 from stemmadb.client.cli.context import CliContext
 from stemmadb.client.cli.moments import AtTime, When, parse_place
+from stemmadb.client.cli.old_values import Places
 from stemmadb.client.reading.differences import Difference
 from stemmadb.client.reading.entries import BlameLine, HistoryEntry, LogEntry
 from stemmadb.client.reading.past import LogFilters
+from stemmadb.protocol.errors import NotFound
 from stemmadb.protocol.model.query.query import EVERY
-from stemmadb.protocol.model.values import pointer
-from stemmadb.protocol.model.values.ids import Version
+from stemmadb.protocol.model.values.ids import EntityId, Version
 from stemmadb.protocol.model.values.json_values import Value
 
 
@@ -80,6 +82,9 @@ def log(shell: CliContext, target: Target, **given: Unpack[_Asked]) -> dict[str,
     elif entries:
         shell.show(layouts.log(entries, looks, branches=given["everywhere"]))
     _say_rest(shell, bool(entries), is_cut, limit)
+    is_filtered = given["everywhere"] or given["author"] is not None or given["prefix"] is not None
+    if not is_filtered and (why := explanations.skipped(entries, target.branch)):
+        shell.warn(why)
     return {"entries": [answers.of_log(one, facts=facts) for one in entries], "more": is_cut}
 
 
@@ -90,19 +95,29 @@ def log(shell: CliContext, target: Target, **given: Unpack[_Asked]) -> dict[str,
 @branch_options
 @click.pass_obj
 def history(shell: CliContext, target: Target, id_: str, limit: int, when: When) -> dict[str, object]:
-    """Show the changes of the entity ID, newest first.
+    """Show the changes of the entity ID, newest first. Exits with 1 if there are none.
 
     Example: stemmadb history urn:todo:1 --space todo
     """
 
-    async def work(space: Space) -> list[HistoryEntry]:
-        return await at(space, when).history(id_).all(limit + 1)
+    async def work(space: Space) -> tuple[list[HistoryEntry], dict[Version, Places]]:
+        found = await at(space, when).history(id_).all(limit + 1)
+        return found, await old_values.of_history(space, id_, found[:limit])
 
-    found = run(target, work)
+    found, places = run(target, work)
     entries, is_cut = found[:limit], len(found) > limit
-    shell.show(layouts.history(entries, viewer(target)))
-    _say_rest(shell, bool(entries), is_cut, limit)
-    return {"id": id_, "entries": [answers.of_history(one) for one in entries], "more": is_cut}
+    answer = {
+        "id": id_,
+        "entries": [answers.of_history(one, places.get(one.version)) for one in entries],
+        "more": is_cut,
+    }
+    if not entries:
+        return shell.no(
+            NotFound(f"{id_!r} has no history on branch {target.branch!r}. Check its id.", id=id_), **answer
+        )
+    shell.show(layouts.history(entries, viewer(target), places))
+    _say_rest(shell, True, is_cut, limit)
+    return answer
 
 
 @click.command()
@@ -119,27 +134,30 @@ def diff(shell: CliContext, target: Target, left: str, right: str, prefix: str) 
     asked = now()
     sides = [parse_place(text, now=asked) for text in (left, right)]
 
-    async def work(space: Space) -> Difference:
+    async def work(space: Space) -> tuple[Difference, dict[EntityId, Places]]:
         one, other = [await at_place(space, side) for side in sides]
-        return await space.diff(one, other, prefix=f"{prefix.removesuffix(EVERY)}{EVERY}")
+        found = await space.diff(one, other, prefix=f"{prefix.removesuffix(EVERY)}{EVERY}")
+        return found, await old_values.of_difference(one, other, found)
 
-    found = run(target, work)
-    shell.show(layouts.difference(found))
-    changes = [answers.of_entity_change(one) for one in found]
+    found, places = run(target, work)
+    shell.show(layouts.difference(found, places))
+    changes = [answers.of_entity_change(one, places.get(one.id)) for one in found]
     return {"left": found.left, "right": found.right, "changes": changes}
 
 
 @click.command()
 @click.argument("id_", metavar="ID", shell_complete=complete_ids)
-@click.option("--path", default=pointer.ROOT, metavar="POINTER", help="Only this part of the value, such as /title.")
+@path_argument
+@path_option
 @at_option
 @branch_options
 @click.pass_obj
-def blame(shell: CliContext, target: Target, id_: str, path: str, when: When) -> dict[str, object]:
-    """Show who wrote each part of the entity ID last, when and why.
+def blame(shell: CliContext, target: Target, id_: str, part: str, path: str, when: When) -> dict[str, object]:
+    """Show who wrote each part of the entity ID last, when and why. Exits with 1 if it is not there.
 
-    Example: stemmadb blame urn:todo:1 --space todo --path /done
+    Example: stemmadb blame urn:todo:1 /done --space todo
     """
+    path = path_of(part, path)
 
     async def work(space: Space) -> tuple[tuple[BlameLine, ...], Value]:
         then = at(space, when)

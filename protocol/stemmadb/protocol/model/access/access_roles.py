@@ -56,9 +56,20 @@ def is_owner(roles: object, principal: str) -> bool:
     return isinstance(roles, dict) and roles.get(principal) == "own"
 
 
+def writers(roles: object) -> frozenset[str]:
+    """The principals that the access list, if there is one, lets write."""
+    listed = roles if isinstance(roles, dict) else {}
+    return frozenset(principal for principal, role in listed.items() if role in ("write", "own"))
+
+
 def includes(role: Role, other: Role) -> bool:
     """Whether who has the one role may do all that the other allows."""
     return other in _INCLUDED[role]
+
+
+def strength(role: Role) -> int:
+    """Rises with what the role allows."""
+    return len(_INCLUDED[role])
 
 
 def covers(prefixes: tuple[str, ...], prefix: str) -> bool:

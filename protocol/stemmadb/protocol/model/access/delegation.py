@@ -59,6 +59,8 @@ class DelegatedRights(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens of the chain, the last one first: a revocation of any of them ends it."""
     issuers: tuple[Did, ...]
     """Who signed each of them, in the same order."""
+    is_listed: bool = False
+    """Whether it narrows what the access list gives its issuer: an access token without delegations (TOKEN-2)."""
 
     @property
     def owner(self) -> Did:
@@ -110,19 +112,29 @@ def delegated_rights(
     """What one may do who acts under delegations: the weakest role of those that hold, for the ids of them all.
 
     One holds within its time, while the access list names who began it as an owner, and until a token of its chain
-    is revoked. If none holds, nothing may be done.
+    is revoked. An access token alone holds while the access list names its principal at all, and never gives more
+    than the list does. If none holds, nothing may be done.
     """
     holding = [
-        one
+        (_role(one, roles), one.prefixes)
         for one in delegated
-        if one.not_before <= now < one.expires
-        and access_roles.is_owner(roles, one.owner)
-        and not any(map(is_revoked, one.names))
+        if one.not_before <= now < one.expires and one.prefixes and not any(map(is_revoked, one.names))
     ]
-    if not holding:
+    held = [(role, prefixes) for role, prefixes in holding if role != "none"]
+    if not held:
         return NOBODY
-    role: Role = "read" if any(one.role == "read" for one in holding) else "write"
-    return Rights(role, access_roles.joined(prefix for one in holding for prefix in one.prefixes))
+    weakest = min((role for role, _ in held), key=access_roles.strength)
+    return Rights(weakest, access_roles.joined(prefix for _, prefixes in held for prefix in prefixes))
+
+
+def _role(one: DelegatedRights, roles: object) -> Role:
+    """The role that one gives by the access list as it is now."""
+    if not one.is_listed:
+        return one.role if access_roles.is_owner(roles, one.owner) else "none"
+    listed = roles.get(one.owner) if isinstance(roles, dict) else None
+    if listed is None:
+        return "none"
+    return one.role if access_roles.includes(listed, one.role) else listed
 
 
 def next_change(delegated: Iterable[DelegatedRights], after: TimeMs) -> TimeMs | None:

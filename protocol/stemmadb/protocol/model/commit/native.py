@@ -16,7 +16,7 @@ from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model import patch
 from stemmadb.protocol.model.commit import proposal, request, write
 from stemmadb.protocol.model.commit.admission import Accepted
-from stemmadb.protocol.model.commit.fast_path_python import BatchBase
+from stemmadb.protocol.model.commit.batch_base import BatchBase
 from stemmadb.protocol.model.commit.proposal import Proposal
 from stemmadb.protocol.model.log import changes, commit_record, facts, state
 from stemmadb.protocol.model.log.commit_record import Commit
@@ -45,7 +45,7 @@ class FastPath(Protocol):
     def decide(
         self, batch: Sequence[Proposal], base: BatchBase, now: TimeMs, salts: Iterator[bytes], limits: Limits
     ) -> list[Accepted] | None:
-        """As `fast_path_python.decide`."""
+        """As `fast_path.decide`."""
         ...
 
     def frame(

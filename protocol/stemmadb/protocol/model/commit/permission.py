@@ -32,7 +32,7 @@ def check(proposal: Proposal, rights: Rights, space: str) -> None:
             _check_prefixes(proposal, rights)
     if _writes_list(proposal, space):
         _check_access_list(proposal, rights)
-    if details is not None and isinstance(details, Erase) and details.id == space:
+    if isinstance(details, Erase) and any(entity.id == space for entity in details.every_entity()):
         raise Forbidden(action="erase the access list", needs="nobody")
 
 

@@ -65,8 +65,10 @@ def _versions(details: Arguments) -> tuple[Version, ...]:
         return (details.version,)
     if isinstance(details, Merge):
         return details.source_version, details.target_version
-    if isinstance(details, Revert | Erase):
+    if isinstance(details, Revert):
         return details.versions
+    if isinstance(details, Erase):
+        return tuple(version for entity in details.every_entity() for version in entity.versions)
     return (details.floor,) if isinstance(details, Compact) else ()
 
 

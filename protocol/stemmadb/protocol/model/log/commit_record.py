@@ -70,9 +70,23 @@ class Revert(_Arguments, frozen=True, tag="revert"):
     versions: tuple[Version, ...]
 
 
-class Erase(_Arguments, frozen=True, tag="erase"):
+class ErasedEntity(msgspec.Struct, frozen=True, kw_only=True):
+    """An entity, and the versions at which an erasure destroyed its bodies."""
+
     id: EntityId
     versions: tuple[Version, ...]
+
+
+class Erase(_Arguments, frozen=True, tag="erase"):
+    """`entities` are further ones of the same erasure."""
+
+    id: EntityId
+    versions: tuple[Version, ...]
+    entities: tuple[ErasedEntity, ...] = ()
+
+    def every_entity(self) -> tuple[ErasedEntity, ...]:
+        """All entities of it, the first one included."""
+        return (ErasedEntity(id=self.id, versions=self.versions), *self.entities)
 
 
 class Compact(_Arguments, frozen=True, tag="compact"):
@@ -151,7 +165,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def kind(self) -> CommitKind:
-        return kind_of(self.details)
+        return "commit" if self.arguments == NO_ARGUMENTS else kind_of(self.details)
 
     @property
     def details(self) -> Arguments | None:

@@ -16,11 +16,12 @@ class ErasedBodies:
         self._places.setdefault(version, []).append((place, id_))
 
     def erased(self, erase: Erase) -> None:
-        """An erasure takes the bodies of its entity at its versions, and the notes there."""
-        for version in erase.versions:
-            left = [one for one in self._places.pop(version, []) if one[1] not in (erase.id, None)]
-            if left:
-                self._places[version] = left
+        """An erasure takes the bodies of its entities at their versions, and the notes there."""
+        for entity in erase.every_entity():
+            for version in entity.versions:
+                left = [one for one in self._places.pop(version, []) if one[1] not in (entity.id, None)]
+                if left:
+                    self._places[version] = left
 
     def compacted(self, compact: Compact) -> None:
         """A compaction takes bodies below its floor, and no notes."""

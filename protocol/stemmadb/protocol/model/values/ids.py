@@ -69,7 +69,7 @@ def branch_name(text: str) -> BranchName:
         raise InvalidName(name=repr(text)[:80])
     if _BRANCH.fullmatch(text) is None:
         raise InvalidName(name=_shown(text))
-    return BranchName(text)
+    return MAIN if text == MAIN else BranchName(text)  # messages leave a default out only if it is the same object
 
 
 def _within_bytes(text: str, bytes_max: int) -> None:

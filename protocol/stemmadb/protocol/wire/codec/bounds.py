@@ -103,9 +103,12 @@ def _check_bulk(message: ClientMessage, limits: Limits) -> None:
     bulk = limits.bulk_operations_max
     if isinstance(message, MergeRequest):
         _count("bulk_operations_max", bulk, message.resolutions)
-    elif isinstance(message, RevertRequest | EraseRequest):
+    elif isinstance(message, RevertRequest):
         _count("bulk_operations_max", bulk, message.versions)
-    if isinstance(message, EraseRequest):
+    elif isinstance(message, EraseRequest):
+        _within("bulk_operations_max", bulk, 1 + len(message.entities))
+        versions = len(message.versions) + sum(len(one.versions) for one in message.entities)
+        _within("bulk_operations_max", bulk, versions)
         _count("bulk_operations_max", bulk, message.survivors)
         _count("bulk_operations_max", bulk, message.blobs)
     note: bytes | None = getattr(message, "note", None)

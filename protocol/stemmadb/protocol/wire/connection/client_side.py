@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -18,9 +18,9 @@ from stemmadb.protocol.wire.connection.base import Closed, ConnectionState, Fram
 from stemmadb.protocol.wire.messages import ServerMessage, type_of
 from stemmadb.protocol.wire.messages.base import Part, Request
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
-from stemmadb.protocol.wire.messages.reading import QueryAnswer
+from stemmadb.protocol.wire.messages.reading import QueriedEntity, QueryAnswer
 from stemmadb.protocol.wire.messages.session import ErrorMessage, Goodbye, HeldWatch, Hello, Ok, SessionOpen
-from stemmadb.protocol.wire.messages.sync import Sync
+from stemmadb.protocol.wire.messages.sync import Entered, Sync
 from stemmadb.protocol.wire.version import PROTOCOL, Subprotocol
 
 
@@ -152,8 +152,15 @@ class ClientConnection:
         if self.state is not ConnectionState.OPEN:
             raise OutOfOrder(type=type_of(message), why="the session is not open")
         if isinstance(message, Sync):
+            if size > self.limits.value_bytes_max:
+                self._check_values("/entered", message.entered)
             return self._frames.take(message, size)
         return message if isinstance(message, Deferred) else self._answered(message)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the server announced beyond the protocol."""
+        return frozenset(() if self._hello is None else self._hello.features)
 
     def _greet(self, hello: Hello) -> Hello:
         if hello.protocol != PROTOCOL:
@@ -176,8 +183,17 @@ class ClientConnection:
             result: Part | StemmaError = self._codec.read_result(message, request.answer)
         except (Malformed, InvalidValue) as error:  # in JSON a body can be at fault
             return Answered(request, error)
+        if isinstance(result, QueryAnswer):
+            self._check_values("/entities", result.entities)
         self._check_cut(result)
         return Answered(request, result)
+
+    def _check_values(self, path: str, items: Iterable[Entered | QueriedEntity]) -> None:
+        """A server keeps the bound that it announced: an app need not be ready for larger values (MODEL-3)."""
+        for one in items:
+            if len(one.body or b"") > self.limits.value_bytes_max:
+                why = f"a value has {len(one.body or b'')} bytes, more than value_bytes_max"
+                raise Malformed(path=path, why=why)
 
     def _check_cut(self, result: Part | StemmaError) -> None:
         """State follows the frame that reaches its version, so one client never mixes two cuts (SYNC-7)."""

@@ -98,6 +98,7 @@ class Pong(Part, frozen=True, kw_only=True):
 
 
 class Ping(Request, frozen=True, kw_only=True, tag="ping"):
-    """Asks for a sign of life."""
+    """Asks for a sign of life. With `follow` every later commit brings this session a frame at once (SYNC-8)."""
 
     answer: ClassVar[type[Part]] = Pong
+    follow: bool = False

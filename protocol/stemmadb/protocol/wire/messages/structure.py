@@ -114,7 +114,10 @@ class MergeReport(Part, frozen=True, kw_only=True):
 
 
 class MergeRequest(WriteRequest, frozen=True, kw_only=True, tag="merge"):
-    """Merges `source`, at a version or its head, into `target`."""
+    """Merges `source`, at a version or its head, into `target`.
+
+    With `expect_target`, only if nothing was written on the target after that version (MERGE-5).
+    """
 
     answer: ClassVar[type[Part]] = MergeReport
     source: BranchName
@@ -122,6 +125,7 @@ class MergeRequest(WriteRequest, frozen=True, kw_only=True, tag="merge"):
     source_version: WireVersion | None = None
     strategy: Strategy = "lww"
     resolutions: tuple[Resolution, ...] = ()
+    expect_target: WireVersion | None = None
     dry_run: bool = False
     note: Body | None = None
 
@@ -163,12 +167,23 @@ class EraseAnswer(Written, frozen=True, kw_only=True):
     erased: Count
 
 
+class EraseTarget(Part, frozen=True, kw_only=True):
+    """An entity, and the versions whose bodies are destroyed."""
+
+    id: EntityId
+    versions: tuple[WireVersion, ...]
+
+
 class EraseRequest(WriteRequest, frozen=True, kw_only=True, tag="erase"):
-    """Destroys the bodies of an entity's facts at these versions, and the named blobs (ERASE-1)."""
+    """Destroys the bodies of an entity's facts at these versions, and the named blobs (ERASE-1).
+
+    `entities` are further ones, erased by the same write (ERASE-2).
+    """
 
     answer: ClassVar[type[Part]] = EraseAnswer
     entity: EntityId
     versions: tuple[WireVersion, ...]
+    entities: tuple[EraseTarget, ...] = ()
     survivors: tuple[Survivor, ...] = ()
     blobs: tuple[WireHash, ...] = ()
     note: Body | None = None

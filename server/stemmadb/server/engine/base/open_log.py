@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from threading import Lock
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from stemmadb.protocol.model.values.ids import Did, Version
 from stemmadb.server.engine.base.executors import Workers
-from stemmadb.server.storage.port import AcceptedWrite, Done, LogReader, SpaceLog, Storage, StorageFailed
+from stemmadb.server.storage.port import AppendBatch, Done, LogReader, SpaceLog, Storage, StorageFailed
 
 T = TypeVar("T")
 
@@ -62,6 +62,8 @@ class OpenLog:
         self._unused: asyncio.Future[None] | None = None
         """There while somebody waits for the end of all uses."""
         self._turn = asyncio.Lock()
+        self._reopening: asyncio.Task[None] | None = None
+        """Opens the log again for an append that waits."""
         self._creates = False
         """Whether the log was closed before anything was written: there may be nothing to open again."""
         self.generation = 0
@@ -79,7 +81,9 @@ class OpenLog:
                 await self._until_unused()
                 await self._close_log()
                 creates = create or self._creates
-                log, version = await self._opening.run(lambda: _open(self._storage, self._space, creates))
+                log, version = await self._opening.run(
+                    lambda: _open(self._storage, self._space, creates, self._opening)
+                )
                 self._log, self._views, self._is_broken, self.is_alone = log, _ReadViews(log), False, log.is_alone
                 self.generation += 1
                 self._opened(version)
@@ -90,29 +94,32 @@ class OpenLog:
         """Whether `ready` need not wait."""
         return self._log is not None and not self._is_broken
 
-    def prepare(self, batch: Sequence[AcceptedWrite]) -> None:
-        """The batch is appended next, by work that is run right after this."""
-        if self._log is not None and not self._is_broken:
-            self._log.prepare(batch)
-
-    def hand_over(self, expected: Version, batch: Sequence[AcceptedWrite], done: Done) -> bool:
-        """As the log does it. When `done` is called the log is known to be in use or broken."""
+    def append(self, batch: AppendBatch, done: Done) -> None:
+        """As the log does it, opened again if need be. The caller calls `append_ended` when `done` is called."""
         log = self._log
         if log is None or self._is_broken:
-            return False
-        self._begin_use()
-        is_taken = log.hand_over(expected, batch, partial(self._handed_over, done))
-        if not is_taken:
-            self._end_use()
-        return is_taken
+            self._reopening = asyncio.get_running_loop().create_task(self._append_when_ready(batch, done))
+        else:
+            self._users += 1
+            log.append(batch, done)
 
-    def _handed_over(self, done: Done, failure: StorageFailed | None) -> None:
-        self._is_broken = self._is_broken or failure is not None
+    async def _append_when_ready(self, batch: AppendBatch, done: Done) -> None:
+        try:
+            log = await self.ready()
+        except Exception as failure:
+            self._users += 1
+            done(failure)
+        else:
+            self._users += 1
+            log.append(batch, done)
+
+    def append_ended(self, failure: BaseException | None) -> None:
+        """A log whose append failed in the storage is broken."""
+        if failure is None and self._unused is None:
+            self._users -= 1
+            return
+        self._is_broken = self._is_broken or isinstance(failure, StorageFailed)
         self._end_use()
-        done(failure)
-
-    def _begin_use(self) -> None:
-        self._users += 1
 
     def _end_use(self) -> None:
         self._users -= 1
@@ -132,7 +139,7 @@ class OpenLog:
         log = self._log
         if log is None or self._is_broken:
             return asyncio.get_running_loop().create_task(self.run(workers, work))
-        self._begin_use()
+        self._users += 1
         future: asyncio.Future[T]
         try:
             future = asyncio.ensure_future(workers.run(partial(work, log)))
@@ -209,9 +216,9 @@ def _close(log: SpaceLog, views: _ReadViews) -> None:
     log.close()
 
 
-def _open(storage: Storage, space: Did, create: bool) -> tuple[SpaceLog, Version]:
+def _open(storage: Storage, space: Did, create: bool, workers: Workers) -> tuple[SpaceLog, Version]:
     """In a worker thread. What is owed to an erasure is done by the writer: reads do not wait for it (ERASE-1)."""
-    log = storage.open(space, create=create)
+    log = storage.open(space, create=create, workers=workers)
     try:
         with log.reader() as reader:
             return log, reader.tip().version

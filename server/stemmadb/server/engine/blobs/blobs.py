@@ -22,11 +22,13 @@ from stemmadb.protocol.model.values.ids import HASH_BYTES, EntityId, Hash, TimeM
 from stemmadb.server.engine.base.executors import Workers
 from stemmadb.server.engine.base.space_port import SpaceApi
 from stemmadb.server.engine.blobs.blob_files import BlobFiles
-from stemmadb.server.engine.blobs.uploads import Upload, Uploads, Whole
+from stemmadb.server.engine.blobs.uploads import NOBODY, Upload, UploadKey, Uploads, Whole
 from stemmadb.server.storage.port import LogReader, SpaceLog, StoredBlob
 
 INLINE_BYTES_MAX: Final = 64 * 1024
-UPLOADS_MAX: Final = 256
+UPLOADS_MAX: Final = 1_024
+UPLOADS_EACH_MAX: Final = 64
+"""Uploads of one principal."""
 UPLOAD_KEEP_MS: Final = 24 * 60 * 60 * 1000
 RENEW_AFTER_MS: Final = 60 * 60 * 1000
 """A blob that is sent again within this time of its upload is safe for long enough as it is."""
@@ -73,6 +75,7 @@ class Blobs:
         workers: Workers,
         now: Callable[[], TimeMs],
         uploads_max: int = UPLOADS_MAX,
+        uploads_each_max: int = UPLOADS_EACH_MAX,
         inline_bytes_max: int = INLINE_BYTES_MAX,
         upload_keep_ms: int = UPLOAD_KEEP_MS,
     ) -> None:
@@ -82,12 +85,21 @@ class Blobs:
         self._inline_bytes_max = inline_bytes_max
         self._upload_keep_ms = upload_keep_ms
         self._files = None if directory is None else BlobFiles(directory)
-        self._uploads = Uploads(directory, uploads_max=uploads_max)
+        self._uploads = Uploads(directory, uploads_max=uploads_max, each_max=uploads_each_max)
+
+    @property
+    def uploads(self) -> list[UploadKey]:
+        """The uploads under way; looks at files, where there are any."""
+        return self._uploads.under_way()
 
     # -- writing
 
-    async def begin(self, hash_: Hash, *, size: int, content_type: str = ANY_CONTENT) -> Offset:
+    async def begin(
+        self, hash_: Hash, *, size: int, content_type: str = ANY_CONTENT, uploader: str = NOBODY
+    ) -> Offset:
         """Begins an upload or says where it goes on; a blob that is there need not be sent again.
+
+        Each uploader has uploads of its own: what others send of the same blob neither helps nor harms it.
 
         `BlobMismatch` if bytes of it are here already that somebody announced with another size.
         A blob whose stored bytes are damaged counts as not there, so that sending it again repairs it. One that is
@@ -96,23 +108,26 @@ class Blobs:
         self._check(hash_, size, content_type)
         stored = await self._stored(hash_)
         if stored is None or not await self._renewed(stored):
-            return await self._work_on(hash_, partial(self._begin, hash_, size, content_type, self._now()))
+            key = UploadKey(hash_, uploader)
+            return await self._work_on(hash_, partial(self._begin, key, size, content_type, self._now()))
         if stored.size != size:
             raise BlobMismatch(blob=reference.write(hash_), why=f"it has {stored.size} bytes and not {size}")
         return Offset(size, stored=True)
 
-    async def chunk(self, hash_: Hash, *, offset: int, data: bytes) -> Offset:
+    async def chunk(self, hash_: Hash, *, offset: int, data: bytes, uploader: str = NOBODY) -> Offset:
         """Takes bytes where the last ones ended; `Malformed` with the right `offset` if they begin elsewhere."""
         if len(data) > (maximum := self._space.limits.blob_chunk_bytes_max):
             raise LimitExceeded(bound="blob_chunk_bytes_max", maximum=maximum, actual=len(data))
-        return await self._work_on(hash_, partial(self._append, hash_, offset, data, self._now()))
+        key = UploadKey(hash_, uploader)
+        return await self._work_on(hash_, partial(self._append, key, offset, data, self._now()))
 
-    async def end(self, hash_: Hash) -> StoredBlob:
+    async def end(self, hash_: Hash, *, uploader: str = NOBODY) -> StoredBlob:
         """Keeps an upload if its bytes give its name; returns once it is durable. Ending it again does no harm."""
-        whole = await self._workers.run(partial(self._verify, hash_))
+        key = UploadKey(hash_, uploader)
+        whole = await self._workers.run(partial(self._verify, key))
         if whole is None:
             return await self.stat(hash_)
-        return await self._space.in_turn(partial(self._keep, whole=whole, now=self._now()))
+        return await self._space.in_turn(partial(self._keep, key=key, whole=whole, now=self._now()))
 
     async def put(self, data: bytes, content_type: str = ANY_CONTENT) -> StoredBlob:
         """Keeps bytes as a blob, in as many chunks as it takes."""
@@ -152,6 +167,10 @@ class Blobs:
         """Removes what files hold of blobs whose rows are gone, half uploads included; how many blob files."""
         await self._workers.run(lambda: self._uploads.drop(hashes))
         return await self._space.in_turn(lambda log: self._remove(log, hashes))
+
+    async def drop_uploads(self, uploaders: Collection[str]) -> None:
+        """Ends the uploads of principals that may not upload any more."""
+        await self._workers.run(lambda: self._uploads.drop_of(uploaders))
 
     async def sweep(self) -> Swept:
         """Removes uploads that nobody went on with for `upload_keep_ms`, and files that have no row (BLOB-2)."""
@@ -213,16 +232,16 @@ class Blobs:
 
     # -- in worker threads
 
-    def _begin(self, hash_: Hash, size: int, content_type: str, now: TimeMs) -> int | None:
-        with self._uploads.beginning(hash_) as upload:
+    def _begin(self, key: UploadKey, size: int, content_type: str, now: TimeMs) -> int | None:
+        with self._uploads.beginning(key) as upload:
             return None if upload is None else upload.begin(size, content_type, now)
 
-    def _append(self, hash_: Hash, offset: int, data: bytes, now: TimeMs) -> int | None:
-        with self._uploads.using(hash_) as upload:
+    def _append(self, key: UploadKey, offset: int, data: bytes, now: TimeMs) -> int | None:
+        with self._uploads.using(key) as upload:
             return None if upload is None else upload.append(offset, data, now)
 
-    def _verify(self, hash_: Hash) -> Whole | None:
-        with self._uploads.using(hash_) as upload:
+    def _verify(self, key: UploadKey) -> Whole | None:
+        with self._uploads.using(key) as upload:
             return None if upload is None else upload.verify(goes_to_file=self._goes_to_file)
 
     def _goes_to_file(self, size: int) -> bool:
@@ -230,9 +249,9 @@ class Blobs:
 
     # -- in the writer's turn
 
-    def _keep(self, log: SpaceLog, whole: Whole, now: TimeMs) -> StoredBlob:
+    def _keep(self, log: SpaceLog, key: UploadKey, whole: Whole, now: TimeMs) -> StoredBlob:
         """The file before the row, so that no crash leaves a row without its file."""
-        with self._uploads.using(whole.hash) as upload:
+        with self._uploads.using(key) as upload:
             with log.reader() as reader:
                 stored, data = reader.blob(whole.hash), reader.blob_data(whole.hash)
             if upload is None or upload.whole is not whole:
@@ -249,7 +268,7 @@ class Blobs:
         blob = StoredBlob(whole.hash, whole.size, whole.content_type, now, in_file=whole.data is None)
         if blob.in_file:
             try:
-                self._of_files().adopt(self._uploads.path(whole.hash), whole.hash)
+                self._of_files().adopt(self._uploads.path(upload.key), whole.hash)
             finally:
                 upload.close()  # its bytes have moved, whether all of it comes through or not
         log.put_blob(blob, whole.data)

@@ -1,18 +1,20 @@
 """Uploads that are not complete: bytes that wait for more, across restarts too, until they give their name (BLOB-1).
 
-With a directory they are files `uploads/<reference>`: after a crash an upload goes on where its file ends, and what
-is in the file is verified at the end like anything else. Without one they are in memory. Two clients that upload the
-same blob work on the same bytes. Calls block; any thread may make them, since every upload has its own lock.
+An upload belongs to its uploader: others that know its hash can neither block nor spoil it, and each uploader has a
+bound of its own. With a directory they are files `uploads/<uploader>/<reference>`: after a crash an upload goes on
+where its file ends, and what is in the file is verified at the end like anything else. Without one they are in RAM.
+Two clients of one uploader work on the same bytes. Calls block; any thread may make them, since every upload has its
+own lock.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -22,7 +24,16 @@ from stemmadb.protocol.model.values.ids import Hash, TimeMs
 from stemmadb.server.engine.blobs.blob_files import as_stemma_errors, blocks, hash_of, named_in
 
 FOLDER: Final = "uploads"
+NOBODY: Final = ""
+"""The uploader inside the server's own process, whose files are in the folder itself."""
 _NS_PER_MS: Final = 1_000_000
+
+
+class UploadKey(NamedTuple):
+    """Whose upload of which blob."""
+
+    hash: Hash
+    uploader: str = NOBODY
 
 
 class Whole(msgspec.Struct, frozen=True):
@@ -119,8 +130,9 @@ class UploadMemory:
 class Upload:
     """One upload. Whoever uses it holds its lock."""
 
-    def __init__(self, hash_: Hash, held: UploadBytes) -> None:
-        self.hash = hash_
+    def __init__(self, key: UploadKey, held: UploadBytes) -> None:
+        self.key = key
+        self.hash = key.hash
         self.held = held
         self.lock = Lock()
         self.is_closed = False
@@ -196,21 +208,23 @@ class Upload:
 class Uploads:
     """All uploads of a space."""
 
-    def __init__(self, directory: Path | None, *, uploads_max: int) -> None:
+    def __init__(self, directory: Path | None, *, uploads_max: int, each_max: int | None = None) -> None:
+        """`each_max` is how many of them one uploader may have; as many as all together if it is not given."""
         self._folder = None if directory is None else directory / FOLDER
         self._uploads_max = uploads_max
-        self._open: dict[Hash, Upload] = {}
+        self._each_max = uploads_max if each_max is None else each_max
+        self._open: dict[UploadKey, Upload] = {}
         self._lock = Lock()
 
-    def path(self, hash_: Hash) -> Path:
+    def path(self, key: UploadKey) -> Path:
         assert self._folder is not None, "an upload in memory has no path"
-        return self._folder / reference.write(hash_)
+        return self._folder / key.uploader / reference.write(key.hash)
 
     @contextmanager
-    def using(self, hash_: Hash) -> Iterator[Upload | None]:
+    def using(self, key: UploadKey) -> Iterator[Upload | None]:
         """An upload that was begun, alone; None if there is none, or it was closed meanwhile."""
         with self._lock:
-            upload = self._open.get(hash_)
+            upload = self._open.get(key)
         if upload is None:
             yield None
             return
@@ -225,51 +239,76 @@ class Uploads:
                     self.forget(upload)
 
     @contextmanager
-    def beginning(self, hash_: Hash) -> Iterator[Upload | None]:
+    def beginning(self, key: UploadKey) -> Iterator[Upload | None]:
         """The same for an upload that begins or goes on; `LimitExceeded` if there are too many."""
         with self._lock, as_stemma_errors():
-            if hash_ not in self._open:
-                self._open[hash_] = Upload(hash_, self._make(hash_))
-        with self.using(hash_) as upload:
+            if key not in self._open:
+                self._open[key] = Upload(key, self._make(key))
+        with self.using(key) as upload:
             yield upload
 
     def drop(self, hashes: Iterable[Hash]) -> None:
-        """Ends these uploads, also those left from before a restart."""
-        left = set(self.names())
-        for hash_ in left.intersection(hashes):
-            with self.beginning(hash_) as upload:
+        """Ends all uploads of these blobs, also those left from before a restart."""
+        named = frozenset(hashes)
+        self._end(key for key in self.under_way() if key.hash in named)
+
+    def drop_of(self, uploaders: Collection[str]) -> None:
+        """Ends all uploads of these uploaders."""
+        self._end(key for key in self.under_way() if key.uploader in uploaders)
+
+    def _end(self, keys: Iterable[UploadKey]) -> None:
+        for key in list(keys):
+            with self.beginning(key) as upload:
                 if upload is not None:
                     upload.close()
 
     def sweep(self, untouched_since: TimeMs) -> int:
         """Ends the uploads that nobody went on with since a time; how many."""
         swept = 0
-        for hash_ in self.names():
-            with self.beginning(hash_) as upload:
+        for key in self.under_way():
+            with self.beginning(key) as upload:
                 if upload is not None and upload.held.touched() < untouched_since:
                     upload.close()
                     swept += 1
         return swept
 
     def forget(self, upload: Upload) -> None:
-        """Once it is closed; another one of the same name that began since stays."""
+        """Once it is closed; another one of the same key that began since stays."""
         with self._lock:
-            if self._open.get(upload.hash) is upload:
-                del self._open[upload.hash]
+            if self._open.get(upload.key) is upload:
+                del self._open[upload.key]
 
-    def _make(self, hash_: Hash) -> UploadBytes:
+    def _make(self, key: UploadKey) -> UploadBytes:
         """What is there from before a restart stays as it is, its time too."""
-        names = self.names()
-        if hash_ not in names and len(names) >= self._uploads_max:
-            raise LimitExceeded(bound="uploads_max", maximum=self._uploads_max, actual=len(names) + 1)
+        keys = self.under_way()
+        if key not in keys:
+            own = sum(one.uploader == key.uploader for one in keys)
+            _check_count("uploads_per_principal_max", self._each_max, own)
+            _check_count("uploads_max", self._uploads_max, len(keys))
         if self._folder is None:
             return UploadMemory()
-        if hash_ not in names:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            self.path(hash_).touch(mode=0o600)
-        return UploadFile(self.path(hash_))
+        if key not in keys:
+            for folder in (self._folder, self.path(key).parent):
+                folder.mkdir(mode=0o700, exist_ok=True)
+            self.path(key).touch(mode=0o600)
+        return UploadFile(self.path(key))
 
     def names(self) -> list[Hash]:
         """The blobs that uploads are under way for."""
+        return [key.hash for key in self.under_way()]
+
+    def under_way(self) -> list[UploadKey]:
         with as_stemma_errors():
-            return list(self._open) if self._folder is None else named_in(self._folder)
+            return list(self._open) if self._folder is None else list(_in_files(self._folder))
+
+
+def _in_files(folder: Path) -> Iterator[UploadKey]:
+    yield from (UploadKey(hash_) for hash_ in named_in(folder))
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.is_dir() and not path.is_symlink():
+            yield from (UploadKey(hash_, path.name) for hash_ in named_in(path))
+
+
+def _check_count(bound: str, maximum: int, there: int) -> None:
+    if there >= maximum:
+        raise LimitExceeded(bound=bound, maximum=maximum, actual=there + 1)

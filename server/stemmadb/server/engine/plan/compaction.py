@@ -75,6 +75,14 @@ async def compact(
     raise MergeBusy(attempts=ATTEMPTS_MAX)
 
 
+async def preview(space: SpaceApi, asked: Asked, floor: Version, *, now: TimeMs) -> CompactionPlan:
+    """What a compaction would remove now; nothing is written."""
+    wanted = _Wanted(space.did, asked, floor, now, True, space.limits)
+    plan, _ = await space.read(partial(wanted.look, earlier=None))
+    assert isinstance(plan, CompactionPlan), "the operation is new"
+    return plan
+
+
 async def _confirmed(
     space: SpaceApi, wanted: _Wanted, plan: CompactionPlan | None
 ) -> tuple[CompactionPlan | Commit, Version]:

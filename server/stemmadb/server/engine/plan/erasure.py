@@ -1,4 +1,8 @@
-"""Erasing: destroys what an entity held at some versions, with every copy of it, and mends the heads (ERASE-1)."""
+"""Erasing: destroys what entities held at some versions, with every copy, and mends the heads (ERASE-1, ERASE-2).
+
+Planning looks at each entity by itself. The write and the scrub are one, however many entities there are: the scrub
+rewrites the whole database and does not ask what was destroyed.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ from stemmadb.protocol.model.history.origins import WrittenLeaves
 from stemmadb.protocol.model.log import branch_spans
 from stemmadb.protocol.model.log.ancestry import BranchPoint
 from stemmadb.protocol.model.log.branch_spans import Branches
-from stemmadb.protocol.model.log.commit_record import Commit, Erase
+from stemmadb.protocol.model.log.commit_record import Commit, Erase, ErasedEntity
 from stemmadb.protocol.model.log.state import Missing
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.body import encode
@@ -52,7 +56,7 @@ _NULL: Final = encode(None)
 
 
 class ErasureDone(CompletedWrite, frozen=True, kw_only=True):
-    """`erased` is how many bodies of the entity are gone at the versions that the record lists."""
+    """`erased` is how many bodies of the entities are gone at the versions that the record lists."""
 
     erased: int
 
@@ -67,21 +71,21 @@ class _Ready(msgspec.Struct, frozen=True):
 async def erase(
     space: SpaceApi,
     asked: Asked,
-    id_: EntityId,
-    versions: Collection[Version],
+    targets: Mapping[EntityId, Collection[Version]],
     survivors: Mapping[BranchName, bytes | None],
     blobs: Collection[Hash] = (),
 ) -> ErasureDone:
-    """Destroys the bodies of an entity at these versions and all copies the server made of them (`model.erasure`).
+    """Destroys the bodies of entities at these versions and all copies the server made of them (`model.erasure`).
 
     The notes of all versions that the record lists go too, and the named blobs. Where the head of a branch is left
-    without a value it is set to its survivor, or deleted; a survivor for another branch is `Malformed`. A branch that
-    was deleted cannot be written, and may stay erased. Returns once no file holds any of it; until that is done it is
-    `Unavailable` or `StorageFull`, and asking again goes on. A blob that only a file is left of can be named too.
+    without a value, the first entity is set to its survivor; without one, and all others, are deleted there. A
+    survivor for another branch is `Malformed`. A branch that was deleted cannot be written, and may stay erased.
+    Returns once no file holds any of it; until that is done it is `Unavailable` or `StorageFull`, and asking again
+    goes on. A blob that only a file is left of can be named too.
     """
     named = frozenset(blobs)
     in_files = await space.in_turn(partial(scrub.stored_in_files, hashes=named)) if named else named
-    wanted = _Wanted(space.did, asked, id_, frozenset(versions), survivors, named, in_files, space.limits)
+    wanted = _Wanted(space.did, asked, targets, survivors, named, in_files, space.limits)
     for _ in range(ATTEMPTS_MAX):
         ready = await space.read(wanted.look)
         if isinstance(ready, Commit):
@@ -95,13 +99,26 @@ async def erase(
     raise MergeBusy(attempts=ATTEMPTS_MAX)
 
 
+async def preview(
+    space: SpaceApi,
+    asked: Asked,
+    targets: Mapping[EntityId, Collection[Version]],
+    survivors: Mapping[BranchName, bytes | None],
+) -> int:
+    """How many bodies an erasure would destroy now, copies included; nothing is written."""
+    nothing: frozenset[Hash] = frozenset()
+    wanted = _Wanted(space.did, asked, targets, survivors, nothing, nothing, space.limits)
+    ready = await space.read(wanted.look)
+    assert isinstance(ready, _Ready), "the operation is new"
+    return len(ready.destroyed.facts)
+
+
 class _Wanted(msgspec.Struct, frozen=True):
     """What was asked for, to be planned on a read view, and on a later one if that was overtaken."""
 
     space: Did
     asked: Asked
-    id: EntityId
-    versions: frozenset[Version]
+    targets: Mapping[EntityId, Collection[Version]]
     survivors: Mapping[BranchName, bytes | None]
     blobs: frozenset[Hash]
     in_files: frozenset[Hash]
@@ -113,7 +130,7 @@ class _Wanted(msgspec.Struct, frozen=True):
         if before is not None:
             return before
         check_owns(reader, self.space, self.asked)
-        if self.id == EntityId(self.space):
+        if EntityId(self.space) in self.targets:
             raise Forbidden(action="erase the access list", needs="nobody")
         for hash_ in self.blobs - self.in_files:
             if reader.blob(hash_) is None:
@@ -123,36 +140,47 @@ class _Wanted(msgspec.Struct, frozen=True):
     def _plan(self, reader: LogReader) -> _Ready:
         branches = {state.name: state for state in reader.branches()}
         tip = reader.tip().version
-        plan = erasure.plan(
-            self.id,
-            _facts(reader, self.id),
-            self.versions,
-            branches=branches,
-            head=tip,
-            value_at=lambda point: _value(reader, branches, point, self.id),
-        )
-        self._check_survivors(plan, branches)
-        steps = [step for name in plan.heads for step in self._mend(reader, branches, BranchPoint(name, tip))]
+        plans = {id_: self._plan_entity(reader, branches, id_, tip) for id_ in self.targets}
+        first = next(iter(plans))
+        self._check_survivors(plans[first], branches)
+        steps = [
+            step
+            for id_, plan in plans.items()
+            for name in plan.heads
+            for step in self._mend(reader, branches, BranchPoint(name, tip), id_, is_first=id_ == first)
+        ]
         check_bulk(len(steps), self.limits)
         live = [name for name, state in branches.items() if state.deleted is None]
+        others = tuple(ErasedEntity(id=id_, versions=plan.versions) for id_, plan in plans.items() if id_ != first)
         proposal = Proposal(
             identity=self.asked.identity,
             request=self.asked.request,
             branch=None,
             steps=tuple(steps),
-            reads=tuple(Read(branch=name, id=self.id, version=tip) for name in live),
-            details=Erase(id=self.id, versions=plan.versions),
+            reads=tuple(Read(branch=name, id=id_, version=tip) for id_ in plans for name in live),
+            details=Erase(id=first, versions=plans[first].versions, entities=others),
             note=self.asked.note,
             planned=tip,
         )
-        return _Ready(proposal, self._destroyed(plan))
+        return _Ready(proposal, self._destroyed(plans))
 
-    def _destroyed(self, plan: ErasurePlan) -> Destroyed:
+    def _plan_entity(self, reader: LogReader, branches: Branches, id_: EntityId, tip: Version) -> ErasurePlan:
+        return erasure.plan(
+            id_,
+            _facts(reader, id_),
+            frozenset(self.targets[id_]),
+            branches=branches,
+            head=tip,
+            value_at=lambda point: _value(reader, branches, point, id_),
+        )
+
+    def _destroyed(self, plans: Mapping[EntityId, ErasurePlan]) -> Destroyed:
         return Destroyed(
-            facts=[FactPosition(version, index) for version, index in plan.facts],
-            notes=plan.versions,
-            snapshots_of=[self.id],
+            facts=[FactPosition(version, index) for plan in plans.values() for version, index in plan.facts],
+            notes=frozenset(version for plan in plans.values() for version in plan.versions),
+            snapshots_of=list(plans),
             blobs=self.blobs,
+            http_key=True,
         )
 
     def _check_survivors(self, plan: ErasurePlan, branches: Branches) -> None:
@@ -161,15 +189,17 @@ class _Wanted(msgspec.Struct, frozen=True):
                 raise UnknownBranch(branch=name)
             raise Malformed(path="survivors", why=f"the entity is not erased at the head of {name!r}")
 
-    def _mend(self, reader: LogReader, branches: Branches, head: BranchPoint) -> Iterator[Step]:
-        body = self.survivors.get(head.branch)
+    def _mend(
+        self, reader: LogReader, branches: Branches, head: BranchPoint, id_: EntityId, *, is_first: bool
+    ) -> Iterator[Step]:
+        body = self.survivors.get(head.branch) if is_first else None
         if body is not None:
-            yield set_step(head.branch, self.id, body, blind=True, limits=self.limits)
+            yield set_step(head.branch, id_, body, blind=True, limits=self.limits)
             return
-        if isinstance(_value(reader, branches, head, self.id), Missing):
+        if isinstance(_value(reader, branches, head, id_), Missing):
             # It was erased before, and the branch forked from there since: only what has a value can be deleted.
-            yield set_step(head.branch, self.id, _NULL, blind=True)
-        yield step_of(Operation(op="delete", id=self.id, blind=True), head.branch, self.limits)
+            yield set_step(head.branch, id_, _NULL, blind=True)
+        yield step_of(Operation(op="delete", id=id_, blind=True), head.branch, self.limits)
 
 
 async def _finish(space: SpaceApi, record: Commit, blobs: Collection[Hash]) -> ErasureDone:
@@ -212,6 +242,10 @@ def _report(reader: LogReader, record: Commit) -> ErasureDone:
     """The answer, from the record alone, so that it is the same whenever it is given (COMMIT-11)."""
     details = record.details
     assert isinstance(details, Erase), "the same request is the same kind of write"
-    listed = frozenset(details.versions)
-    erased = sum(1 for one in _facts(reader, details.id) if one.fact.version in listed and one.fact.kind != "delete")
+    erased = sum(_erased_bodies(reader, entity) for entity in details.every_entity())
     return ErasureDone(version=record.version, hash=record.hash, time=record.time, erased=erased)
+
+
+def _erased_bodies(reader: LogReader, entity: ErasedEntity) -> int:
+    listed = frozenset(entity.versions)
+    return sum(1 for one in _facts(reader, entity.id) if one.fact.version in listed and one.fact.kind != "delete")

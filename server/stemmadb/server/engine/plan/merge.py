@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from stemmadb.protocol.errors import LimitExceeded, Malformed
+from stemmadb.protocol.errors import Conflict, FutureVersion, LimitExceeded, Malformed
 from stemmadb.protocol.model import merge as merges
 from stemmadb.protocol.model.commit.proposal import Proposal, Step, set_step, step_of
+from stemmadb.protocol.model.commit.request import Read
 from stemmadb.protocol.model.history.difference import Content
 from stemmadb.protocol.model.log.ancestry import BranchPoint
 from stemmadb.protocol.model.log.commit_record import Commit, Contested, Merge, Strategy
@@ -53,6 +54,8 @@ class MergeWanted(msgspec.Struct, frozen=True, kw_only=True):
     source_version: Version | None = None
     strategy: Strategy = "lww"
     resolutions: Mapping[EntityId, Content] = NO_RESOLUTIONS
+    expect_target: Version | None = None
+    """Merge only if nothing was written on the target after this version (MERGE-5)."""
 
 
 async def merge(
@@ -61,8 +64,9 @@ async def merge(
     """Merges, or returns exactly what a merge would write (MERGE-4). The access list is passed by.
 
     `UnknownBranch`, `BranchDeleted`, `FutureVersion` and `InvalidMerge` for what cannot be merged, `MergeConflict`
-    under `fail`, `Erased` or `Compacted` where a value is asked for that is gone, `MergeBusy` if others were faster
-    each time: nothing is written. `known` are the merges read before, to be kept along with the space.
+    under `fail`, `Conflict` if the target is not at `expect_target`, `Erased` or `Compacted` where a value is needed
+    that is gone, `MergeBusy` if others were faster each time: nothing is written. `known` are the merges read before,
+    to be kept along with the space.
     """
     planning = _Planning(space.did, space.limits, asked, wanted, known or KnownMerges())
     if dry_run:
@@ -80,6 +84,7 @@ class _Planning(msgspec.Struct, frozen=True):
     def on(self, reader: LogReader) -> tuple[PlannedMerge, Proposal | None]:
         """The merge as it is on this read view; no proposal if the target knows the source already."""
         source, target = self._points(reader)
+        self._check_expected(reader, target)
         sides = Sides(reader, self.known.seen_by(reader), source=source, target=target)
         plan = merges.plan(
             sides.candidates(ignore=(EntityId(self.did),)),
@@ -110,6 +115,27 @@ class _Planning(msgspec.Struct, frozen=True):
         )
         return BranchPoint(wanted.source, version), BranchPoint(wanted.target, head)
 
+    def _check_expected(self, reader: LogReader, target: BranchPoint) -> None:
+        """Known on the read view already; a write that comes between is found where the merge is decided."""
+        expected = self.wanted.expect_target
+        if expected is None:
+            return
+        if expected > target.version:
+            raise FutureVersion(version=expected, head=target.version)
+        last = reader.last_write(target.branch, target.version)
+        if last > expected:
+            raise Conflict(
+                f"Branch {target.branch!r} was written at version {last}, after version {expected}. "
+                "Look at it again, then merge.",
+                count=1,
+                stale=(),
+            )
+
+    def _expected_reads(self) -> tuple[Read, ...]:
+        """The whole target, as of the expected version: admission compares it with everything written since."""
+        expected = self.wanted.expect_target
+        return () if expected is None else (Read(prefix="", branch=self.wanted.target, version=expected),)
+
     def _proposal(
         self, reader: LogReader, plan: MergePlan, steps: tuple[Step, ...], source: BranchPoint, target: BranchPoint
     ) -> Proposal:
@@ -120,7 +146,7 @@ class _Planning(msgspec.Struct, frozen=True):
             request=self.asked.request,
             branch=target.branch,
             steps=steps,
-            reads=plan.reads,
+            reads=(*plan.reads, *self._expected_reads()),
             details=plan.details(source=source, target_version=target.version),
             note=self.asked.note,
             merged=state.merged,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
+from typing import Final
 
 from stemmadb.protocol.model.history.difference import Content
 from stemmadb.protocol.model.history.origins import OriginTrace
@@ -16,13 +17,17 @@ from stemmadb.protocol.model.log.ancestry import BranchPoint
 from stemmadb.protocol.model.log.branch_spans import Span
 from stemmadb.protocol.model.log.state import Missing
 from stemmadb.protocol.model.merge import Candidate, MergeSide
+from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, EntityId
 from stemmadb.server.engine.base import state_chunks
 from stemmadb.server.engine.base.moments import BranchLookup
 from stemmadb.server.engine.base.states import LoadedEntity
 from stemmadb.server.engine.plan.known_merges import Merges
 from stemmadb.server.engine.plan.merge_origins import MergeOrigins
-from stemmadb.server.storage.port import LogReader
+from stemmadb.server.storage.port import FactPosition, LogReader
+
+LAST_INDEX: Final = 2**31
+"""Behind all facts of a commit."""
 
 
 class Sides:
@@ -78,4 +83,21 @@ class Sides:
             return state.value
         deleted = self._branches[point.branch].deleted
         seen = point.version if deleted is None else min(point.version, deleted)
-        return Missing.COMPACTED if seen < self._floor else Missing.ERASED
+        return self._checkpointed(point, state) if seen < self._floor else Missing.ERASED
+
+    def _checkpointed(self, point: BranchPoint, state: LoadedEntity) -> Content:
+        """The value from a checkpoint that directly follows.
+
+        A base is the last commit that changed its branch. A compaction after it may have written a checkpoint, and a
+        later one has dropped what the checkpoint replaces: only the checkpoint is pinned by a fork behind it.
+        """
+        later = [Span(point.branch, point.version, self._reader.tip().version)]
+        last, place = state.hash, FactPosition(point.version, LAST_INDEX)
+        while page := self._reader.facts_of(state.id, later, after=place, limit=1):
+            (fact,) = page
+            if fact.kind != "checkpoint" or fact.parent != last:
+                break
+            if fact.body is not None:
+                return body.read_stored(fact.body)
+            last, place = fact.hash, FactPosition(fact.version, fact.index)
+        return Missing.COMPACTED

@@ -115,7 +115,7 @@ def _named(commit: Commit) -> Iterator[EntityId]:
     """The entities that a record names, in its arguments, which are sent as they were hashed."""
     details = commit.details
     if isinstance(details, Erase):
-        yield details.id
+        yield from (entity.id for entity in details.every_entity())
     elif isinstance(details, Merge):
         yield from details.resolved
         yield from (contested.id for contested in details.conflicts)

@@ -20,7 +20,7 @@ from stemmadb.server.engine.read.entities import HEAD, Got, GotMany
 from stemmadb.server.engine.read.history import HistoryPage
 from stemmadb.server.engine.read.listing import ListedEntity
 from stemmadb.server.engine.read.log_pieces import LogPlace
-from stemmadb.server.engine.read.store_queries import Queried, QueriedPage
+from stemmadb.server.engine.read.store_queries import Queried
 from stemmadb.server.storage.port import FactPosition, LogFilter, Order
 
 
@@ -59,17 +59,6 @@ class Reader:
         """See `querying.run`."""
         return await self._space.read(
             lambda log: store_queries.run(log, self._prepared(asked), may_read=self._may_read, limits=self._limits)
-        )
-
-    async def query_page(
-        self, asked: Query, *, after: EntityId | None = None, limit: int | None = None
-    ) -> QueriedPage:
-        """See `querying.page`."""
-        may_read, limits = self._may_read, self._limits
-        return await self._space.read(
-            lambda log: store_queries.page(
-                log, self._prepared(asked), after=after, limit=limit, may_read=may_read, limits=limits
-            )
         )
 
     async def history(

@@ -92,11 +92,13 @@ class Decider:
     def _decide_fast_path(self, batch: Sequence[Proposal]) -> BatchDecision | None:
         """Decides the batch if all of it fits the fast path and memory has what it needs; else None."""
         inputs = self._inputs
-        base = self._state.batch_base(batch)
-        if base is None or first_fitting(batch, base.heads, inputs.settings.batch_bytes_max) is not batch:
+        base = self._state.batch_base(batch) if fast_path.IS_THERE else None
+        if base is None:
+            return None
+        if len(batch) > 1 and first_fitting(batch, base.heads, inputs.settings.batch_bytes_max) is not batch:
             return None
         count, expected = len(base.heads), base.version
-        accepted = fast_path.decide(batch, base, now=inputs.now(), salts=inputs.salts, limits=inputs.limits)
+        accepted = fast_path.decide(batch, base, inputs.now(), inputs.salts, inputs.limits)
         if accepted is None:
             return None
         self._counts.cache_hits += count

@@ -62,7 +62,7 @@ def remove_files(log: SpaceLog, hashes: Collection[Hash]) -> None:
     """Removes what files hold of blobs whose rows are gone, half uploads included."""
     if log.directory is not None:
         removed = remove_blob_files(log, hashes)
-        Uploads(log.directory, uploads_max=len(removed)).drop(removed)
+        Uploads(log.directory, uploads_max=0).drop(removed)
 
 
 def remove_blob_files(log: SpaceLog, hashes: Collection[Hash]) -> Collection[Hash]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from time import perf_counter
 from typing import Final, TypeVar
 
 from stemmadb.protocol import errors
@@ -29,13 +28,25 @@ from stemmadb.server.engine.base.inputs import Inputs
 from stemmadb.server.engine.base.open_log import OpenLog
 from stemmadb.server.engine.write import due_snapshots, scrub
 from stemmadb.server.engine.write.decider import BatchDecision, Decider
-from stemmadb.server.engine.write.due_snapshots import Backlog, Due
+from stemmadb.server.engine.write.due_snapshots import Backlog
 from stemmadb.server.engine.write.in_flight import InFlight
 from stemmadb.server.engine.write.queue import QueueEntry, WriteQueue, settle
 from stemmadb.server.engine.write.scrub import Unscrubbed
-from stemmadb.server.storage.port import AcceptedWrite, Destroyed, DiskFull, LogMoved, SpaceLog, StorageFailed
+from stemmadb.server.log_events import Log
+from stemmadb.server.storage.port import (
+    AcceptedWrite,
+    AppendBatch,
+    Destroyed,
+    DiskFull,
+    LogMoved,
+    Snapshot,
+    SpaceLog,
+    StorageFailed,
+    no_snapshots,
+)
 
 T = TypeVar("T")
+LOG: Final = Log("engine")
 
 SCRUB_AGAIN_MS: Final = 60_000
 """How long a scrub that failed is not tried again of our own accord: a try may keep commits waiting for seconds."""
@@ -57,12 +68,13 @@ class Writer:
         self._log = log
         self._workers = workers
         self._loop = asyncio.get_running_loop()
+        self._space = space
         self._counts = inputs.counts.space(space)
         self._durable = durable
         """Called in order with the version the log is known to have reached, and what this writer added to reach it.
         """
         self._wake = asyncio.Event()
-        self._in_flight = InFlight(log, workers, self._write_ended)
+        self._in_flight = InFlight(log, workers, self._write_ended, self._counts.append_seconds)
         self._decider = Decider(space, log, workers, heads, self._in_flight, inputs)
         self._queue = WriteQueue(settings)
         self._backlog = Backlog(count_max=settings.snapshots_max, bytes_max=settings.snapshot_bytes_max)
@@ -80,6 +92,8 @@ class Writer:
         """Whether the task sleeps until something comes."""
         self._is_stopping = False
         self._refusal: type[errors.Unready] | None = None
+        self._failing = ""
+        """The code that the last write failed with; empty once one has succeeded."""
         """Why nothing is taken at the moment."""
         self._task: asyncio.Task[None] | None = None
 
@@ -90,7 +104,7 @@ class Writer:
 
     @property
     def is_busy(self) -> bool:
-        return bool(len(self._queue) or self._taken or self._in_flight.is_under_way)
+        return bool(self._queue.waiting or self._taken or self._in_flight.is_under_way)
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -128,7 +142,8 @@ class Writer:
             return self._queue.has_room
         self._counts.queued += 1
         if not self._is_called:
-            self._call()
+            self._is_called = True
+            self._loop.call_soon(self._go_on)
         return self._queue.put(entry)
 
     # ------------------------------------------------------------ without the task
@@ -149,21 +164,18 @@ class Writer:
 
     def _write_ended(self) -> None:
         """The write in flight has ended, well or not."""
-        if self._is_resting and not (self._in_flight.is_under_way or self._is_stopping or self._owes_something):
-            if len(self._queue):
+        owes_something = self._backlog.due or self._log.owes_scrub
+        if self._is_resting and not (self._in_flight.is_under_way or self._is_stopping or owes_something):
+            if self._queue.waiting:
                 self._call()  # callers that were answered just now may bring more
         else:
             self._wake.set()
 
-    @property
-    def _owes_something(self) -> bool:
-        return self._owes_snapshots or self._may_scrub
-
     def _write_at_once(self) -> bool:
         """Whether all that waits is on its way, or is taken once the write in flight has completed."""
         if self._in_flight.is_under_way:
-            return not self._in_flight.has_ended and len(self._queue) < self._ahead_min
-        if not len(self._queue):
+            return not self._in_flight.has_ended and self._queue.waiting < self._ahead_min
+        if not self._queue.waiting:
             return False
         entries = self._queue.take()
         try:
@@ -176,7 +188,7 @@ class Writer:
             return False
         self._counts.queued -= len(entries)
         self._send_off(entries, decision)
-        return not len(self._queue)
+        return not self._queue.waiting
 
     # ------------------------------------------------------------ the task
 
@@ -185,7 +197,7 @@ class Writer:
             self._in_flight.start((), scrub.clean_up, lambda _: None)
         while not self._is_stopping or self.is_busy or self._owes_snapshots:
             try:
-                await (self._turn() if len(self._queue) else self._rest())
+                await (self._turn() if self._queue.waiting else self._rest())
             except LogMoved:
                 await self._decide_again()
             except Unscrubbed as failure:
@@ -204,7 +216,7 @@ class Writer:
             self._in_flight.start((), scrub.scrub_owed, lambda _: None)
         elif self._owes_snapshots and not self._in_flight.is_under_way:
             await asyncio.sleep(0)  # callers answered just now may bring more, and snapshots go along with it
-            if not len(self._queue):
+            if not self._queue.waiting:
                 due = self._backlog.take()
                 self._in_flight.start((), lambda log: log.store_snapshots(due_snapshots.encoded(due)), lambda _: None)
         else:
@@ -218,7 +230,7 @@ class Writer:
     @property
     def _owes_snapshots(self) -> bool:
         """Where others write too, snapshots wait for an append: that fails if an erasure came before it."""
-        return self._log.is_alone and len(self._backlog) > 0
+        return self._log.is_alone and bool(self._backlog.due)
 
     @property
     def _may_scrub(self) -> bool:
@@ -232,7 +244,7 @@ class Writer:
 
         While one is in flight only a large one is decided ahead: fewer and larger batches cost less than the wait.
         """
-        if self._in_flight.is_under_way and len(self._queue) < self._ahead_min:
+        if self._in_flight.is_under_way and self._queue.waiting < self._ahead_min:
             await self._in_flight.completed()
         entries = self._taken = self._queue.take()
         self._counts.queued -= len(entries)
@@ -242,7 +254,7 @@ class Writer:
         decision = await self._decide(entries)
         await self._in_flight.completed()
         self._send_off(entries, decision)
-        if len(self._queue):
+        if self._queue.waiting:
             self._workers.give_way()  # it takes off before the next batch is decided, which keeps the loop busy
         await asyncio.sleep(0)
 
@@ -284,32 +296,30 @@ class Writer:
         if not decision.accepted and self._log.is_alone:
             self._publish(entries, decision)
             return
-        batch = [AcceptedWrite(one.commit, one.facts, destroyed) for one in decision.accepted]
-        self._log.prepare(batch)
-        if destroyed is None and not self._backlog.is_pressing and self._hand_over(entries, decision, batch):
-            return
-        due, destroys = self._backlog.take(), destroyed is not None
-        work = partial(_append, expected=decision.expected, batch=batch, due=due, destroys=destroys)
-        self._in_flight.start(entries, work, partial(self._completed, entries, decision))
+        writes = [AcceptedWrite(one.commit, one.facts, destroyed) for one in decision.accepted]
+        snapshots = self._snapshots_to_append() if self._backlog.due else no_snapshots
+        batch = AppendBatch(decision.expected, writes, snapshots)
+        done = self._publish if destroyed is None else self._scrub_and_publish
+        self._in_flight.append(entries, batch, partial(done, entries, decision))
 
-    def _hand_over(
-        self, entries: Sequence[QueueEntry], decision: BatchDecision, batch: Sequence[AcceptedWrite]
-    ) -> bool:
-        """Without a worker, where the log can: snapshots that are due wait for a batch that goes by one."""
-        done = partial(self._handed_over, entries, decision, perf_counter())
-        return self._in_flight.hand_over(entries, decision.expected, batch, done)
+    def _snapshots_to_append(self) -> Callable[[], Sequence[Snapshot]]:
+        """Snapshots that are due go along if they are many, or if others write too; else they are stored at rest."""
+        if self._log.is_alone and not self._backlog.is_pressing:
+            return no_snapshots
+        return partial(due_snapshots.encoded, self._backlog.take())
 
-    def _handed_over(self, entries: Sequence[QueueEntry], decision: BatchDecision, started: float, _: None) -> None:
-        self._completed(entries, decision, perf_counter() - started)
-
-    def _completed(self, entries: Sequence[QueueEntry], decision: BatchDecision, seconds: float) -> None:
-        self._counts.append_seconds.observe(seconds)
-        self._publish(entries, decision)
+    def _scrub_and_publish(self, entries: Sequence[QueueEntry], decision: BatchDecision) -> None:
+        """What a write has destroyed is scrubbed before anything is published (ERASE-1)."""
+        self._in_flight.start(entries, scrub.scrub_owed, lambda _: self._publish(entries, decision))
 
     def _publish(self, entries: Sequence[QueueEntry], decision: BatchDecision) -> None:
         """Everything that was decided on is durable: calls the subscribers, then the callers (COMMIT-10)."""
         self._moves = 0
-        self._backlog.add(decision.due)
+        if self._failing:
+            self._failing = ""
+            LOG.info("writes_again", space=self._space)
+        if decision.due:
+            self._backlog.add(decision.due)
         if decision.accepted:
             self._durable(decision.accepted[-1].commit.version, decision.accepted)
         for entry, outcome in zip(entries, decision.outcomes, strict=True):
@@ -333,6 +343,7 @@ class Writer:
         failed, the write before it may still end well.
         """
         refusal = errors.StorageFull if isinstance(failure, DiskFull) else errors.Unavailable
+        self._note_failure(refusal.code)
         unanswered = await self._forget()
         # Callers learn of it one turn later; what comes until then may be later commits of the same sessions.
         self._refusal = refusal
@@ -342,6 +353,12 @@ class Writer:
         for entry in [*unanswered, *waiting]:
             entry.fail(refusal())
         await self._open_again()
+
+    def _note_failure(self, code: str) -> None:
+        """Into the log, once until a write succeeds: clients repeat what was refused."""
+        if self._failing != code:
+            self._failing = code
+            LOG.warning("write_failed", code=code, space=self._space)
 
     async def _still_owe(self, failure: Unscrubbed) -> None:
         """Tells the one whose answer waits for the scrub that there is none yet; all others go on (ERASE-1).
@@ -381,21 +398,6 @@ class Writer:
 
 def _proposals(entries: Sequence[QueueEntry]) -> list[Proposal]:
     return [entry.proposal for entry in entries if entry.proposal is not None]
-
-
-def _append(
-    log: SpaceLog, *, expected: Version, batch: Sequence[AcceptedWrite], due: Sequence[Due], destroys: bool
-) -> float:
-    """In a worker: one append, one sync; what was destroyed is scrubbed before anything is published (ERASE-1).
-
-    Gives the seconds that the append took.
-    """
-    encoded, started = due_snapshots.encoded(due), perf_counter()
-    log.append(expected, batch, encoded)
-    seconds = perf_counter() - started
-    if destroys:
-        scrub.scrub_owed(log)
-    return seconds
 
 
 def _do(work: Callable[[SpaceLog], T], log: SpaceLog) -> WorkResult[T]:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from stemmadb.protocol.model.commit.admission import Accepted
-from stemmadb.protocol.model.commit.fast_path_python import BatchBase
+from stemmadb.protocol.model.commit.batch_base import BatchBase
 from stemmadb.protocol.model.commit.proposal import Proposal
 from stemmadb.protocol.model.log import replay
 from stemmadb.protocol.model.log.commit_record import (

@@ -62,7 +62,6 @@ class Batch:
     """
 
     __slots__ = (
-        "_changes",
         "after",
         "commits",
         "deleted",
@@ -72,6 +71,7 @@ class Batch:
         "size",
         "to",
         "weight",
+        "written",
     )
 
     def __init__(self, commits: Sequence[CommitEvent], heads: Heads) -> None:
@@ -99,16 +99,14 @@ class Batch:
         """Branches that were deleted in it."""
         self.erases = bool(details) and any(isinstance(one, Erase) for one in details)
         """Whether bodies of earlier batches were destroyed, so that those must not be sent any more (ERASE-1)."""
-        self._changes = {branch: BatchChanges(of_branch) for branch, of_branch in heads.items()}
-
-    @property
-    def written(self) -> Mapping[BranchName, BatchChanges]:
+        self.written: Mapping[BranchName, BatchChanges] = {
+            branch: BatchChanges(of_branch) for branch, of_branch in heads.items()
+        }
         """What it wrote, by branch."""
-        return self._changes
 
     def changes(self, branch: BranchName) -> BatchChanges:
         """What it wrote on a branch, as it is after the batch; made from memory, without a look into the log."""
-        return self._changes.get(branch, UNCHANGED)
+        return self.written.get(branch, UNCHANGED)
 
 
 def decided(accepted: Sequence[Accepted]) -> Batch:

@@ -24,17 +24,23 @@ from stemmadb.server.service.base.request_context import Caller, RequestContext,
 
 async def begin(request: BlobBegin, caller: Caller, context: RequestContext) -> BlobOffset:
     _check_uploads(caller, request.blob)
-    return _offset(await context.blobs.begin(request.blob, size=request.size, content_type=request.content_type))
+    begun = await context.blobs.begin(
+        request.blob, size=request.size, content_type=request.content_type, uploader=caller.principal
+    )
+    return _offset(begun)
 
 
 async def chunk(request: BlobChunk, caller: Caller, context: RequestContext) -> BlobOffset:
     _check_uploads(caller, request.blob)
-    return _offset(await context.blobs.chunk(request.blob, offset=request.offset, data=request.data))
+    taken = await context.blobs.chunk(
+        request.blob, offset=request.offset, data=request.data, uploader=caller.principal
+    )
+    return _offset(taken)
 
 
 async def end(request: BlobEnd, caller: Caller, context: RequestContext) -> BlobStored:
     _check_uploads(caller, request.blob)
-    stored = await context.blobs.end(request.blob)
+    stored = await context.blobs.end(request.blob, uploader=caller.principal)
     return BlobStored(blob=stored.hash, size=stored.size, content_type=stored.content_type)
 
 

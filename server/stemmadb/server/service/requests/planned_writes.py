@@ -70,6 +70,7 @@ async def merge(request: MergeRequest, caller: Caller, context: RequestContext) 
         source_version=request.source_version,
         strategy=request.strategy,
         resolutions=resolutions,
+        expect_target=request.expect_target,
     )
     asked = asked_for(request, caller, context, request.note)
     with planned(caller, limits, tuple(resolutions)):

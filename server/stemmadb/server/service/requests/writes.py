@@ -8,7 +8,7 @@ from stemmadb.protocol.errors import LimitExceeded, Malformed
 from stemmadb.protocol.model.commit.proposal import Proposal
 from stemmadb.protocol.model.log.commit_record import OperationIdentity, Revoke
 from stemmadb.protocol.model.values import body, ids
-from stemmadb.protocol.model.values.ids import BranchName
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.messages.access import RevokeRequest
 from stemmadb.protocol.wire.messages.base import WriteRequest, Written
@@ -71,14 +71,25 @@ async def delete_tag(request: DeleteTag, caller: Caller, context: RequestContext
 
 async def erase(request: EraseRequest, caller: Caller, context: RequestContext) -> EraseAnswer:
     """Destroys bodies, and the blobs that are named with everything that was sent of them (ERASE-1)."""
-    id_ = ids.entity_id(request.entity, context.space.limits.id_bytes_max)
+    targets = _targets(request, context.space.limits)
     survivors = _survivors(request.survivors)
     asked = asked_for(request, caller, context, request.note)
     with structural(caller, "own"):
-        done = await erasure.erase(context.space, asked, id_, request.versions, survivors, request.blobs)
+        done = await erasure.erase(context.space, asked, targets, survivors, request.blobs)
     if request.blobs:
         await context.blobs.remove(request.blobs)
     return EraseAnswer(version=done.version, hash=done.hash, time=done.time, erased=done.erased)
+
+
+def _targets(request: EraseRequest, limits: Limits) -> Mapping[EntityId, Sequence[Version]]:
+    """The entity first, then the further ones."""
+    found = {ids.entity_id(request.entity, limits.id_bytes_max): request.versions}
+    for index, one in enumerate(request.entities):
+        id_ = ids.entity_id(one.id, limits.id_bytes_max)
+        if id_ in found:
+            raise Malformed(path=f"entities/{index}", why="an entity is named twice")
+        found[id_] = one.versions
+    return found
 
 
 def _survivors(survivors: Sequence[Survivor]) -> Mapping[BranchName, bytes | None]:

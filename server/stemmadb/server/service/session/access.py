@@ -86,6 +86,10 @@ class Access:
             delegated, roles=self._roles, is_revoked=self._revoked.__contains__, now=now
         )
 
+    def is_revoked(self, name: Hash) -> bool:
+        """Whether a delegation or an access token of this name was revoked."""
+        return name in self._revoked
+
     async def rights_at(
         self, space: SpaceApi, version: Version, principal: Did, delegated: Sequence[DelegatedRights]
     ) -> Rights:

@@ -68,7 +68,8 @@ class Commits:
         self._first, self._highest = _NOTHING
         self._undecided = 0
         self._requests: dict[tuple[bytes, Local], Hash] = {}
-        """The digests of what came here and was not accepted."""
+        """The digests of what came here and was not accepted: what is built on a commit later means this one, whoever
+        else uses its name."""
         self._settled: dict[bytes, Local] = {}
         """The highest local whose acceptance was sent on this connection, by session."""
         self._deferred: dict[bytes, DeferredCommits] = {}
@@ -105,15 +106,23 @@ class Commits:
         return not self._comes_now(identity.session, identity.local) or self._submit(proposal, identity)
 
     def _comes_now(self, session: bytes, local: Local) -> bool:
-        """False if it was deferred."""
-        self._note(session, local)
+        """False if it was deferred. Either way the client has the bytes of this commit (SYNC-2)."""
+        if session == self._session:
+            if local < self._first or not self._highest:
+                self._first = local
+            self._highest = max(self._highest, local)
+        else:
+            self._hold(session, local)
         unready = self._waits(session, local)
         if unready is not None:
             self._defer(session, local, unready)
         return unready is None
 
     def _submit(self, proposal: Proposal, identity: LocalIdentity) -> bool:
-        self._remember(identity.session, identity.local, proposal.request)
+        requests = self._requests
+        requests[identity.session, identity.local] = proposal.request
+        if len(requests) > self._limits.locals_max:
+            del requests[next(iter(requests))]
         self._undecided += 1
         return self._propose(proposal, partial(self._done, identity))
 
@@ -128,19 +137,8 @@ class Commits:
         asked = ((name, name if isinstance(name, tuple) else (session, name)) for name in names)
         return tuple([(name, self._requests[place]) for name, place in asked if place in self._requests])
 
-    def _remember(self, session: bytes, local: Local, request: Hash) -> None:
-        """Until it is accepted: what is built on it later means this one, whoever else uses its name."""
-        self._requests[session, local] = request
-        if len(self._requests) > self._limits.locals_max:
-            del self._requests[next(iter(self._requests))]
-
-    def _note(self, session: bytes, local: Local) -> None:
-        """The client has the bytes of this commit (SYNC-2)."""
-        if session == self._session:
-            if local < self._first or not self._highest:
-                self._first = local
-            self._highest = max(self._highest, local)
-            return
+    def _hold(self, session: bytes, local: Local) -> None:
+        """The client has the bytes of this commit of an older session."""
         maximum = self._limits.locals_max
         if len(self._held) >= 2 * maximum:  # those of `session.open`, and as many of older sessions
             raise LimitExceeded(bound="locals_max", maximum=maximum, actual=maximum + 1)

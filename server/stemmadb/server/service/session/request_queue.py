@@ -81,6 +81,8 @@ class RequestQueue:
 
     def put(self, request: Request, size: int) -> None:
         if isinstance(request, Ping):
+            if request.follow:
+                self._hub.follow(self._session)
             may_read = self._session.caller().rights.has("read")
             self._answer(request, Pong(version=self._hub.space.version if may_read else self._session.outbox.to))
         elif not self._answered(request):
@@ -117,7 +119,7 @@ class RequestQueue:
         if outbox.has_drained:
             self._has_large = False
             return self._at_once_max
-        return 0 if outbox.is_slow or self._has_large else 1
+        return 0 if outbox.is_stalled or self._has_large else 1
 
     def close(self) -> None:
         self._waiting.clear()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Protocol
+from itertools import islice
+from typing import Final, Protocol
 
 from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.model.access import access_roles
 from stemmadb.protocol.model.log.commit_record import LocalIdentity
 from stemmadb.protocol.model.values.ids import Did, TimeMs, Version
 from stemmadb.server.counters import SpaceCounts
@@ -21,8 +23,13 @@ from stemmadb.server.service.base.request_context import RequestContext
 from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.session.access import Access
 from stemmadb.server.service.stream.broadcast import BroadcastGroups
-from stemmadb.server.service.stream.shared_frames import SharedFrames
 from stemmadb.server.service.watch.feed import Feed
+
+TURN_BYTES: Final = 64 * 1024
+"""Bytes of frames after which the rest of the sessions is left to the next turn of the loop: a few milliseconds."""
+
+TURN_PUBLISHERS: Final = 64
+"""Sessions that are looked at in a turn, whether or not they have anything to send."""
 
 
 class Publisher(Protocol):
@@ -72,11 +79,12 @@ class SpaceHub:
             groups_max=settings.watch_groups_max,
             entities_max=settings.watched_entities_max,
         )
-        self.shared = SharedFrames()
-        self.broadcasts = BroadcastGroups(self.feed, self.shared, counts, self.touch)
+        self.broadcasts = BroadcastGroups(self.feed, counts, space.limits, self.touch)
         self.authors: dict[tuple[Did, bytes], HubSession] = {}
         """The session that gets the verdicts of a principal and a session id."""
         self.sessions: dict[HubSession, None] = {}
+        self._followers: dict[HubSession, None] = {}
+        """Sessions that want a frame after every commit, even an empty one."""
         self._quiet_versions = max(1, space.limits.quiet_versions_max // 2)
         self._quiet_checked = space.version
         self._quiet_seconds = settings.quiet_ms / 1_000
@@ -88,7 +96,10 @@ class SpaceHub:
         """Batches published before the access list was loaded; None from then on."""
         self._sweep_seconds = settings.sweep_ms / 1_000
         self._sweeping: asyncio.Task[None] | None = None
+        self._dropping: set[asyncio.Task[None]] = set()
         self._stay = ExitStack()
+        self.on_access: Callable[[Did, object], None] = lambda _did, _roles: None
+        """Called with the access list when it is loaded and whenever it may have changed."""
 
     async def open(self, *, now: Callable[[], TimeMs], workers: Workers) -> None:
         """Learns the access list and begins to follow the log; the space stays open meanwhile."""
@@ -103,6 +114,7 @@ class SpaceHub:
             early, self._early = self._early or [], None
             for batch in early:
                 self._take(batch)
+            self.on_access(self.space.did, self.access.roles)
             self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
         except BaseException:
             self.close()
@@ -136,6 +148,7 @@ class SpaceHub:
 
     def leave(self, session: HubSession) -> None:
         self.sessions.pop(session, None)
+        self._followers.pop(session, None)
         self._dirty.pop(session, None)
         self._waiting.pop(session, None)
         self._expecting.pop(session, None)
@@ -149,7 +162,6 @@ class SpaceHub:
         if self._early is not None:
             self._early.append(batch)
             return
-        self.shared.clear()
         self.counts.commits += len(batch.commits)
         self.counts.batch_commits.observe(len(batch.commits))
         self.counts.groups = self.feed.groups.count
@@ -163,16 +175,33 @@ class SpaceHub:
                         session.accepted(event)
                     except Exception as error:
                         session.failed(error)
+        before = self.access.roles
         if self.access.take_all(batch):
+            self.on_access(self.space.did, self.access.roles)
+            self._drop_uploads(access_roles.writers(before) - access_roles.writers(self.access.roles))
             for session in tuple(self.sessions):
                 self._safely(session, session.rights_changed)
         expecting, self._expecting = self._expecting, {}
         for session in expecting:
             self.touch(session)
+        for session in self._followers:
+            session.owe_frame()
+            self.touch(session)
         if batch.to - self._quiet_checked >= self._quiet_versions:
             self._wake_quiet(batch.to, self._quiet_versions)
         if self._quiet_timer is None:
             self._quiet_timer = asyncio.get_running_loop().call_later(self._quiet_seconds, self._end_silence)
+
+    def _drop_uploads(self, revoked: frozenset[str]) -> None:
+        """A principal that may not write any more keeps no place and no disk (BLOB-1)."""
+        if revoked:
+            task = asyncio.get_running_loop().create_task(self.context.blobs.drop_uploads(revoked))
+            self._dropping.add(task)
+            task.add_done_callback(self._dropped)
+
+    def _dropped(self, task: asyncio.Task[None]) -> None:
+        self._dropping.discard(task)
+        _ = task.cancelled() or task.exception()  # what is left is swept
 
     def _end_silence(self) -> None:
         """Called a while after the first commit that a session has not seen: no session falls far behind."""
@@ -197,6 +226,12 @@ class SpaceHub:
             asyncio.get_running_loop().call_soon(self._flush)
         dirty[publisher] = None
 
+    def follow(self, session: HubSession) -> None:
+        """From now on the session gets a frame for every batch, as soon as the batch is published (SYNC-8)."""
+        self._followers[session] = None
+        session.owe_frame()
+        self.touch(session)
+
     def expect(self, session: HubSession) -> None:
         """Schedules a flush after the next batch: a read may be ahead of the feed."""
         self._expecting[session] = None
@@ -211,12 +246,23 @@ class SpaceHub:
             for session in waiting:
                 session.queue_has_capacity()
         dirty, self._dirty = self._dirty, {}
-        for publisher in dirty:
+        publishers, sent = iter(dirty), self.counts.bytes_out
+        for publisher in islice(publishers, TURN_PUBLISHERS):
             try:
                 publisher.flush()
             except Exception as error:
                 publisher.failed(error)
+            if self.counts.bytes_out - sent > TURN_BYTES:
+                break
         self.broadcasts.gather()
+        self._flush_later(dict.fromkeys(publishers))
+
+    def _flush_later(self, rest: dict[Publisher, None]) -> None:
+        """Large frames for many sessions take several turns of the loop: other spaces go on between them."""
+        if rest:
+            if not self._dirty:
+                asyncio.get_running_loop().call_soon(self._flush)
+            self._dirty = rest | self._dirty
 
     def _safely(self, session: HubSession, act: Callable[[], None]) -> None:
         """An internal error ends that session and no other."""

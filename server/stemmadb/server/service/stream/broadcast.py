@@ -1,26 +1,32 @@
-"""Broadcast groups: one loop writes the same frame to all sessions with an equal watch at the same version (WATCH-2).
+"""Broadcast groups: a frame is built and encoded once for all sessions for which it is equal (WATCH-2).
 
-For the hundredth subscriber an event costs one write to a socket and little else. A session joins after it received a
-frame that other sessions received too, and leaves as soon as it has anything of its own to send. While it is in the
-group, the group holds its version; the session's own copy is brought up to date when it leaves.
+A session that is current (`watcher_states`) is a subscriber of the broadcast group of its watch, alone or with
+thousands: for each of them an event costs one write to a socket. It leaves as soon as it has anything of its own to
+send. While it is in the group, the group holds its version; the session's own copy is brought up to date when it
+leaves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
+from stemmadb.protocol.model.log.commit_record import LocalIdentity
 from stemmadb.protocol.model.values.ids import Hash, Version
-from stemmadb.protocol.wire.version import Subprotocol
+from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire.codec.msgpack_codec import Codec, Data
+from stemmadb.protocol.wire.codec.subprotocols import codec_for
+from stemmadb.protocol.wire.messages.sync import Entered
+from stemmadb.protocol.wire.version import SUBPROTOCOLS, Subprotocol
 from stemmadb.server.counters import SpaceCounts
+from stemmadb.server.engine.read.entities import EntityValue
 from stemmadb.server.service.base.transport import Socket, Write
-from stemmadb.server.service.stream.shared_frames import EncodedFrame, SharedFrames
+from stemmadb.server.service.stream import frame_changes
+from stemmadb.server.service.stream.frames import Frame
+from stemmadb.server.service.stream.session_watch import entered_item, left_items
 from stemmadb.server.service.watch.feed import Feed
-from stemmadb.server.service.watch.watch_groups import WatchGroup
-
-SUBSCRIBERS_MIN: Final = 3
-"""The number of sessions with equal frames from which a broadcast group pays off."""
+from stemmadb.server.service.watch.watch_groups import Delta, WatchGroup
 
 
 class BroadcastKey(NamedTuple):
@@ -49,22 +55,17 @@ class Subscriber(Protocol):
 
     def leave_broadcast(self) -> None: ...
 
-    def flush(self) -> None: ...
-
-    def failed(self, error: Exception) -> None:
-        """Ends its session after an internal error."""
-        ...
-
     def touch(self) -> None:
         """Asks to be flushed individually."""
         ...
 
 
 class BroadcastGroup:
-    """A member of its watch group, in place of the watches of its subscribers."""
+    """A member of its watch group, in place of the watches of its subscribers; a `frame_changes.FrameWatch` too."""
 
     def __init__(self, broadcasts: BroadcastGroups, key: BroadcastKey, to: Version, hash_: Hash) -> None:
         self.key = key
+        self.branch = key.group.prepared.branch
         self.to = to
         self.hash = hash_
         self._broadcasts = broadcasts
@@ -91,6 +92,9 @@ class BroadcastGroup:
     def remove(self, subscriber: Subscriber) -> None:
         del self._members[subscriber]
         subscriber.socket.release_raw_writer()
+        self.end_if_deserted()
+
+    def end_if_deserted(self) -> None:
         if not self._members:
             self._broadcasts.ended(self)
             self.key.group.leave(self)
@@ -102,48 +106,42 @@ class BroadcastGroup:
         self._disband()
 
     def flush(self) -> None:
-        """Sends what is new: the first subscriber builds the frame, all others get the same bytes."""
+        """Sends what is new to all subscribers; what cannot be one message, each sends by itself."""
         group, to = self.key.group, self._broadcasts.feed.version
-        if group.error is None and group.at < to:
+        if group.is_behind and group.error is None and group.at < to:
             return  # it waits for a read, and publishes when it has caught up
-        delta = None if group.error is not None else group.delta(self.to, to)
-        if delta is None:
+        delta = None if group.error is not None else group.journal.between(self.to, to)
+        if delta is not None and delta.is_empty():
+            return
+        data = None if delta is None else self._encoded(delta, to)
+        if data is None:
             self._disband()
-        elif self._members and not delta.is_empty():
-            self._publish(to)
+        elif self._members:
+            self._send(data, to)
 
-    def _publish(self, to: Version) -> None:
-        leader = next(iter(self._members))
-        leader.leave_broadcast()
-        try:
-            leader.flush()
-        except Exception as error:
-            leader.failed(error)
-            self._disband()
-            return
-        if not self._members:
-            return
-        key = self.key
-        found = self._broadcasts.shared.find((key.subprotocol, self.to, to, key.group), key.watch)
-        if found is None or leader.to != to:
-            leader.touch()
-            self._disband()
-            return
-        self._repeat(leader, found)
+    def _encoded(self, delta: Delta, to: Version) -> Data | None:
+        broadcasts = self._broadcasts
+        frame = Frame(self.to, to, broadcasts.feed.hash)
+        batches = broadcasts.feed.batches(self.to)
+        frame_changes.add_changes(frame, ((self, delta),), batches, _has_no_bytes)
+        message = frame.in_one_part(broadcasts.limits.part_bytes_max)
+        return None if message is None else broadcasts.codecs[self.key.subprotocol].encode(message)
 
-    def _repeat(self, leader: Subscriber, found: EncodedFrame) -> None:
-        missed = self._write(leader.socket.framed(found.data))
-        counts, sent, size = self._broadcasts.counts, len(self._members) - len(missed), len(found.data)
+    def _send(self, data: Data, to: Version) -> None:
+        socket = next(iter(self._members)).socket
+        missed = self._write(socket.framed(data))
+        counts, sent, size = self._broadcasts.counts, len(self._members) - len(missed), len(data)
         counts.messages_out += sent
         counts.bytes_out += sent * size
-        leader.socket.repeated(sent, size)
+        socket.repeated(sent, size)
         for subscriber in missed:  # they are still at the version before this frame
             _detach(subscriber)
-        self.to, self.hash = found.frame.to, found.frame.hash
-        leaving, self._leaving = self._leaving, []
-        for subscriber in leaving:
-            if subscriber in self._members:
-                _detach(subscriber)
+        self.to, self.hash = to, self._broadcasts.feed.hash
+        if self._leaving:
+            leaving, self._leaving = self._leaving, []
+            for subscriber in leaving:
+                if subscriber in self._members:
+                    _detach(subscriber)
 
     def _write(self, frame: bytes) -> list[Subscriber]:
         """Writes to all; returns the subscribers that failed. Each meets its error again when it is flushed alone."""
@@ -161,6 +159,21 @@ class BroadcastGroup:
         for subscriber in tuple(self._members):
             _detach(subscriber)
 
+    # ------------------------------------------------------------ what a watch puts into a frame
+
+    def publish(self, frame: Frame, delta: Delta) -> Delta:
+        if delta.left:
+            frame.left += left_items(self.key.watch, self.branch, delta.left)
+        return delta
+
+    def entered(self, entity: EntityValue, *, with_body: bool) -> Entered:
+        return entered_item(self.key.watch, self.branch, entity, with_body=with_body)
+
+
+def _has_no_bytes(_: LocalIdentity) -> bool:
+    """What is a subscriber's own commit comes with its verdict, and it has left the group then."""
+    return False
+
 
 def _detach(subscriber: Subscriber) -> None:
     """From now on the subscriber is flushed individually."""
@@ -172,36 +185,35 @@ class BroadcastGroups:
     """The broadcast groups of one space."""
 
     def __init__(
-        self, feed: Feed, shared: SharedFrames, counts: SpaceCounts, touch: Callable[[BroadcastGroup], None]
+        self, feed: Feed, counts: SpaceCounts, limits: Limits, touch: Callable[[BroadcastGroup], None]
     ) -> None:
         """`touch` schedules a group to be flushed together with the sessions."""
         self.feed = feed
-        self.shared = shared
         self.counts = counts
+        self.limits = limits
+        self.codecs: Final[Mapping[Subprotocol, Codec]] = {one: codec_for(one, limits) for one in SUBPROTOCOLS}
         self.touch = touch
         self._broadcasts: dict[BroadcastKey, BroadcastGroup] = {}
-        self._offered: list[Subscriber] = []
+        self._offered: dict[Subscriber, None] = {}
 
     def offer(self, subscriber: Subscriber) -> None:
-        """The subscriber has just received a frame that others receive too."""
-        self._offered.append(subscriber)
+        """The subscriber was sent a frame that others could have been sent too: it may be current now."""
+        self._offered[subscriber] = None
 
     def gather(self) -> None:
-        """Called after all were flushed: groups the subscribers that received the same frame."""
-        offered, self._offered = dict.fromkeys(self._offered), []
-        if len(offered) < SUBSCRIBERS_MIN and not self._broadcasts:
+        """Called after all were flushed: those that are current join the group of their watch."""
+        if not self._offered:
             return
-        alike: dict[BroadcastKey, list[Subscriber]] = {}
+        offered, self._offered = self._offered, {}
         for subscriber in offered:
             if subscriber.to == self.feed.version and (key := subscriber.broadcast_key) is not None:
-                alike.setdefault(key, []).append(subscriber)
-        for key, subscribers in alike.items():
-            broadcast = self._broadcasts.get(key)
-            if broadcast is None and len(subscribers) >= SUBSCRIBERS_MIN:
-                broadcast = self._broadcasts[key] = BroadcastGroup(self, key, self.feed.version, self.feed.hash)
-            if broadcast is not None and broadcast.to == self.feed.version:
-                for subscriber in subscribers:
+                broadcast = self._broadcasts.get(key)
+                if broadcast is None:
+                    broadcast = BroadcastGroup(self, key, self.feed.version, self.feed.hash)
+                    self._broadcasts[key] = broadcast
+                if broadcast.to == self.feed.version:  # else after its next frame
                     subscriber.join(broadcast)
+                broadcast.end_if_deserted()
 
     def ended(self, broadcast: BroadcastGroup) -> None:
         del self._broadcasts[broadcast.key]

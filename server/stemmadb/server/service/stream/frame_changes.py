@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeAlias
 
 from stemmadb.protocol.model.log.commit_record import LocalIdentity
-from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.values.ids import BranchName, EntityId
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.commit import Accepted
-from stemmadb.server.service.base.commit_event import CommitEvent
+from stemmadb.protocol.wire.messages.sync import Entered
+from stemmadb.server.engine.read.entities import EntityValue
 from stemmadb.server.service.base.durable_batches import Batch
 from stemmadb.server.service.stream.frames import Frame
-from stemmadb.server.service.stream.session_watch import SessionWatch
 from stemmadb.server.service.watch.watch_groups import Delta
 
 Key: TypeAlias = tuple[BranchName, EntityId]
@@ -21,8 +20,21 @@ HasBytes: TypeAlias = Callable[[LocalIdentity], bool]
 """Whether the client has the bytes of an own commit, so that its facts need not be sent (SYNC-2)."""
 
 
+class FrameWatch(Protocol):
+    """A watch of a session, or a broadcast group of equal ones."""
+
+    @property
+    def branch(self) -> BranchName: ...
+
+    def publish(self, frame: Frame, delta: Delta) -> Delta:
+        """Puts what left into the frame; returns what is to be sent as facts or values."""
+        ...
+
+    def entered(self, entity: EntityValue, *, with_body: bool) -> Entered: ...
+
+
 def add_changes(
-    frame: Frame, changes: Iterable[tuple[SessionWatch, Delta]], batches: Sequence[Batch] | None, has_bytes: HasBytes
+    frame: Frame, changes: Iterable[tuple[FrameWatch, Delta]], batches: Sequence[Batch] | None, has_bytes: HasBytes
 ) -> None:
     """Puts the changes of all watches into the frame; each entity's body goes along once.
 
@@ -49,7 +61,10 @@ def _add_facts(frame: Frame, updated: set[Key], batches: Iterable[Batch], has_by
     for batch in batches:
         if batch.to > frame.to:
             return
-        for event, facts in _concerned(batch, updated):
+        for event in batch.commits:
+            facts = [fact for fact in event.facts if (fact.branch, fact.id) in updated]
+            if not facts:
+                continue
             identity = event.commit.identity
             is_decided = event.commit.version in decided  # the verdict brings the salts
             if is_decided and isinstance(identity, LocalIdentity) and has_bytes(identity):
@@ -58,14 +73,7 @@ def _add_facts(frame: Frame, updated: set[Key], batches: Iterable[Batch], has_by
                 frame.commits.append(records.commit_item(event.commit, facts))
 
 
-def _concerned(batch: Batch, updated: set[Key]) -> Iterator[tuple[CommitEvent, list[Fact]]]:
-    for event in batch.commits:
-        facts = [fact for fact in event.facts if (fact.branch, fact.id) in updated]
-        if facts:
-            yield event, facts
-
-
-def _add_values(frame: Frame, published: Iterable[tuple[SessionWatch, Delta]]) -> None:
+def _add_values(frame: Frame, published: Iterable[tuple[FrameWatch, Delta]]) -> None:
     """Catch-up brings the value now in the place of the facts between."""
     whole: set[Key] = set()
     for watch, delta in published:

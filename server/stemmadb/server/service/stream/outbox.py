@@ -1,14 +1,19 @@
 """The one ordered stream of a session: verdicts, changes and answers, each frame a consistent cut (SYNC-1..7).
 
+There are two ways to send. A session that watches nothing gets a frame with its verdicts alone. All else is a frame
+of changes: built for the session alone while it has anything of its own to send (`flush`), or built once by its
+broadcast group for all that are current (`broadcast`, `watcher_states`).
+
 Nothing is built for a client that does not read: past `unsent_bytes_max` the outbox waits, and when the client has
 drained, one frame takes it from its version to now (SYNC-6). Verdicts wait here; everything else is looked up in the
 batches of the feed and the journals of the watch groups when the frame is built.
 
 Example: a session stands at version 4 and watches `urn:a:*`.
 
-    batch 5 changes urn:a:1      the outbox is touched; at the end of the turn one frame goes out, 4 -> 5
-    the client stops reading     batches 6 to 9 come; nothing is built, its own verdict at 7 waits
-    the client has drained       one frame, 5 -> 9: the net change of the watch, and the verdict at 7
+    batch 5 changes urn:a:1      it is current: its broadcast group sends the frame 4 -> 5
+    its own commit is at 6       it leaves the group and is behind: a frame of its own, 5 -> 6, has the verdict
+    the client stops reading     batches 7 to 9 come; it is stalled: nothing is built, its own verdict at 8 waits
+    the client has drained       one frame, 6 -> 9: the net change of the watch, and the verdict at 8
     the watch ends               its `ended` goes into the next frame, after everything before it
 """
 
@@ -35,11 +40,11 @@ from stemmadb.server.service.stream.broadcast import BroadcastGroup, BroadcastGr
 from stemmadb.server.service.stream.frame_changes import HasBytes
 from stemmadb.server.service.stream.frames import Frame
 from stemmadb.server.service.stream.session_watch import SessionWatch
-from stemmadb.server.service.stream.shared_frames import EncodedFrame
+from stemmadb.server.service.stream.watcher_states import WatcherState
 from stemmadb.server.service.watch.feed import Feed
 from stemmadb.server.service.watch.watch_groups import Delta
 
-BARE_MAX: Final = 16
+FEW_VERDICTS: Final = 16
 """Verdicts that are sent in one message without looking at their size: those of accepted commits are small."""
 
 
@@ -53,9 +58,6 @@ class _Reach(NamedTuple):
 
 class Outbox:
     """Belongs to one connection of one session."""
-
-    failed: Callable[[Exception], None]
-    """Ends the session after an internal error; set by the session."""
 
     def __init__(
         self,
@@ -75,7 +77,6 @@ class Outbox:
         self._connection = connection
         self._feed = feed
         self._broadcasts = broadcasts
-        self._shared = broadcasts.shared
         self._counts = counts
         self._limits = limits
         self._unsent_bytes_max = unsent_bytes_max
@@ -88,7 +89,9 @@ class Outbox:
         self._kept: Sequence[Kept] = ()
         self._to = EMPTY_SPACE
         self._broadcast: BroadcastGroup | None = None
-        """The group that sends the changes of its only watch, until it has anything else to send."""
+        """The group that sends the changes of its only watch, as long as it is current."""
+        self._may_be_current = False
+        """Whether the frame that is being sent could have been sent to others too."""
         self._is_started = False
         self._is_due = False
         self._is_ahead = False
@@ -179,7 +182,7 @@ class Outbox:
     # ------------------------------------------------------------ what goes out
 
     @property
-    def is_slow(self) -> bool:
+    def is_stalled(self) -> bool:
         return self.socket.unsent > self._unsent_bytes_max
 
     @property
@@ -197,49 +200,42 @@ class Outbox:
         return self._verdicts.size
 
     @property
+    def state(self) -> WatcherState:
+        if self._broadcast is not None:
+            return WatcherState.CURRENT
+        return WatcherState.STALLED if self.is_stalled else WatcherState.BEHIND
+
+    @property
     def expects_more(self) -> bool:
         """Whether something waits for a version that the feed has not published yet."""
-        return bool(self._answers or self._verdicts or self._is_ahead)
+        return bool(self._answers.waiting or self._verdicts.decided or self._is_ahead)
 
     def flush(self) -> None:
         """Builds and sends frames as long as there is something to send and the client reads."""
         if self._broadcast is not None:
             self.leave_broadcast()
-        while self._is_started and self._connection.state is ConnectionState.OPEN and not self.is_slow:
+        is_more = self._is_started
+        while is_more and self._connection.state is ConnectionState.OPEN and not self.is_stalled:
             if self._parts is not None:
                 self._send_part(self._parts)
-            elif self._is_up_to_date or not self._begin():
-                return
+            else:
+                is_more = self._send_verdicts() if self._has_verdicts_only else self._begin_frame()
 
     @property
-    def _is_up_to_date(self) -> bool:
-        """Whether there is clearly nothing to send, as for most sessions right after a frame."""
-        to = self._feed.version
-        if self._to != to or self._owes(to) or self._has_extras:
+    def _has_verdicts_only(self) -> bool:
+        """Whether the session watches nothing, so that a frame has at most a few verdicts, as for most writers."""
+        if self.watches or self._joining or self._refused or self._reset:
             return False
-        return all(watch.is_caught_up and watch.group.at == to for watch in self.watches.values())
+        return len(self._verdicts.decided) <= FEW_VERDICTS and not self._verdicts.against
 
     @property
     def _has_extras(self) -> bool:
         """Whether the next frame has something in it that is this session's alone."""
-        return bool(self._verdicts or self._joining or self._refused or self._reset)
+        return bool(self._verdicts.decided or self._joining or self._refused or self._reset)
 
     def _owes(self, to: Version) -> bool:
         """Whether a frame to that version is due even if empty: an answer waits for it, or `owe` was called."""
-        return self._is_due or self._answers.are_due(to)
-
-    def _send_part(self, parts: Iterator[Sync]) -> None:
-        part = next(parts)
-        self._send_frame(part)
-        if not part.more:
-            self._parts = None
-            self._reached(part.to)
-
-    def _send_frame(self, part: Sync) -> Data:
-        data = self._connection.send(part)
-        assert data is not None, "the session is open"
-        self.send(data)
-        return data
+        return self._is_due or (bool(self._answers.waiting) and self._answers.are_due(to))
 
     def send(self, data: Data) -> None:
         """At once: a frame, or what may stand between two of them."""
@@ -249,69 +245,66 @@ class Outbox:
 
     def _reached(self, to: Version) -> None:
         self._to, self._is_due = to, False
-        if self._answers:
+        if self._answers.waiting:
             self._answers.release(to)
 
-    def _begin(self) -> bool:
+    # ------------------------------------------------------------ verdicts to their author
+
+    def _send_verdicts(self) -> bool:
+        """A frame with the verdicts that wait, or an empty one that is due; False if nothing more can be sent."""
+        feed, connection = self._feed, self._connection
+        to = feed.version
+        if to < self._to:
+            return False
+        own = self._verdicts.take_own(to)
+        if own is not None:
+            data = connection.tell_accepted(self._to, to, feed.hash, own)
+        else:
+            verdicts = tuple(self._verdicts.take(to))
+            if not (verdicts or self._owes(to)):
+                return False
+            data = connection.send(Sync(from_=self._to, to=to, hash=feed.hash, verdicts=verdicts))
+        assert data is not None, "the session is open"
+        self.send(data)
+        self._reached(to)
+        return bool(self._verdicts.decided)
+
+    # ------------------------------------------------------------ a frame of its own
+
+    def _send_part(self, parts: Iterator[Sync]) -> None:
+        part = next(parts)
+        data = self._connection.send(part)
+        assert data is not None, "the session is open"
+        self.send(data)
+        if not part.more:
+            self._parts = None
+            self._reached(part.to)
+            if self._may_be_current:
+                self._broadcasts.offer(self)
+
+    def _begin_frame(self) -> bool:
         """Begins the next frame; False if there is nothing to send, or not yet."""
-        if self._is_bare:
-            return self._send_bare()
+        if self._is_up_to_date:
+            return False
         self._restart_below_floor()
         reach = self._reach()
         if reach is None:
             return False
-        return self._begin_shared(reach) if self._is_shared(reach) else self._begin_frame(reach)
-
-    # ------------------------------------------------------------ a frame of a few verdicts, or none
-
-    @property
-    def _is_bare(self) -> bool:
-        """Whether the session watches nothing, so that a frame has at most a few verdicts, as for most writers."""
-        if self.watches or self._joining or self._refused or self._reset:
-            return False
-        return self._verdicts.are_few(BARE_MAX)
-
-    def send_own_verdicts(self) -> bool:
-        """Fast path for a session that only writes: sends its verdicts, if there is nothing else to send.
-
-        Returns False, and leaves the work to `flush`, in every other case.
-        """
-        if self.watches or self._joining or self._refused or self._reset or self._answers or not self._is_started:
-            return False
-        feed, connection = self._feed, self._connection
-        to = feed.version
-        if to < self._to or self._parts is not None or connection.state is not ConnectionState.OPEN or self.is_slow:
-            return False
-        own = self._verdicts.take_own(to, BARE_MAX)
-        if own is None:
-            return False
-        data = connection.tell_accepted(self._to, to, feed.hash, own)
-        assert data is not None, "the session is open"
-        self.send(data)
-        self._to, self._is_due = to, False
-        return True
-
-    def _send_bare(self) -> bool:
-        to = self._feed.version
-        if to < self._to:
-            return False
-        verdicts = tuple(self._verdicts.take(to))
-        if not (verdicts or self._owes(to)):
-            return False
-        frame = Sync(from_=self._to, to=to, hash=self._feed.hash, verdicts=verdicts)
-        self._send_frame(frame)
-        self._reached(to)
-        return True
-
-    # ------------------------------------------------------------ a frame of its own
-
-    def _begin_frame(self, reach: _Reach) -> bool:
         frame, replacing = self._frame(reach)
         if frame.is_empty and not self._owes(frame.to):
             return replacing  # what replaced them has more than fits into the frame it began in
         frame.kept, self._kept, self._reset = list(self._kept), (), None
+        self._may_be_current = not frame.verdicts
         self._parts = frame.parts(self._limits.part_bytes_max)
         return True
+
+    @property
+    def _is_up_to_date(self) -> bool:
+        """Whether there is clearly nothing to send, as for most sessions right after a frame."""
+        to = self._feed.version
+        if self._to != to or self._has_extras or self._owes(to):
+            return False
+        return all(watch.is_caught_up and watch.group.at == to for watch in self.watches.values())
 
     def _frame(self, reach: _Reach) -> tuple[Frame, bool]:
         """The frame, and whether a watch has replaced another in it."""
@@ -384,58 +377,6 @@ class Outbox:
                 if self._joining.setdefault(number, watch) is not watch:
                     self._let_go(watch)
 
-    # ------------------------------------------------------------ a frame that others get too
-
-    def repeat(self) -> bool:
-        """Fast path for a session in no broadcast group: repeats the frame of another session with an equal watch.
-
-        Returns False, and leaves the work to `flush`, if there is anything else to send.
-        """
-        if self._broadcast is not None:
-            self.leave_broadcast()
-        if not self._shared.encoded or len(self.watches) != 1 or self._parts is not None or not self._is_started:
-            return False
-        if self._verdicts.decided or self._answers or self._joining or self._refused or self._reset:
-            return False
-        (watch,) = self.watches.values()
-        connection, to = self._connection, self._feed.version
-        found = self._shared.find((connection.subprotocol, self._to, to, watch.group), watch.number)
-        if found is None or not watch.is_caught_up or watch.notified_to != self._to:
-            return False
-        if connection.state is not ConnectionState.OPEN or self.socket.unsent > self._unsent_bytes_max:
-            return False
-        watch.mark_notified(to)
-        connection.sent(found.frame)
-        self.send(found.data)
-        self._to, self._is_due = to, False
-        self._broadcasts.offer(self)
-        return True
-
-    def _is_shared(self, reach: _Reach) -> bool:
-        """Whether other sessions get the same frame: it has no extras, and the session has just one watch."""
-        if self._has_extras or len(self.watches) != 1 or len(reach.changes) != 1:
-            return False
-        ((watch, delta),) = reach.changes
-        return watch.is_caught_up and watch.notified_to == self._to and not delta.is_empty()
-
-    def _begin_shared(self, reach: _Reach) -> bool:
-        """The first to get it encodes it; one in parts is each session's own."""
-        ((watch, delta),) = reach.changes
-        names_watch = delta.entered or delta.left or self._feed.batches(self._to) is None
-        key = (self._connection.subprotocol, self._to, reach.to, watch.group)
-        frame, _ = self._frame(reach)
-        parts = frame.parts(self._limits.part_bytes_max)
-        first = next(parts)
-        data = self._send_frame(first)
-        if first.more:
-            self._parts = parts
-            return True
-        if not frame.is_own:
-            self._shared.keep(key, EncodedFrame(first, data, watch.number if names_watch else 0))
-            self._broadcasts.offer(self)
-        self._reached(first.to)
-        return True
-
     # ------------------------------------------------------------ in a broadcast group
 
     @property
@@ -447,12 +388,12 @@ class Outbox:
         if (
             self._has_extras
             or self._is_due
-            or self._answers
+            or self._answers.waiting
             or not watch.is_caught_up
             or watch.notified_to != self._to
         ):
             return None
-        if not self.has_drained:
+        if not self.has_drained or self._unsent_bytes_max < DRAIN_BYTES:  # a group notices only the latter
             return None
         connection = self._connection
         return (

@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from stemmadb.protocol.errors import Compacted, StemmaError, Unready
-from stemmadb.protocol.model.values.ids import EMPTY_SPACE, EntityId, Version
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, EntityId, Version
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.messages.sync import Entered, Left
 from stemmadb.server.engine.base.space_port import SpaceApi
@@ -34,6 +34,15 @@ from stemmadb.server.service.watch.watch_reports import AGAIN_SECONDS, internal
 PAGE_IDS_MAX: Final = 1_000
 """Entities that are read for one page."""
 _SENT: Final = object()
+
+
+def entered_item(watch: int, branch: BranchName, entity: EntityValue, *, with_body: bool) -> Entered:
+    body = entity.body if with_body else None
+    return Entered(watch=watch, branch=branch, id=entity.id, version=entity.version, hash=entity.hash, body=body)
+
+
+def left_items(watch: int, branch: BranchName, ids: Iterable[EntityId]) -> list[Left]:
+    return [Left(watch=watch, branch=branch, id=id_) for id_ in sorted(ids)]
 
 
 class SessionWatch:
@@ -133,23 +142,16 @@ class SessionWatch:
         self._notified_to, self._base = frame.to, None
         if self._unsent is not None:
             delta = self._sift(delta, self._unsent)
-        number, branch = self.number, self.branch
-        frame.left += [Left(watch=number, branch=branch, id=id_) for id_ in sorted(delta.left)]
+        if delta.left:
+            frame.left += left_items(self.number, self.branch, delta.left)
         return delta
 
     def mark_notified(self, to: Version) -> None:
-        """Its client got a frame that was made for another member of the group."""
+        """Its client got the frames of a broadcast group up to there."""
         self._notified_to = to
 
     def entered(self, entity: EntityValue, *, with_body: bool) -> Entered:
-        return Entered(
-            watch=self.number,
-            branch=self.branch,
-            id=entity.id,
-            version=entity.version,
-            hash=entity.hash,
-            body=entity.body if with_body else None,
-        )
+        return entered_item(self.number, self.branch, entity, with_body=with_body)
 
     def fill(self, frame: Frame) -> None:
         """Puts a page into the frame, if one was read, and says when it was the last."""

@@ -61,11 +61,11 @@ def fill(
     limits: Limits,
     budget: WorkBudget | None = None,
 ) -> Filled:
-    """A new watch, from its query afresh; `BranchDeleted` if the branch goes on no more."""
-    resolved = _resolve(reader, prepared.branch, version)
+    """A new watch, from its query afresh; `BranchDeleted` if the branch goes on no more, compacted or not."""
     branch = reader.branch(prepared.branch)
     if branch is not None and branch.deleted is not None and branch.deleted <= version:
         raise BranchDeleted(branch=prepared.branch)
+    resolved = _resolve(reader, prepared.branch, version)
     watch: WatchEvaluator[EntityValue] = WatchEvaluator(prepared, limits=limits)
     walk = watch.fill(budget)
     answer: TraversalResult[EntityValue] = _feed(walk, next(walk), reader, resolved, scope)
@@ -100,7 +100,7 @@ def _changed(
 
     Time then follows what changed, and not what is watched (RESUME-1).
     """
-    if any(start.conjuncts is not None for start in prepared.starts):
+    if prepared.window is not None or any(start.conjuncts is not None for start in prepared.starts):
         return None
     _resolve(reader, prepared.branch, after)  # raises if that version cannot be read any more
     spans = _resolve(reader, prepared.branch, to).spans

@@ -20,7 +20,7 @@ from stemmadb.server.service.base.transport import (
     Write,
 )
 from stemmadb.server.serving.listeners.frame_bounds import FrameBounds
-from stemmadb.server.serving.listeners.front import half_close
+from stemmadb.server.serving.listeners.half_close import half_close
 from stemmadb.server.serving.listeners.read_share import ReadShare
 
 if TYPE_CHECKING:
@@ -276,6 +276,10 @@ class Connection(ABC):
                 handler.lost()
             except Exception:
                 _log.exception("the end of a connection could not be handled")
+
+    def late(self) -> None:
+        """It did not close in time."""
+        self.abort()
 
     def abort(self) -> None:
         self._begin_closing()

@@ -1,4 +1,8 @@
-"""A connection until it is a WebSocket: reads the head of the request, then answers and closes, or hands over."""
+"""A connection until it is a WebSocket: reads the head of a request, then answers and closes, or hands over.
+
+A request for a WebSocket is recognised before anything else of HTTP is looked at. Other requests go to a feed, which
+stays behind this protocol and passes one at a time on to the HTTP library (HTTP-1).
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,20 @@ import socket
 from typing import TYPE_CHECKING, Final, cast
 
 from stemmadb.server.service.base.transport import Arrival, HandlerFactory
-from stemmadb.server.serving.listeners.handshake import HandshakeReply, Upgrade, answer_head, refuse
-from stemmadb.server.serving.listeners.http import HEAD_BYTES_MAX, HEAD_END, Http
+from stemmadb.server.serving.listeners.half_close import half_close
+from stemmadb.server.serving.listeners.handshake import HandshakeReply, Upgrade, answer_request, is_upgrade, refuse
+from stemmadb.server.serving.listeners.http import (
+    HEAD_BYTES_MAX,
+    HEAD_END,
+    BadRequest,
+    Http,
+    HttpRequest,
+    check_beginning,
+    read_head,
+    write_problem,
+)
+from stemmadb.server.serving.listeners.request_feed import RETRY_AFTER, TOO_LARGE, RequestFeed
+from stemmadb.server.serving.listeners.web_port import WebServer
 
 if TYPE_CHECKING:
     from stemmadb.server.serving.listeners.gate import Gate
@@ -29,15 +45,20 @@ class EarlyRefusal(enum.Enum):
 class Front(asyncio.Protocol):
     """The first protocol of every connection. Whatever comes after its request is left to what it hands over to."""
 
-    def __init__(self, gate: Gate, handlers: HandlerFactory, http: Http) -> None:
+    def __init__(self, gate: Gate, handlers: HandlerFactory, http: Http, web: WebServer | None = None) -> None:
         self._gate = gate
         self._handlers = handlers
         self._http = http
+        self._web = web
+        self._feed: RequestFeed | None = None
+        """What takes every later byte, once a request was passed on."""
         self._head = bytearray()
         self._done = False
         self.address = ""
         self.counted = False
         """Whether it is one of the connections of its address; the gate's."""
+        self.is_handed = False
+        """Whether it is one of the HTTP connections; the gate's."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast("asyncio.Transport", transport)  # that of uvloop only looks like one
@@ -56,6 +77,9 @@ class Front(asyncio.Protocol):
                 pass
 
     def data_received(self, data: bytes) -> None:
+        if self._feed is not None:
+            self._feed.received(data)
+            return
         if self._done:
             return
         searched = max(len(self._head) - len(HEAD_END) + 1, 0)
@@ -63,24 +87,79 @@ class Front(asyncio.Protocol):
         end = self._head.find(HEAD_END, searched) + len(HEAD_END)
         whole = end >= len(HEAD_END)
         if (end if whole else len(self._head)) > HEAD_BYTES_MAX:
-            self._finish(refuse(431, f"The head of a request is limited to {HEAD_BYTES_MAX} bytes."))
+            self._finish(self._refused(431, TOO_LARGE))
         elif whole:
             self._answer(bytes(self._head[:end]), rest=bytes(self._head[end:]))
+        elif self._web is not None:
+            self._check_beginning()
 
     def eof_received(self) -> None:
         """The peer sends no more: the transport closes itself, once what was written is sent or the time is over."""
         self._gate.hurry(self)
 
-    def connection_lost(self, _: Exception | None) -> None:
-        self._gate.left(self)
+    def pause_writing(self) -> None:
+        if self._feed is not None:
+            self._feed.pause_writing()
 
-    def abort(self) -> None:
-        self._transport.abort()
+    def resume_writing(self) -> None:
+        if self._feed is not None:
+            self._feed.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gate.left(self)
+        if self._feed is not None:
+            self._feed.lost(exc)
+
+    def late(self) -> None:
+        """Its deadline has passed."""
+        if self._feed is None:
+            self._transport.abort()
+        else:
+            self._feed.late()
+
+    def stop(self) -> None:
+        """The server stops listening."""
+        if self._feed is None:
+            self._transport.abort()
+        else:
+            self._feed.stop()
+
+    def _check_beginning(self) -> None:
+        try:
+            check_beginning(self._head)
+        except BadRequest as bad:
+            self._finish(self._refused(bad.status, str(bad)))
 
     def _answer(self, head: bytes, *, rest: bytes) -> None:
+        try:
+            request = read_head(head)
+        except BadRequest as bad:
+            self._finish(self._refused(bad.status, str(bad)))
+            return
+        if self._web is not None and not is_upgrade(request):
+            self._pass_on(head, request, rest, self._web)
+        else:
+            self._answer_here(request, rest)
+
+    def _pass_on(self, head: bytes, request: HttpRequest, rest: bytes, web: WebServer) -> None:
+        if not self._gate.handed(self):
+            data = write_problem(503, "The server has reached its limit of HTTP connections.", [RETRY_AFTER])
+            self._finish(HandshakeReply(data=data, refused=True))
+            return
+        self._done = True
+        self._head.clear()
+        self._feed = RequestFeed(self, self._gate, self._transport, self._http, web)
+        try:
+            self._feed.begin(head, request, rest)
+        except Exception:
+            _log.exception("a plain request failed")
+            self._transport.write(write_problem(500, "The server failed to answer. Its log says why."))
+            self._feed.close()
+
+    def _answer_here(self, request: HttpRequest, rest: bytes) -> None:
         answer: Upgrade | HandshakeReply
         try:
-            answer = answer_head(head, origins=self._gate.origins, http=self._http)
+            answer = answer_request(request, origins=self._gate.origins, http=self._http)
         except Exception:
             _log.exception("a plain request failed")
             answer = refuse(500, "The server failed to answer. Its log says why.")
@@ -101,6 +180,12 @@ class Front(asyncio.Protocol):
         arrival = Arrival(space=upgrade.space, subprotocol=upgrade.subprotocol, address=self.address)
         connection.greet(self._handlers, arrival, rest)
 
+    def _refused(self, status: int, text: str) -> HandshakeReply:
+        """In the form of HTTP's errors where HTTP is served."""
+        if self._web is None:
+            return refuse(status, text)
+        return HandshakeReply(data=write_problem(status, text), refused=True)
+
     def _finish(self, reply: HandshakeReply) -> None:
         """Sends the answer and reads on: closing with unread bytes would take the answer away from the peer."""
         self._done = True
@@ -109,14 +194,6 @@ class Front(asyncio.Protocol):
         self._transport.write(reply.data)
         self._gate.hurry(self)
         half_close(self._transport)
-
-
-def half_close(transport: asyncio.Transport) -> None:
-    """Ends our direction after what was written; TLS cannot, and ends both."""
-    if transport.can_write_eof():
-        transport.write_eof()
-    else:
-        transport.close()
 
 
 def _tune(transport: asyncio.Transport, *, unanswered_ms: int) -> None:

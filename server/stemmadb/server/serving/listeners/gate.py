@@ -13,6 +13,7 @@ from stemmadb.server.serving.listeners.front import EarlyRefusal, Front
 from stemmadb.server.serving.listeners.http import Http
 from stemmadb.server.serving.listeners.listener import ListenerSettings
 from stemmadb.server.serving.listeners.origins import AllowedOrigins
+from stemmadb.server.serving.listeners.web_port import WebServer
 
 BACKLOG: Final = 1024
 _SWEEPS_PER_PERIOD: Final = 4
@@ -21,10 +22,12 @@ _READ_ON_MAX: Final = 8
 """Connections with more to read than their share that go on in one turn of the loop; the others wait in line."""
 
 
-class Abortable(Protocol):
-    """Something that can be ended at once."""
+class HasDeadline(Protocol):
+    """Something with a deadline."""
 
-    def abort(self) -> None: ...
+    def late(self) -> None:
+        """The deadline has passed."""
+        ...
 
 
 class Gate(ABC):
@@ -32,17 +35,24 @@ class Gate(ABC):
 
     def __init__(self, settings: ListenerSettings) -> None:
         self.settings = settings
-        self.origins = AllowedOrigins(settings.origins)
+        self.origins = AllowedOrigins(settings.origins, public=settings.public, is_loopback=settings.is_loopback)
         self.connections = self.refused = self.bytes_in = self.bytes_out = self.messages_in = self.messages_out = 0
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._addresses: Counter[str] = Counter()
         self._fronts: set[Front] = set()
         self._open: set[Connection] = set()
-        self._deadlines: dict[Abortable, float] = {}
+        self._deadlines: dict[HasDeadline, float] = {}
         self._unread: deque[Connection] = deque()
         self._beat_at = 0.0
-        shortest = min(settings.handshake_timeout_ms, settings.close_timeout_ms, settings.heartbeat_ms)
+        self.http_connections = 0
+        shortest = min(
+            settings.handshake_timeout_ms,
+            settings.close_timeout_ms,
+            settings.heartbeat_ms,
+            settings.body_timeout_ms,
+            settings.idle_timeout_ms,
+        )
         self._interval = max(shortest / 1000 / _SWEEPS_PER_PERIOD, _SOONEST_SWEEP)
         self._heartbeat = settings.heartbeat_ms / 1000
 
@@ -55,12 +65,12 @@ class Gate(ABC):
         assert self._server is not None, "start first"
         return self._port
 
-    async def start(self, handlers: HandlerFactory, http: Http) -> None:
+    async def start(self, handlers: HandlerFactory, http: Http, web: WebServer | None = None) -> None:
         assert self._server is None, "a listener starts once"
         self.loop = asyncio.get_running_loop()
         settings = self.settings
         self._server = await self.loop.create_server(
-            lambda: Front(self, handlers, http),
+            lambda: Front(self, handlers, http, web),
             settings.host,
             settings.port,
             ssl=settings.ssl,
@@ -76,7 +86,7 @@ class Gate(ABC):
             return
         self._server.close()
         for front in list(self._fronts):
-            front.abort()
+            front.stop()
         await asyncio.sleep(0)
 
     # ---------------------------------------------------------------- connections that come and go
@@ -104,10 +114,27 @@ class Gate(ABC):
         self._open.add(connection)
         self.connections += 1
 
+    def handed(self, front: Front) -> bool:
+        """The same peer goes on with HTTP, whose requests have their own deadlines; False if there are too many."""
+        if self.http_connections >= self.settings.http_connections_max:
+            return False
+        self.http_connections += 1
+        front.is_handed = True
+        self._deadlines.pop(front, None)
+        return True
+
+    def await_by(self, front: Front, milliseconds: int | None) -> None:
+        """Sets the deadline of an HTTP connection anew, or takes it away."""
+        if milliseconds is None:
+            self._deadlines.pop(front, None)
+        else:
+            self._deadlines[front] = self.loop.time() + milliseconds / 1000
+
     def left(self, front: Front) -> None:
         """It is gone and was no WebSocket."""
         self._fronts.discard(front)
         self._deadlines.pop(front, None)
+        self.http_connections -= front.is_handed
         if front.counted:
             self._forget(front.address)
 
@@ -145,12 +172,12 @@ class Gate(ABC):
 
     def _sweep(self) -> None:
         assert self._server is not None, "the timer runs since the start"
-        if self._server.is_serving() or self._deadlines or self.connections:
+        if self._server.is_serving() or self._deadlines or self.connections or self.http_connections:
             self._timer = self.loop.call_later(self._interval, self._sweep)
         now = self.loop.time()
         for late in [it for it, deadline in self._deadlines.items() if now >= deadline]:
             del self._deadlines[late]
-            late.abort()
+            late.late()
         if now >= self._beat_at:
             self._beat_at = now + self._heartbeat / _SWEEPS_PER_PERIOD
             for connection in list(self._open):

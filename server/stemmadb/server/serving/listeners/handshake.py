@@ -14,10 +14,8 @@ from stemmadb.protocol.errors import Malformed, StemmaError
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.wire.version import SUBPROTOCOLS, Subprotocol, choose, read_space_path
 from stemmadb.server.serving.listeners.http import (
-    BadRequest,
     Http,
     HttpRequest,
-    read_head,
     write_answer,
     write_switch,
     write_text,
@@ -50,17 +48,18 @@ def refuse(status: int, text: str, extra: Sequence[tuple[str, str]] = ()) -> Han
     return HandshakeReply(data=write_text(status, text, extra), refused=True)
 
 
-def answer_head(head: bytes, *, origins: AllowedOrigins, http: Http) -> Upgrade | HandshakeReply:
-    """What a request gets."""
-    try:
-        request = read_head(head)
-    except BadRequest as bad:
-        return refuse(400, str(bad))
+def is_upgrade(request: HttpRequest) -> bool:
+    """Whether it asks for a WebSocket."""
+    return "websocket" in (name.lower() for name in request.listed("upgrade"))
+
+
+def answer_request(request: HttpRequest, *, origins: AllowedOrigins, http: Http) -> Upgrade | HandshakeReply:
+    """What a request gets that is not passed on."""
     if request.method not in _ALLOWED:
         return refuse(405, "Only GET and HEAD are accepted here.", [("Allow", ", ".join(_ALLOWED))])
-    if "websocket" in (name.lower() for name in request.listed("upgrade")):
-        return _upgrade(request, origins)
-    return _plain(request, http)
+    if "transfer-encoding" in request.headers or any(one != "0" for one in request.all("content-length")):
+        return refuse(400, "A request with a body is not taken here.")
+    return _upgrade(request, origins) if is_upgrade(request) else _plain(request, http)
 
 
 def _plain(request: HttpRequest, http: Http) -> HandshakeReply:
@@ -75,7 +74,7 @@ def _plain(request: HttpRequest, http: Http) -> HandshakeReply:
 
 
 def _upgrade(request: HttpRequest, origins: AllowedOrigins) -> Upgrade | HandshakeReply:
-    if not origins.allow(request.all("origin")):
+    if not origins.allow(request.all("origin"), request.all("host")):
         return refuse(403, "Pages of this origin may not connect. Add it to the server's allowed origins.")
     try:
         space = read_space_path(request.target)

@@ -10,6 +10,7 @@ import msgspec
 from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.server.service.base.transport import HandlerFactory
 from stemmadb.server.serving.listeners.http import Http
+from stemmadb.server.serving.listeners.web_port import WebServer
 
 RECEIVED_FACTOR: Final = 2
 """How much larger than `message_bytes_max` a message may be that is answered with an error and not with 1009."""
@@ -26,10 +27,16 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A peer that was silent so long is pinged, and is dead if it is silent once more as long."""
     close_timeout_ms: int = 2_000
     """How long a connection that is being closed may take."""
+    body_timeout_ms: int = 30_000
+    """An HTTP body that brings no byte for so long is refused; an answer that nobody reads for so long ends."""
+    idle_timeout_ms: int = 75_000
+    """An HTTP connection that is silent for so long between two requests is closed."""
     message_bytes_max: int = DEFAULTS.message_bytes_max
     """Of one message. A larger one is still received, so that the answer can name it, up to `received_bytes_max`."""
     connections_max: int = 10_000
     """WebSockets at a time; one more gets 503."""
+    http_connections_max: int = 2_000
+    """HTTP connections at a time; one more gets 503."""
     spare_max: int = 1_024
     """Connections beyond that, so that handshakes and probes still work when the server is full."""
     opening_bytes_max: int = 3 * DEFAULTS.schema_bytes_max
@@ -44,6 +51,10 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Connections of any kind from one address; one more gets 429. Not for a server behind a proxy."""
     origins: tuple[str, ...] = ()
     """The browser origins that may connect, or `*`."""
+    public: tuple[str, ...] = ()
+    """The addresses under which people reach the server, as origins (HTTP-3)."""
+    is_loopback: bool = False
+    """Whether only programs of this machine reach the address."""
     ssl: ssl.SSLContext | None = None
 
     @property
@@ -57,6 +68,8 @@ class Listener(Protocol):
 
     connections: int
     """WebSockets now."""
+    http_connections: int
+    """HTTP connections now that were passed a request on to the HTTP library."""
     refused: int
     """Connections and handshakes that were refused."""
     bytes_in: int
@@ -70,8 +83,8 @@ class Listener(Protocol):
         """The port that is listened on, also if the settings said 0."""
         ...
 
-    async def start(self, handlers: HandlerFactory, http: Http) -> None:
-        """Listens from now on."""
+    async def start(self, handlers: HandlerFactory, http: Http, web: WebServer | None = None) -> None:
+        """Listens from now on. `web` answers requests that are neither for a WebSocket nor answered by `http`."""
         ...
 
     async def stop(self) -> None:

@@ -160,7 +160,7 @@ class _Connection(Connection, WSListener, asyncio.BufferedProtocol):
         if self._deaf:
             self._end_read(nbytes)
             return
-        if self._too_much(nbytes):
+        if self._early_left is not None and self._too_much(nbytes):
             return  # the same memory is filled again
         self._unread = nbytes  # until a frame says what is left behind it
         self._receiving = True

@@ -64,6 +64,24 @@ def _origins(given: object) -> object:
     return listed
 
 
+def _public(given: object) -> object:
+    listed = _split(given)
+    for origin in listed if isinstance(listed, list | tuple) else ():
+        if not isinstance(origin, str) or not re.match(r"https?://", origin) or not _ORIGIN.fullmatch(origin):
+            raise ValueError(f"{origin!r} is not an address; write it as 'https://db.example', without a path")
+    return listed
+
+
+def _operators(given: object) -> object:
+    listed = _split(given)
+    for did in listed if isinstance(listed, list | tuple) else ():
+        try:
+            identity.public_key(str(did))
+        except InvalidDid as wrong:
+            raise ValueError(f"it should be a list of DIDs. {wrong.message}") from None
+    return listed
+
+
 def _hosts(given: object) -> object:
     listed = _split(given)
     for host in listed if isinstance(listed, list | tuple) else ():
@@ -126,6 +144,14 @@ class Config(_Bounds):
     origins: Annotated[tuple[str, ...], BeforeValidator(_origins)] = _setting(
         (), ACCESS, "Origins of web pages that may connect, * for all; programs send none and need none."
     )
+    public: Annotated[tuple[str, ...], BeforeValidator(_public)] = _setting(
+        (),
+        ACCESS,
+        "Addresses under which people reach this server, such as https://db.example; their pages may connect.",
+    )
+    operators: Annotated[tuple[Did, ...], BeforeValidator(_operators)] = _setting(
+        (), ACCESS, "DIDs that see all spaces over HTTP, with size and head, and never contents."
+    )
     hosts: Annotated[tuple[str, ...], BeforeValidator(_hosts)] = _setting(
         (), ACCESS, "Host names under which /metrics is read, beside localhost, the host above and any IP address."
     )
@@ -150,6 +176,14 @@ class Config(_Bounds):
     connections_max: Whole = _count(10_000, CONNECTIONS, "Connections to the server, of all principals together.")
     connections_per_address_max: Whole | None = _setting(
         None, CONNECTIONS, "Connections from one address; leave it unset behind a proxy.", ge=1, le=NUMBER_MAX
+    )
+    http_connections_max: Whole = _count(2_000, CONNECTIONS, "HTTP connections, of all principals together.")
+    http_streams_max: Whole = _count(1_000, CONNECTIONS, "Streams of events over HTTP, of all principals together.")
+    http_body_timeout_ms: Whole = _count(
+        30_000, CONNECTIONS, "Time without a byte after which an unfinished HTTP request, or its answer, is given up."
+    )
+    http_idle_timeout_ms: Whole = _count(
+        75_000, CONNECTIONS, "Time an HTTP connection may be silent between requests."
     )
     opening_frames_max: Whole = _count(
         1_000, CONNECTIONS, "WebSocket frames that a client may send before its session is open."

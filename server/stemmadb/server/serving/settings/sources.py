@@ -19,8 +19,16 @@ FILE: Final = Path("stemmadb.toml")
 """Read from the working directory if it is there."""
 PREFIX: Final = "STEMMADB_"
 FILE_VARIABLE: Final = "STEMMADB_CONFIG"
-OTHER_VARIABLES: Final = (FILE_VARIABLE, "STEMMADB_NO_EXTENSION", "STEMMADB_REQUIRE")
-"""No settings: where they are, and variables of the build and of the tests (CONTRIBUTING.md)."""
+CLIENT_VARIABLES: Final = ("STEMMADB_URL", "STEMMADB_SPACE", "STEMMADB_HOME", "STEMMADB_MEMORY")
+OTHER_VARIABLES: Final = (
+    FILE_VARIABLE,
+    *CLIENT_VARIABLES,
+    "STEMMADB_NO_EXTENSION",
+    "STEMMADB_REQUIRE",
+    "STEMMADB_SKIPS",
+    "STEMMADB_TEST_PG",
+)
+"""No settings: where the file is, what clients read, and variables of the build and the tests (CONTRIBUTING.md)."""
 DEFAULT: Final = "default"
 FITTED: Final = ("make_spaces", "metrics")
 """Settings whose default follows from the host."""
@@ -86,12 +94,16 @@ def _from_file(file: Path | None, environment: Mapping[str, str], directory: Pat
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Given]:
     found = {
-        name.removeprefix(PREFIX).lower(): Given(text, f"environment {name}")
+        _setting_of(name): Given(text, f"environment {name}")
         for name, text in sorted(environment.items())
-        if name.startswith(PREFIX) and name not in OTHER_VARIABLES
+        if name.startswith(PREFIX) and (name not in OTHER_VARIABLES or _setting_of(name) in Config.model_fields)
     }
     _refuse_unknown(found, "the environment", written=variable_of)
     return found
+
+
+def _setting_of(variable: str) -> str:
+    return variable.removeprefix(PREFIX).lower()
 
 
 def _from_flags(flags: Mapping[str, object]) -> dict[str, Given]:

@@ -33,7 +33,16 @@ from stemmadb.protocol.model.values.ids import (
     TimeMs,
     Version,
 )
-from stemmadb.server.storage.port import AcceptedWrite, Destroyed, FactPosition, Snapshot, StoredBlob, StoredTag, Tip
+from stemmadb.server.storage.port import (
+    AcceptedWrite,
+    Destroyed,
+    FactPosition,
+    HttpKey,
+    Snapshot,
+    StoredBlob,
+    StoredTag,
+    Tip,
+)
 
 
 class MemoryContents:
@@ -52,6 +61,7 @@ class MemoryContents:
         self.highest: dict[tuple[Did, bytes], Local] = {}
         self.snapshots: dict[FactPosition, Snapshot] = {}
         self.blobs: dict[Hash, tuple[StoredBlob, bytes | None]] = {}
+        self.http_key: HttpKey | None = None
         self.owes_scrub = False
 
     def copy(self) -> MemoryContents:
@@ -143,6 +153,8 @@ class MemoryContents:
             if snapshot.id not in destroyed.snapshots_of and place.version >= destroyed.snapshots_below
         }
         self.drop_blobs(destroyed.blobs)
+        if destroyed.http_key:
+            self.http_key = None
         self.owes_scrub = True
 
     def drop_blobs(self, hashes: Collection[Hash]) -> None:

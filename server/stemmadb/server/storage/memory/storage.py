@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from typing import TypeAlias
 
@@ -11,9 +12,19 @@ import msgspec
 
 from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
+from stemmadb.server.storage import blocking
 from stemmadb.server.storage.memory.contents import MemoryContents
 from stemmadb.server.storage.memory.reader import MemoryReader
-from stemmadb.server.storage.port import AcceptedWrite, Done, LogMoved, Snapshot, StorageFailed, StoredBlob
+from stemmadb.server.storage.port import (
+    AppendBatch,
+    Done,
+    HttpKey,
+    LogMoved,
+    Snapshot,
+    StorageFailed,
+    StoredBlob,
+    Worker,
+)
 
 Fail: TypeAlias = Callable[[str], None]
 
@@ -37,9 +48,10 @@ class MemoryLog:
     is_unfounded = False
     directory = None
 
-    def __init__(self, shelf: _Shelf, storage: MemoryStorage) -> None:
+    def __init__(self, shelf: _Shelf, storage: MemoryStorage, workers: Worker | None = None) -> None:
         self._shelf = shelf
         self._storage = storage
+        self._workers = workers
         self._usable = True
 
     @property
@@ -50,20 +62,16 @@ class MemoryLog:
     def owes_scrub(self) -> bool:
         return self._shelf.contents.owes_scrub
 
-    def prepare(self, batch: Sequence[AcceptedWrite]) -> None:
-        """There is nothing to prepare."""
+    def append(self, batch: AppendBatch, done: Done) -> None:
+        blocking.run_append(self._workers, partial(self._append, batch), done)
 
-    def hand_over(self, _expected: Version, _batch: Sequence[AcceptedWrite], _done: Done) -> bool:
-        """There is nothing that would take it."""
-        return False
-
-    def append(self, expected: Version, batch: Sequence[AcceptedWrite], snapshots: Sequence[Snapshot] = ()) -> None:
+    def _append(self, batch: AppendBatch) -> None:
         with self._changing("append") as contents:
-            if contents.tip.version != expected:
+            if contents.tip.version != batch.expected:
                 raise LogMoved
-            for entry in batch:
+            for entry in batch.writes:
                 contents.append(entry)
-            for snapshot in snapshots:
+            for snapshot in batch.snapshots():
                 contents.store_snapshot(snapshot)
         self._call("appended")
 
@@ -76,6 +84,12 @@ class MemoryLog:
         assert blob.in_file is (data is None), "a blob's data is in a file or it is given"
         with self._changing("put_blob") as contents:
             contents.blobs.setdefault(blob.hash, (blob, data))
+
+    def http_key(self, fresh: bytes) -> HttpKey:
+        with self._changing("http_key") as contents:
+            if contents.http_key is None:
+                contents.http_key = HttpKey(fresh, Version(len(contents.commits)))
+            return contents.http_key
 
     def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:
         with self._changing("renew_blob") as contents:
@@ -135,14 +149,14 @@ class MemoryStorage:
     def spaces(self) -> list[Did]:
         return sorted(self._shelves)
 
-    def open(self, space: Did, *, create: bool = False) -> MemoryLog:
+    def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> MemoryLog:
         self.fail("open")
         with self._lock:
             if space not in self._shelves:
                 if not create:
                     raise UnknownSpace(space=space)
                 self._shelves[space] = _Shelf(space)
-            return MemoryLog(self._shelves[space], self)
+            return MemoryLog(self._shelves[space], self, workers)
 
     def close(self) -> None:
         """There is nothing to release."""

@@ -38,6 +38,8 @@ def destroy(connection: apsw.Connection, destroyed: Destroyed) -> None:
     )
     connection.execute("DELETE FROM snapshot WHERE place < ?", (positions.first(destroyed.snapshots_below),))
     drop_blobs(connection, destroyed.blobs)
+    if destroyed.http_key:
+        connection.execute("DELETE FROM meta WHERE key = 'http_key'")
     connection.execute("UPDATE meta SET value = 1 WHERE key = 'owes_scrub'")
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
 from stemmadb.protocol.errors import UnknownSpace
-from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
+from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs
+from stemmadb.server.storage import blocking
 from stemmadb.server.storage.memory.contents import MemoryContents
 from stemmadb.server.storage.memory.reader import MemoryReader
-from stemmadb.server.storage.port import AcceptedWrite, Done, LogReader, Snapshot, SpaceLog, StoredBlob
+from stemmadb.server.storage.port import AppendBatch, Done, HttpKey, LogReader, Snapshot, SpaceLog, StoredBlob, Worker
 from stemmadb.server.storage.sqlite.log import SqliteLog
 from stemmadb.server.storage.sqlite.storage import SqliteStorage
 
@@ -22,7 +24,10 @@ class UnfoundedLog:
 
     is_alone = True
 
-    def __init__(self, space: Did, directory: Path, make: Callable[[], SqliteLog]) -> None:
+    def __init__(
+        self, space: Did, directory: Path, make: Callable[[], SqliteLog], workers: Worker | None = None
+    ) -> None:
+        self._workers = workers
         self.space: Final = space
         self.directory: Final[Path | None] = directory
         self._make = make
@@ -36,17 +41,15 @@ class UnfoundedLog:
     def is_unfounded(self) -> bool:
         return self._log is None
 
-    def prepare(self, batch: Sequence[AcceptedWrite]) -> None:
+    def append(self, batch: AppendBatch, done: Done) -> None:
         if self._log is not None:
-            self._log.prepare(batch)
+            self._log.append(batch, done)
+        else:
+            blocking.run_append(self._workers, partial(self._append_first, batch), done)
 
-    def hand_over(self, expected: Version, batch: Sequence[AcceptedWrite], done: Done) -> bool:
-        return self._log is not None and self._log.hand_over(expected, batch, done)
-
-    def append(self, expected: Version, batch: Sequence[AcceptedWrite], snapshots: Sequence[Snapshot] = ()) -> None:
-        if self._log is None and not batch and expected == self._empty.tip.version:
-            return  # only asks whether the log is there
-        self._file().append(expected, batch, snapshots)
+    def _append_first(self, batch: AppendBatch) -> None:
+        if batch.writes or batch.expected != self._empty.tip.version:  # else it only asks whether the log is there
+            self._file().write_batch(batch)
 
     def store_snapshots(self, snapshots: Sequence[Snapshot]) -> None:
         if snapshots:
@@ -54,6 +57,9 @@ class UnfoundedLog:
 
     def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
         self._file().put_blob(blob, data)
+
+    def http_key(self, fresh: bytes) -> HttpKey:
+        return self._file().http_key(fresh)
 
     def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:
         return self._log is not None and self._log.renew_blob(hash_, created)
@@ -98,14 +104,15 @@ class LazyStorage:
     def spaces(self) -> list[Did]:
         return self._storage.spaces()
 
-    def open(self, space: Did, *, create: bool = False) -> SpaceLog:
+    def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> SpaceLog:
         try:
-            return self._storage.open(space)
+            return self._storage.open(space, workers=workers)
         except UnknownSpace:
             if not create:
                 raise
         directory = self._storage.directory_of(space)
-        return UnfoundedLog(space, directory, lambda: self._storage.open(space, create=True))
+        make = partial(self._storage.open, space, create=True, workers=workers)
+        return UnfoundedLog(space, directory, make, workers)
 
     def close(self) -> None:
         self._storage.close()

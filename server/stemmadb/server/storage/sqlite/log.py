@@ -13,9 +13,20 @@ import apsw
 
 from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
-from stemmadb.server.storage.port import AcceptedWrite, Done, LogMoved, Snapshot, StorageFailed, StoredBlob
+from stemmadb.server.storage import blocking
+from stemmadb.server.storage.port import (
+    AppendBatch,
+    Done,
+    HttpKey,
+    LogMoved,
+    Snapshot,
+    StorageFailed,
+    StoredBlob,
+    Worker,
+    no_snapshots,
+)
 from stemmadb.server.storage.sqlite import append as appending
-from stemmadb.server.storage.sqlite import blobs, destroy, schema
+from stemmadb.server.storage.sqlite import blobs, destroy, fast_path_append, http_key, schema
 from stemmadb.server.storage.sqlite.append import Appender
 from stemmadb.server.storage.sqlite.connection import (
     BUSY_MS,
@@ -82,6 +93,7 @@ class SqliteLog:
         create: bool,
         scrub_wait_ms: int,
         owner: LogOwner,
+        workers: Worker | None = None,
     ) -> None:
         self.space: Final = space
         self.directory: Final = file.parent
@@ -89,17 +101,16 @@ class SqliteLog:
         self._owner = owner
         self._is_broken = False
         self._is_closed = False
-        self._made: tuple[Sequence[AcceptedWrite], list[Cell] | None] | None = None
-        """The batch that is appended next, and its rows."""
+        self._workers = workers
         self._pool = Pool(file, vfs)
         self._writer: apsw.Connection | None = None
         self._applier: Applier | None = None
         try:
             if read_only:
-                self._owes_scrub = self._check_readable(file)
+                self.owes_scrub = self._check_readable(file)
             else:
                 self._writer = writer = _open(file, vfs, space, create=create)
-                self._owes_scrub = destroy.owes_scrub(writer)
+                self.owes_scrub = destroy.owes_scrub(writer)
                 with failures(writer):
                     self._appender = Appender(writer, owner.room)
                 self._wal_truncation = WalTruncation(writer, long_bytes=LONG_BYTES, wait_ms=TRUNCATE_WAIT_MS)
@@ -133,87 +144,64 @@ class SqliteLog:
 
     # -- writing
 
-    def prepare(self, batch: Sequence[AcceptedWrite]) -> None:
-        """Makes the rows, if all they refer to is in memory: the thread that appends needs the interpreter less."""
-        self._take_made(batch)
-        if not self._is_broken:
-            try:
-                self._made = (batch, self._appender.made(batch))
-            except Exception:  # which the append will meet again, where those who wait are answered
-                self._appender.forget()
+    def append(self, batch: AppendBatch, done: Done) -> None:
+        """Rows that can be made from memory alone are made here, and go to the group WAL if it takes them.
 
-    def _take_made(self, batch: Sequence[AcceptedWrite]) -> list[Cell] | None:
-        """The rows of this batch, if they were made; those of another, which was never appended, are forgotten."""
-        made, self._made = self._made, None
-        if made is None:
+        All else is one transaction in a worker.
+        """
+        rows = self._rows_from_memory(batch)
+        if rows is None or not self._append_to_wal(batch, rows, done):
+            blocking.run_append(self._workers, partial(self.write_batch, batch, rows), done)
+
+    def _rows_from_memory(self, batch: AppendBatch) -> list[Cell] | None:
+        if self._is_broken or not batch.writes or batch.snapshots is not no_snapshots:
             return None
-        if made[0] is not batch:
+        try:
+            return self._appender.rows_from_memory(batch.writes)
+        except Exception:  # the transaction meets it again, and its caller is told
             self._appender.forget()
             return None
-        return made[1]
 
-    def hand_over(self, expected: Version, batch: Sequence[AcceptedWrite], done: Done) -> bool:
-        """Hands rows that were prepared to the group WAL, which refuses a large batch."""
-        wal, made = self._owner.group_wal(), self._made
-        if wal is None or made is None or made[0] is not batch or made[1] is None or self._must_be_opened_again:
+    def _append_to_wal(self, batch: AppendBatch, rows: list[Cell], done: Done) -> bool:
+        """False if the group WAL does not take the batch, or if the batch does not follow the log."""
+        wal, applier = self._owner.group_wal(), self._applier
+        first, last = batch.writes[0].commit, batch.writes[-1].commit
+        if wal is None or applier is None or applier.must_be_opened_again:
             return False
-        first, last = batch[0].commit, batch[-1].commit
-        if expected != self._tip or first.version != expected + 1:
+        if batch.expected != self._tip or first.version != batch.expected + 1:
             return False
-        record = Record(self.space, first.previous, first.version, last.version, made[1])
-        if not wal.take(self._writing_applier, record, partial(self._handed_over, last.version, done)):
+        record = Record(self.space, first.previous, first.version, last.version, rows)
+        if not wal.append(applier, record, done):
             return False
-        self._made = None
+        self._tip = last.version
         return True
 
-    def _handed_over(self, tip: Version, done: Done, failure: StorageFailed | None) -> None:
-        if failure is None:
-            self._tip = tip
-        else:
-            self._is_broken = True
-        done(failure)
-
-    @property
-    def _must_be_opened_again(self) -> bool:
-        """After an error (COMMIT-10)."""
-        return self._is_broken or self._writing_applier.is_broken
-
-    def append(self, expected: Version, batch: Sequence[AcceptedWrite], snapshots: Sequence[Snapshot] = ()) -> None:
-        """Right after the expected version, all or nothing; returns once it is durable (COMMIT-1)."""
-        made = self._take_made(batch)
-        if made is not None and not snapshots and batch[0].commit.version == expected + 1:
-            self._append_made(expected, expected + len(batch), made)
-            return
+    def write_batch(self, batch: AppendBatch, rows: list[Cell] | None = None) -> None:
+        """One transaction; returns once it is durable (COMMIT-1). `rows` are those of the batch, if they are made."""
+        expected, writes, snapshots = batch.expected, batch.writes, batch.snapshots()
         with self._writing() as connection:
-            if not batch and not snapshots:
+            if rows is not None and writes[0].commit.version == expected + 1:
+                self._write_rows(connection, expected, rows)
+            elif not writes and not snapshots:
                 self._check_tip(connection, expected)
                 return
-            with transaction(connection):
-                self._check_tip(connection, expected)
-                versions = [entry.commit.version for entry in batch]
-                assert versions == list(range(expected + 1, expected + 1 + len(batch))), "a batch follows the log"
-                self._write(batch, made)
-                appending.store_snapshots(connection, snapshots)
-            self._wrote(expected + len(batch))
-            self._owes_scrub = self._owes_scrub or any(entry.destroyed is not None for entry in batch)
+            else:
+                with transaction(connection):
+                    self._check_tip(connection, expected)
+                    versions = [entry.commit.version for entry in writes]
+                    assert versions == list(range(expected + 1, expected + 1 + len(writes))), (
+                        "a batch follows the log"
+                    )
+                    self._appender.write(writes)
+                    appending.store_snapshots(connection, snapshots)
+            self._tip = Version(expected + len(writes))
+            self._truncate_wal()
+            self.owes_scrub = self.owes_scrub or any(entry.destroyed is not None for entry in writes)
 
-    def _append_made(self, expected: Version, batch_end: int, made: list[Cell]) -> None:
-        """Appends rows of fast-path commits by the fast path."""
-        with self._writing() as connection:
-            if not self._appender.append_made(made):
-                self._check_tip(connection, expected)
-                raise StorageFailed("rows were refused that follow the log")
-            self._wrote(batch_end)
-
-    def _wrote(self, tip: int) -> None:
-        self._tip = Version(tip)
-        self._truncate_wal()
-
-    def _write(self, batch: Sequence[AcceptedWrite], made: list[Cell] | None) -> None:
-        """In a transaction that is open."""
-        if made is None:
-            self._appender.write(batch)
-        elif not self._appender.append_made(made):
+    def _write_rows(self, connection: apsw.Connection, expected: Version, rows: list[Cell]) -> None:
+        """By one statement, which is a transaction of its own."""
+        if not fast_path_append.append(connection, rows):
+            self._check_tip(connection, expected)
             raise StorageFailed("rows were refused that follow the log")
 
     def store_snapshots(self, snapshots: Sequence[Snapshot]) -> None:
@@ -223,6 +211,10 @@ class SqliteLog:
     def put_blob(self, blob: StoredBlob, data: bytes | None) -> None:
         with self._changing() as connection:
             blobs.put(connection, blob, data)
+
+    def http_key(self, fresh: bytes) -> HttpKey:
+        with self._changing() as connection:
+            return http_key.keep(connection, fresh)
 
     def renew_blob(self, hash_: Hash, created: TimeMs) -> bool:
         with self._changing() as connection:
@@ -237,11 +229,7 @@ class SqliteLog:
         self._owner.clear_group_wal()
         with self._writing() as connection:
             destroy.scrub(connection, self._scrub_wait_ms, BUSY_MS)
-            self._owes_scrub = False
-
-    @property
-    def owes_scrub(self) -> bool:
-        return self._owes_scrub
+            self.owes_scrub = False
 
     @contextmanager
     def _writing(self) -> Iterator[apsw.Connection]:
@@ -250,7 +238,7 @@ class SqliteLog:
         assert not self._is_closed, "the log is closed"
         applier = self._writing_applier
         with applier.lock:
-            if self._must_be_opened_again:
+            if self._is_broken or applier.must_be_opened_again:
                 raise StorageFailed("the log had an error and must be opened again")
             applier.apply()
             try:

@@ -10,7 +10,7 @@ from typing import Final
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import InvalidDid, StemmaError, UnknownSpace
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.storage.port import StorageFailed
+from stemmadb.server.storage.port import StorageFailed, Worker
 from stemmadb.server.storage.sqlite import schema
 from stemmadb.server.storage.sqlite.connection import close, open_reader, sync_path
 from stemmadb.server.storage.sqlite.log import SCRUB_WAIT_MS, SqliteLog
@@ -90,9 +90,9 @@ class SqliteStorage:
         except (StorageFailed, StemmaError):
             return True  # whoever opens it is told what is wrong
 
-    def open(self, space: Did, *, create: bool = False) -> SqliteLog:
+    def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> SqliteLog:
         """The log of a space; `UnknownSpace` if there is none and it is not to be made."""
-        log = self._open(space, create=create)
+        log = self._open(space, create=create, workers=workers)
         try:
             self._recover_log(log)
         except BaseException:
@@ -100,7 +100,7 @@ class SqliteStorage:
             raise
         return log
 
-    def _open(self, space: Did, *, create: bool) -> SqliteLog:
+    def _open(self, space: Did, *, create: bool, workers: Worker | None) -> SqliteLog:
         identity.public_key(space)  # a DID is safe as a name of a directory, and anything else is refused
         file = self.directory_of(space) / FILE
         with self._lock:
@@ -109,7 +109,7 @@ class SqliteStorage:
             assert self._read_only or not is_open, f"{space} is open already"
             self._opening.add(space)
         try:
-            log = self._opened(file, space, create=create)
+            log = self._opened(file, space, create=create, workers=workers)
         finally:
             with self._lock:
                 self._opening.discard(space)
@@ -117,7 +117,7 @@ class SqliteStorage:
             self._logs.append(log)
         return log
 
-    def _opened(self, file: Path, space: Did, *, create: bool) -> SqliteLog:
+    def _opened(self, file: Path, space: Did, *, create: bool, workers: Worker | None) -> SqliteLog:
         is_new = not file.exists()
         if is_new:
             if not create or self._read_only:
@@ -131,6 +131,7 @@ class SqliteStorage:
             create=create,
             scrub_wait_ms=self._scrub_wait_ms,
             owner=self,
+            workers=workers,
         )
         if is_new:
             _make_private(file)

@@ -36,8 +36,10 @@ class Applier:
         self._written = written
         self._unapplied: list[bytes] = []
         self._is_synced = True
-        self.is_broken = False
+        self._is_broken = False
         """After an error nothing is applied before the log is opened again (COMMIT-10)."""
+        self.must_be_opened_again = False
+        """Records could not be applied, or a block with records of this log has failed."""
 
     def add(self, record: bytes) -> None:
         """Adds a record that is durable in the group WAL, in log order; encoded, to save memory."""
@@ -76,7 +78,7 @@ class Applier:
         self._written = _nothing
 
     def _check(self) -> None:
-        if self.is_broken:
+        if self._is_broken:
             raise StorageFailed("the log had an error and must be opened again")
 
     def _apply(self, *, is_durable: bool = False) -> None:
@@ -91,7 +93,7 @@ class Applier:
                 else:
                     self._write_unsynced(records)
         except BaseException:
-            self.is_broken = True
+            self._is_broken = self.must_be_opened_again = True
             raise
         self._is_synced = is_durable
         del self._unapplied[: len(records)]
@@ -122,7 +124,7 @@ class Applier:
             with failures(self._connection):
                 sync_log(self._connection)
         except BaseException:
-            self.is_broken = True
+            self._is_broken = self.must_be_opened_again = True
             raise
         self._is_synced = True
 

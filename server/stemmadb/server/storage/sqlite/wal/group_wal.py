@@ -9,8 +9,8 @@ checkpointer checkpoints the first. A batch that does not fit is appended to its
 
 Example, with spaces A and B:
 
-    take(A1)            block 1 [A1] is being written to segment 0
-    take(B1), take(A2)  wait for the next block
+    append(A1)          block 1 [A1] is being written to segment 0
+    append(B1), (A2)    wait for the next block
     block 1 is durable  A1 is acknowledged, and waits in A's Applier; block 2 [B1, A2] is being written
     reader of A opens   A's Applier applies A1 to A's file, without a sync
     block 2 is durable  B1 and A2 are acknowledged
@@ -91,18 +91,6 @@ class WrittenBlock(NamedTuple):
     number: int
 
 
-def _tell(written: list[Waiting], failure: StorageFailed | None) -> None:
-    """All of them, whatever one does with it."""
-    mistakes: list[Exception] = []
-    for one in written:
-        try:
-            one.done(failure)
-        except Exception as mistake:
-            mistakes.append(mistake)
-    if mistakes:
-        raise mistakes[0]
-
-
 class GroupWal:
     """Used from one event loop, except for the methods marked as called by other threads."""
 
@@ -144,7 +132,7 @@ class GroupWal:
         """Whether a block has failed: no batch is taken before `repair`."""
         return self._failed is not None
 
-    def take(self, applier: Applier, record: Record, done: Done) -> bool:
+    def append(self, applier: Applier, record: Record, done: Done) -> bool:
         """True if the batch was taken; `done` is called once it is durable and ready to be applied, or has failed."""
         with self._lock:
             if not self._is_open or not self.has_room:
@@ -181,7 +169,7 @@ class GroupWal:
         self._is_writing = True
         segment.at += len(block)
         segment.high = max(segment.high, segment.at)
-        self._wal_writer.write(segment.file, block, this.at, partial(self._written, waiting, this))
+        self._wal_writer.write(segment.file, block, this.at, partial(self._block_ended, waiting, this))
 
     def _switch_segments(self) -> None:
         full, after = self._segments
@@ -190,23 +178,32 @@ class GroupWal:
         full.is_full = True
         self._wake()
 
-    def _written(self, written: list[Waiting], this: WrittenBlock, failure: StorageFailed | None) -> None:
+    def _block_ended(self, written: list[Waiting], this: WrittenBlock, failure: BaseException | None) -> None:
         """Starts the next block before callers are told of this one, but after adding this one to the appliers.
 
         Otherwise the checkpointer could checkpoint a segment that is full by then without the records of this block,
-        and they would be overwritten.
+        and they would be overwritten. All callers are told, whatever one of them does.
         """
         with self._lock:
             self._is_writing = False
             if failure is not None:
                 self._is_open, self._failed = False, this
                 written, self._waiting, self._waiting_bytes = written + self._waiting, [], 0
+                for one in written:
+                    one.applier.must_be_opened_again = True
             else:
                 for one in written:
                     one.applier.add(one.record)
                 if self._waiting:
                     self._write()
-        _tell(written, failure)
+        internal_errors: list[Exception] = []
+        for one in written:
+            try:
+                one.done(failure)
+            except Exception as error:
+                internal_errors.append(error)
+        if internal_errors:
+            raise internal_errors[0]
 
     # ------------------------------------------------------------ called by other threads
 

@@ -30,7 +30,7 @@ class ThreadWalWriter:
         self._threads = Threads(1, "stemmadb-wal-writer")
 
     def write(self, file: SegmentFile, block: bytes, at: int, done: Done) -> None:
-        self._threads.run(partial(_write, file, block, at)).add_done_callback(partial(_report, done))
+        self._threads.run(partial(_write, file, block, at)).add_done_callback(partial(_block_written, done))
 
     def close(self) -> None:
         self._threads.close()
@@ -43,14 +43,15 @@ class NativeWalWriter:
         self._native = native
         self._done: Done | None = None
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(native.fileno(), self._on_readable)
+        self._loop.add_reader(native.fileno(), self._block_written)
 
     def write(self, file: SegmentFile, block: bytes, at: int, done: Done) -> None:
         assert isinstance(file, OsFile), "the writer in C needs a file descriptor"
         self._done = done
         self._native.write(file.descriptor, -1 if file.direct is None else file.direct, block, at)
 
-    def _on_readable(self) -> None:
+    def _block_written(self) -> None:
+        """Called by the event loop when the thread has something to report."""
         error, done = self._native.result(), self._done
         if error is None or done is None:
             return
@@ -72,7 +73,7 @@ def _write(file: SegmentFile, block: bytes, at: int) -> StorageFailed | None:
     return None
 
 
-def _report(done: Done, written: asyncio.Future[StorageFailed | None]) -> None:
+def _block_written(done: Done, written: asyncio.Future[StorageFailed | None]) -> None:
     done(written.result())
 
 

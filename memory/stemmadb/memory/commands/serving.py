@@ -1,0 +1,139 @@
+"""`stemmadb memory serve`, and the options of `stemmadb serve --memory`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from stemmadb.memory.commands.asking import data_option, directory
+from stemmadb.memory.process import places
+from stemmadb.memory.process.places import make_private
+
+if TYPE_CHECKING:  # a memory server takes a while to import, and other commands do not need it
+    from stemmadb.memory.process.memory_server import MemoryOptions
+    from stemmadb.server.serving.app import Companion, RunningServer
+
+_SHIFT: Final = re.compile(r"([+-]?\d+)(ms|s|m|h|d)")
+_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@click.command()
+@data_option
+@click.option("--http", "http", multiple=True, metavar="ADDR", help="Serve the plugin API: HOST:PORT or unix:/PATH.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The WebSocket port; default: a free one.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="HOST:PORT", help="A further Host to answer to.")
+@click.option("--unsafe-bind", is_flag=True, help="Allow addresses that are not loopback; nothing is authenticated.")
+@click.option("--require-secret", is_flag=True, help="Commands need a secret for reading too.")
+@click.option("--idle", type=float, metavar="SECONDS", help="Stop after so long without a client.")
+@click.option("--test-clock", metavar="+3500s", help="Shift the clock of memory, for tests.")
+@click.pass_obj
+def serve(shell: Any, /, data: Path | None, port: int, **options: Any) -> None:
+    """Start a memory server. It runs until Ctrl-C or SIGTERM.
+
+    Example: stemmadb memory serve --http 127.0.0.1:9100
+    """
+    from stemmadb.server.commands.serve import run_server  # noqa: PLC0415
+    from stemmadb.server.commands.shared import told  # noqa: PLC0415
+    from stemmadb.server.serving.settings.sources import load  # noqa: PLC0415
+
+    made = _options(
+        spaces=(places.SPACE,),
+        http=options["http"],
+        hosts=options["hosts"],
+        unsafe=options["unsafe_bind"],
+        requires_secret=options["require_secret"],
+        idle=options["idle"],
+        shift=options["test_clock"],
+    )
+    at = directory(data)
+    make_private(at)
+    flags = {"data": str(at), "host": "127.0.0.1", "port": str(port), "make_spaces": "anyone"}
+    loaded = load(flags=flags, environment={}, file=None, directory=at)
+    with told(at):
+        run_server(shell, loaded.config, [_companion(made)])
+
+
+def _options(
+    *,
+    spaces: Sequence[str],
+    http: Sequence[str],
+    hosts: Sequence[str] = (),
+    unsafe: bool = False,
+    requires_secret: bool = False,
+    idle: float | None = None,
+    shift: str | None = None,
+) -> MemoryOptions:
+    from stemmadb.memory.process.http_listener import read_address  # noqa: PLC0415
+    from stemmadb.memory.process.memory_server import HttpWish, MemoryOptions  # noqa: PLC0415
+
+    wishes = []
+    for text in http:
+        space, sign, address = text.partition("=")
+        chosen = space if sign else spaces[0]
+        if chosen not in spaces or (not sign and len(spaces) > 1):
+            raise click.UsageError(f"Write {text!r} as SPACE=ADDR, with one of {', '.join(spaces)}")
+        wishes.append(HttpWish(chosen, read_address(address if sign else text, unsafe=unsafe)))
+    return MemoryOptions(
+        spaces=tuple(spaces),
+        http=wishes,
+        allowed_hosts=tuple(hosts),
+        idle_seconds=idle,
+        clock_shift_ms=0 if shift is None else _shift(shift),
+        requires_secret=requires_secret,
+    )
+
+
+def _shift(text: str) -> int:
+    found = _SHIFT.fullmatch(text)
+    if found is None:
+        raise click.UsageError(f"Write --test-clock {text!r} as +3500s, -5m or +1h")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def _companion(options: MemoryOptions) -> Companion:
+    from stemmadb.memory.process.memory_server import memory_server  # noqa: PLC0415
+
+    return partial(memory_server, options=options)
+
+
+class MemoryCompanion:
+    """What `stemmadb serve` gets from the entry point group `stemmadb.companions`."""
+
+    def __init__(self) -> None:
+        self.options: Sequence[click.Option] = (
+            click.Option(
+                ["--memory", "memory_spaces"],
+                multiple=True,
+                metavar="SPACE",
+                help="Serve agent memory in this space.",
+            ),
+            click.Option(
+                ["--memory-http", "memory_http"],
+                multiple=True,
+                metavar="ADDR",
+                help="Serve the memory plugin API: HOST:PORT or unix:/PATH; SPACE=ADDR with several spaces.",
+            ),
+        )
+
+    def companion(
+        self, flags: Mapping[str, object]
+    ) -> Callable[[RunningServer], AbstractAsyncContextManager[Mapping[str, object]]] | None:
+        spaces, http = _texts(flags["memory_spaces"]), _texts(flags["memory_http"])
+        if not spaces and not http:
+            return None
+        if not spaces:
+            raise click.UsageError("--memory-http needs --memory SPACE")
+        return _companion(_options(spaces=spaces, http=http))
+
+
+def _texts(given: object) -> Sequence[str]:
+    return [str(one) for one in given] if isinstance(given, list | tuple) else []
+
+
+companion: Final = MemoryCompanion()

@@ -1,0 +1,135 @@
+"""The memory server: everything that runs beside the service of `stemmadb serve --memory` (a `Companion`)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final, NamedTuple
+
+from aiohttp import web
+
+from stemmadb.memory.interfaces.command.call_protocol import answer_line
+from stemmadb.memory.interfaces.command.command_context import CommandContext
+from stemmadb.memory.interfaces.http.guards import HostGuard
+from stemmadb.memory.interfaces.http.plugin import make_app
+from stemmadb.memory.operations.memory_space import SystemClock
+from stemmadb.memory.process import places
+from stemmadb.memory.process.control_server import ControlGreeting, ControlServer, send_line
+from stemmadb.memory.process.http_listener import ListenAddress, listening
+from stemmadb.memory.process.opened_memory import OpenedMemory, opened_memory
+from stemmadb.memory.process.secret_file import SecretFile
+from stemmadb.memory.rules.records import Via
+from stemmadb.memory.rules.refusals import InvalidRequest, Refusal
+from stemmadb.memory.rules.roles import MemoryCaller, check_role
+from stemmadb.server.serving.app import RunningServer
+from stemmadb.server.serving.local_dial import URL, local_dial
+
+NAME: Final = "memory"
+IDLE_LOOK_SECONDS: Final = 1.0
+
+
+class HttpWish(NamedTuple):
+    """A listener of the plugin interface, for one memory space."""
+
+    space: str
+    address: ListenAddress
+
+
+class MemoryOptions(NamedTuple):
+    """How a memory server is started."""
+
+    spaces: Sequence[str] = (places.SPACE,)
+    http: Sequence[HttpWish] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    idle_seconds: float | None = None
+    """It stops itself after so long without a client."""
+    clock_shift_ms: int = 0
+    requires_secret: bool = False
+    """Without a secret not even reading is allowed, except over HTTP, which has none."""
+
+
+class MemoryServer:
+    """Holds the opened memories and says who a caller is. Interfaces get it from `memory_server`."""
+
+    def __init__(self, opened: Mapping[str, OpenedMemory], secrets: SecretFile, options: MemoryOptions) -> None:
+        self.opened = opened
+        self.secrets = secrets
+        self.options = options
+
+    def memory(self, space: str | None) -> OpenedMemory:
+        """The memory of a space; of the only one, if none is named."""
+        names = list(self.opened)
+        chosen = names[0] if space is None and len(names) == 1 else space
+        if chosen is None or chosen not in self.opened:
+            raise InvalidRequest(f"Name one of the memory spaces: {', '.join(sorted(self.opened))}.", field="space")
+        return self.opened[chosen]
+
+    def caller(self, secret: str | None, via: Via) -> MemoryCaller:
+        """Decided on every call."""
+        caller = self.secrets.caller(secret, via)
+        if self.options.requires_secret:
+            check_role(caller, "agent")
+        return caller
+
+    async def serve_calls(
+        self, greeting: ControlGreeting, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """The protocol `call` of the socket: what commands ask (`interfaces.command`)."""
+        while line := await reader.readline():
+            send_line(writer, await self._answer(greeting, line))
+            await writer.drain()
+
+    async def _answer(self, greeting: ControlGreeting, line: bytes) -> dict[str, object]:
+        try:
+            opened, caller = self.memory(greeting.space), self.caller(greeting.secret, "command")
+        except Refusal as refused:
+            return {"id": None, "error": {"code": "forbidden", "message": str(refused)}}
+        return await answer_line(CommandContext(opened.memory, opened.job, opened.guard, caller), line)
+
+
+@asynccontextmanager
+async def memory_server(running: RunningServer, options: MemoryOptions) -> AsyncIterator[Mapping[str, object]]:
+    """Opens the memories, then every listener; gives what `server.json` says of them."""
+    dial = local_dial(running.service, is_open=lambda: not running.stop.is_set())
+    clock = SystemClock(options.clock_shift_ms)
+    if options.clock_shift_ms:
+        print(f"The clock of agent memory is shifted by {options.clock_shift_ms} ms, for tests.", file=sys.stderr)
+    async with AsyncExitStack() as stack:
+        opened: dict[str, OpenedMemory] = {}
+        for space in options.spaces:
+            one = opened_memory(dial, url=URL, data=running.data, space=space, clock=clock)
+            opened[space] = await stack.enter_async_context(one)
+        server = MemoryServer(opened, SecretFile(running.data), options)
+        control = ControlServer({"call": server.serve_calls})
+        urls = [await stack.enter_async_context(_http(server, wish, control)) for wish in options.http]
+        for url in urls:
+            print(f"Agent memory is served on {url}", file=sys.stderr)
+        path = places.control_socket(running.data)
+        await stack.enter_async_context(control.listening(path))
+        if options.idle_seconds is not None:
+            idling = asyncio.create_task(_stop_when_idle(running, server, control, options.idle_seconds))
+            stack.callback(idling.cancel)
+        spaces = {name: one.memory.space.did for name, one in opened.items()}
+        yield {NAME: {"socket": str(path), "spaces": spaces, "http": urls}}
+
+
+def _http(server: MemoryServer, wish: HttpWish, control: ControlServer) -> Any:
+    opened = server.memory(wish.space)
+
+    def make(guard: HostGuard) -> web.Application:
+        return make_app(opened.memory, opened.job, guard, control.used)
+
+    return listening(wish.address, make, server.options.allowed_hosts)
+
+
+async def _stop_when_idle(
+    running: RunningServer, server: MemoryServer, control: ControlServer, seconds: float
+) -> None:
+    """Never with a forget queued."""
+    while not running.stop.is_set():
+        await asyncio.sleep(min(IDLE_LOOK_SECONDS, seconds))
+        is_erasing = any(one.job.oldest is not None for one in server.opened.values())
+        if control.idle_seconds >= seconds and not is_erasing:
+            running.stop.set()
