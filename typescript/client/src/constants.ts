@@ -18,6 +18,7 @@ export const LIMITS = {
   query_depth_max: 64,
   query_bytes_max: 67108864,
   query_work_max: 20000000,
+  ordered_entities_max: 1000000,
   schema_bytes_max: 1048576,
   page_max: 1000,
   branch_depth_max: 64,

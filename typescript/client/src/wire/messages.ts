@@ -28,6 +28,12 @@ export interface AclRequest {
   readonly version?: number;
 }
 
+/** The last row of the page before: for each key its value in an array, which is empty if it was missing. */
+export interface AfterRow {
+  readonly keys: readonly (readonly Json[])[];
+  readonly id: string;
+}
+
 export interface BlameAnswer {
   readonly version: number;
   readonly next?: string;
@@ -322,10 +328,12 @@ export interface EntityChange {
   readonly erased?: "left" | "right" | "both";
 }
 
+/** `entities` are further ones of the same erasure. */
 export interface Erase {
   readonly kind: "erase";
   readonly id: string;
   readonly versions: readonly number[];
+  readonly entities?: readonly ErasedEntity[];
 }
 
 /** How many bodies were destroyed. */
@@ -344,9 +352,22 @@ export interface EraseRequest {
   readonly nonce: string;
   readonly entity: string;
   readonly versions: readonly number[];
+  readonly entities?: readonly EraseTarget[];
   readonly survivors?: readonly Survivor[];
   readonly blobs?: readonly string[];
   readonly note?: Json;
+}
+
+/** An entity, and the versions whose bodies are destroyed. */
+export interface EraseTarget {
+  readonly id: string;
+  readonly versions: readonly number[];
+}
+
+/** An entity, and the versions at which an erasure destroyed its bodies. */
+export interface ErasedEntity {
+  readonly id: string;
+  readonly versions: readonly number[];
 }
 
 /** The answer to a request that failed. Without an `id` it is about a message that could not be told apart. */
@@ -548,6 +569,7 @@ export interface MergeRequest {
   readonly source_version?: number;
   readonly strategy?: "lww" | "source" | "target" | "fields" | "fail";
   readonly resolutions?: readonly Resolution[];
+  readonly expect_target?: number;
   readonly dry_run?: boolean;
   readonly note?: Json;
 }
@@ -581,10 +603,17 @@ export interface Operation {
   readonly blind?: boolean;
 }
 
-/** Asks for a sign of life. */
+/** One key of an order: a JSON Pointer into the value of the entity. */
+export interface OrderBy {
+  readonly path: string;
+  readonly descending?: boolean;
+}
+
+/** Asks for a sign of life. With `follow` every later commit brings this session a frame at once (SYNC-8). */
 export interface Ping {
   readonly type: "ping";
   readonly id: number;
+  readonly follow?: boolean;
 }
 
 /** The server lives; its space is at `version`. */
@@ -606,6 +635,9 @@ export interface Query {
   readonly branch?: string;
   readonly version?: number;
   readonly time?: number;
+  readonly order?: readonly OrderBy[];
+  readonly limit?: number;
+  readonly after?: AfterRow;
 }
 
 /** One cut: every entity in it is as of `version`. */
