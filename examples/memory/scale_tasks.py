@@ -79,7 +79,7 @@ async def change_statuses(space: Space, leaves: list[str], count: list[int]) -> 
 
 
 async def measure(size: int, work: Path) -> bool:
-    os.environ["STEMMA_HOME"] = str(work / "keys")
+    os.environ["STEMMADB_HOME"] = str(work / "keys")
     async with server(work) as url, contextlib.AsyncExitStack() as stack:
         spaces = [await (await stack.enter_async_context(connect(url))).space("memory") for _ in range(ADDERS + 1)]
         store = PlanStore(spaces[0], NAMESPACE, now=lambda: time.time_ns() // 1_000_000)

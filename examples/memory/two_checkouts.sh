@@ -8,7 +8,7 @@
 set -euo pipefail
 
 work=$(mktemp -d)
-export STEMMA_HOME=$work/keys STEMMADB_MEMORY=$work/data XDG_RUNTIME_DIR=$work
+export STEMMADB_HOME=$work/keys STEMMADB_MEMORY=$work/data XDG_RUNTIME_DIR=$work
 unset CLAUDE_PROJECT_DIR AGENT_MEMORY_SECRET
 server=
 trap '[[ -z $server ]] || kill "$server" 2>/dev/null || true; wait; rm -rf "$work"' EXIT

@@ -29,9 +29,9 @@ FILES = ("memory", "files")
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TaskProject:
     """A project that `init` made, with a task that waits for another."""
-    for name in ("CLAUDE_PROJECT_DIR", "STEMMA_SPACE", "STEMMA_URL", "AGENT_MEMORY_SECRET"):
+    for name in ("CLAUDE_PROJECT_DIR", "STEMMADB_SPACE", "STEMMADB_URL", "AGENT_MEMORY_SECRET"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("STEMMA_HOME", str(tmp_path / "keys"))
+    monkeypatch.setenv("STEMMADB_HOME", str(tmp_path / "keys"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     made = TaskProject(tmp_path / "project")
