@@ -7,11 +7,12 @@ PYTEST := $(VENV)/python -m pytest -q -n auto --dist worksteal
 PARTS := http memory cache
 PURE := tests/protocol tests/checkers $(sort $(wildcard tests/client/test_nursery_*.py tests/client/test_drafting_*.py tests/client/test_watching_*.py))
 LOCK := $(VENV)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-	--no-annotate --custom-compile-command "make lock" --quiet --upgrade pyproject.toml --group build --extra server
+	--no-annotate --custom-compile-command "make lock" --quiet --upgrade
+PACKAGES := pyproject.toml --group build --extra server
 # The tests start hundreds of processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: env server-env serve test quick checks style types layers tests tests-core tests-http tests-memory tests-cache pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts
+.PHONY: env server-env serve test quick checks style types layers tests tests-core tests-http tests-memory tests-cache pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts web tests-web tests-browser web-made
 
 serve: server-env   ## start the server on 127.0.0.1:8420 with its data in ./data; ARGS="--port 9000" and the like
 	@$(VENV)/stemmadb serve $(ARGS)
@@ -48,6 +49,18 @@ tests-core: env     ## the tests of everything that is no part of its own
 $(PARTS:%=tests-%): env   ## the tests of one part: http, memory, cache
 	@$(PYTEST) $(@:tests-%=tests/%) $(ARGS)
 
+web: env            ## node and the packages of typescript/, from their locks
+	@$(VENV)/python scripts/web.py install
+
+tests-web: env      ## typescript/: types, sizes, vectors, 10,000 cases against Python, a real server, 4 tests in Chromium
+	@$(VENV)/python scripts/web.py test $(ARGS)
+
+tests-browser: env  ## all browser tests
+	@$(VENV)/python scripts/web.py browser $(ARGS)
+
+web-made: env       ## write again what is made from the Python code for authors of clients
+	@$(VENV)/python -m scripts.clientkit
+
 pure: env           ## the tests of what does no I/O
 	@$(PYTEST) $(PURE)
 
@@ -77,5 +90,6 @@ transcripts: env    ## type the commands of the docs against a server of their o
 
 lock: env           ## write requirements/*.txt again: pins and hashes, no addresses
 	@$(VENV)/python -m pip install --quiet uv
-	@$(LOCK) -o requirements/server.txt
-	@$(LOCK) --extra dev --extra memory --constraint requirements/server.txt -o requirements/dev.txt
+	@$(LOCK) $(PACKAGES) -o requirements/server.txt
+	@$(LOCK) $(PACKAGES) --extra dev --extra memory --constraint requirements/server.txt -o requirements/dev.txt
+	@$(LOCK) requirements/web.in -o requirements/web.txt

@@ -149,7 +149,7 @@ async def compare_rebuilt(opened: OpenedMemory, words: Words, middle: int) -> No
 
 async def main(count: int, data: Path) -> None:
     words = Words(seed=7)
-    os.environ["STEMMA_HOME"] = str(data.parent / "home")
+    os.environ["STEMMADB_HOME"] = str(data.parent / "home")
     async with open_store(data) as store:
         service = Service(store, server=Identity.make().did, now=now, random=os.urandom)
         try:

@@ -13,7 +13,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
-from scripts.docpages import commands, errors
+from scripts.docpages import api, commands, errors
 from scripts.docpages.blocks import Block, Step, read, rewritten
 from scripts.docpages.running import Failed, Reader
 from scripts.docpages.shapes import normalised
@@ -32,6 +32,7 @@ REFERENCE: Final = {
     DOCS / "reference" / "commands.md": commands.page,
     DOCS / "reference" / "errors.md": errors.page,
     DOCS / "reference" / "openapi.json": _openapi,
+    **api.pages(),
 }
 
 

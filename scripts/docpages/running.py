@@ -121,11 +121,13 @@ class Reader:
         self.outputs[block.start] = [*earlier, Step(last.command, self._shown(before_the_end))]
 
     def _words(self, step: Step) -> list[str]:
-        return ["/bin/sh", "-c", SHELL, "sh", step.typed.replace(ADDRESS, self._address)]
+        typed = step.typed.replace(ADDRESS, self._address).replace(_plain(ADDRESS), _plain(self._address))
+        return ["/bin/sh", "-c", SHELL, "sh", typed]
 
     def _shown(self, printed: str) -> tuple[str, ...]:
         """As a reader would see it, whose server listens where all do."""
-        told = printed.replace(self._address, ADDRESS).replace(str(self._place), ".")
+        told = printed.replace(self._address, ADDRESS).replace(_plain(self._address), _plain(ADDRESS))
+        told = told.replace(str(self._place), ".")
         told = re.sub(rf"\bport {self._address.rpartition(':')[2]}\b", f"port {ADDRESS.rpartition(':')[2]}", told)
         return tuple(line.rstrip() for line in told.splitlines())
 
@@ -146,6 +148,11 @@ class Reader:
             }
             | ({} if self._address == ADDRESS else {"STEMMADB_URL": self._address})
         )
+
+
+def _plain(address: str) -> str:
+    """The same server as curl reaches it."""
+    return address.replace("ws", "http", 1)
 
 
 @contextmanager

@@ -42,7 +42,7 @@ COMMANDS = [
     "keys",
     "restore",
     "serve",
-    "spaces",
+    "space",
     "status",
     "verify",
 ]
@@ -204,3 +204,49 @@ def test_progress_is_shown_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     with CliContext(is_json=False).progress() as show:
         show("copying", 1, 2)
     assert "copying" in terminal.text
+
+
+def test_help_lists_the_commands_in_groups_and_each_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran_main("--help") == 0
+    shown = capsys.readouterr().out
+    titles = [
+        line.removesuffix(":") for line in shown.splitlines() if line.endswith(":") and not line.startswith(" ")
+    ]
+    assert titles[:7] == ["Options", "Start", "Read and write", "The past", "Branches", "Rights", "Operate"]
+    listed = [line.split()[0] for line in shown.splitlines() if line.startswith("  ") and line[2:3].isalpha()]
+    for name in main.list_commands(click.Context(main)):
+        assert listed.count(name) == 1, name
+    assert "spaces" not in listed
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("stats",), "status"),
+        (("bramch", "list"), "branch"),
+        (("branch", "craete", "x"), "create"),
+        (("zzzz",), None),
+    ],
+)
+def test_a_word_that_was_mistyped_gets_the_one_that_was_meant(
+    words: tuple[str, ...], meant: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ran_main(*words) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert (f"Did you mean '{meant}'?" in said) if meant else ("Did you mean" not in said)
+
+
+def test_the_older_name_of_space_list_still_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = []
+    for words in (("spaces",), ("space", "list"), ("space",)):
+        assert ran_main(*words, "--data", str(tmp_path)) == 0
+        answers.append(capsys.readouterr().out)
+    assert set(answers) == {f"There are no spaces in {tmp_path}.\n"}
+
+
+def ran_main(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main.main(list(words))
+    return int(str(ended.value.code))

@@ -140,12 +140,20 @@ VERSION  TIME                 AUTHOR         CHANGE                NOTE
 """,
     "blame": """\
 PATH    VALUE                 VERSION  TIME                 AUTHOR         NOTE
-/title  "write the specific…        2  2026-11-16 09:30:25  ada …Jmbg18W1  first
+/title  "write the                  2  2026-11-16 09:30:25  ada …Jmbg18W1  first
+        specification of
+        everything"
 /done   true                       12  2026-11-16 09:30:25  z6Mk…xqZhQCUw
 """,
     "narrow blame": """\
 PATH    VALUE    VERSION  TIME                 AUTHOR
-/title  "write…        2  2026-11-16 09:30:25  ada …Jmbg18W1
+/title  "write         2  2026-11-16 09:30:25  ada …Jmbg18W1
+        the
+        specifi
+        cation
+        of
+        everyth
+        ing"
 /done   true          12  2026-11-16 09:30:25  z6Mk…xqZhQCUw
 """,
     "listing": """\

@@ -99,7 +99,7 @@ def test_a_directory_without_spaces_is_said_to_have_none(tmp_path: Path) -> None
         assert (done.code, done.out) == (0, f"There are no spaces in {tmp_path}.\n")
 
 
-@pytest.mark.parametrize("command", ["verify", "spaces", "status", "export out", "backup out"])
+@pytest.mark.parametrize("command", ["verify", "space list", "status", "export out", "backup out"])
 def test_a_directory_that_is_not_there_exits_with_3(tmp_path: Path, command: str) -> None:
     words = [word.replace("out", str(tmp_path / "out")) for word in command.split()]
     done = here(*words, "--data", tmp_path / "nowhere", "--json")
@@ -118,7 +118,7 @@ def test_a_space_that_is_not_there_exits_with_3(data: Path, command: str) -> Non
 
 @pytest.mark.rule("STORE-4")
 def test_commands_that_read_work_on_a_directory_in_use(held: Path, tmp_path: Path) -> None:
-    for command in ("verify", "spaces", "status", f"backup {tmp_path / 'copy'}", f"export {tmp_path / 'stream'}"):
+    for command in ("verify", "space list", "status", f"backup {tmp_path / 'copy'}", f"export {tmp_path / 'stream'}"):
         done = here(*command.split(), "--data", held, "--json")
         assert done.code == 0, done
         assert [one["space"] for one in done.json["spaces"]] == [SPACE]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,12 @@ def test_the_prompt_shows_the_past_in_another_colour() -> None:
         await desk.text("at 3")
         assert prompt_pieces(desk.state)[2] == ("class:past", "main@3")
         assert "".join(piece[1] for piece in prompt_pieces(desk.state)) == desk.state.prompt
+        writing = desk.writing().state
+        assert writing.prompt == "todo main@3> "  # the past cannot be written
+        writing = replace(writing, moment=None)
+        assert writing.prompt == "todo main@head (writes)> "
+        assert ("class:writes", " (writes)") in prompt_pieces(writing)
+        assert "".join(piece[1] for piece in prompt_pieces(writing)) == writing.prompt
 
     in_the_story(scenario)
 

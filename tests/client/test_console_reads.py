@@ -137,6 +137,17 @@ def test_a_query_finds_what_matches_a_schema() -> None:
     in_the_story(scenario)
 
 
+@pytest.mark.rule("QUERY-8")
+def test_a_query_shows_the_first_in_order() -> None:
+    async def scenario(desk: Desk) -> None:
+        ascending = lines(await desk.text("query urn:todo: --order /title --limit 99"))[1:]
+        assert len(ascending) > 1
+        assert lines(await desk.text("query urn:todo: --order -/title --limit 99"))[1:] == ascending[::-1]
+        assert lines(await desk.text("query urn:todo: --order /title,/done --limit 1"))[1:] == ascending[:1]
+
+    in_the_story(scenario)
+
+
 def test_a_nested_query_shows_what_links_lead_to() -> None:
     async def scenario(desk: Desk) -> None:
         link = {"/": {"link@1": {"id": "urn:todo:2"}}}
@@ -193,13 +204,14 @@ def test_history_and_blame_tell_who_changed_what() -> None:
             "... older changes with --limit 5",
         ]
         assert lines(await desk.text("blame urn:todo:1")) == [
-            "PATH    VALUE          VERSION  TIME                 AUTHOR           NOTE",
-            '/title  "write the m…        6  2026-09-21 14:16:20  alice …UShbGULs',
-            "/done   true                 3  2026-09-21 14:14:20  alice …UShbGULs  finished",
+            "PATH    VALUE            VERSION  TIME                 AUTHOR           NOTE",
+            '/title  "write the             6  2026-09-21 14:16:20  alice …UShbGULs',
+            '        manual"',
+            "/done   true                   3  2026-09-21 14:14:20  alice …UShbGULs  finished",
         ]
         await desk.text("at 2")
         assert lines(await desk.text("blame urn:todo:1 /done"))[1].split()[:3] == ["/done", "false", "2"]
-        assert len(lines(await desk.text("history urn:todo:1"))) == 2
+        assert [line.split()[0] for line in lines(await desk.text("history urn:todo:1"))][1] == "2"
 
     in_the_story(scenario)
 
@@ -293,5 +305,24 @@ def test_every_answer_for_programs_can_be_read_as_json() -> None:
             assert msgspec.json.decode(msgspec.json.encode((await desk.reply(line)).data))
         for line in ("branches", "tags", "status", "whoami", "pending", "rejected", "at", "at 3", "help", "help get"):
             assert msgspec.json.decode(msgspec.json.encode((await desk.reply(line)).data))
+
+    in_the_story(scenario)
+
+
+def test_the_console_takes_what_the_command_line_takes() -> None:
+    async def scenario(desk: Desk) -> None:
+        assert await desk.text("get urn:todo:1 --path /title") == await desk.text("get urn:todo:1 /title")
+        assert await desk.text("blame urn:todo:1 --path /done") == await desk.text("blame urn:todo:1 /done")
+        assert await desk.text("log --prefix urn:todo:") == await desk.text("log urn:todo:")
+        schema = '{"properties": {"done": {"const": true}}}'
+        assert await desk.text(f"query urn:todo:* --schema {schema}") == await desk.text(f"query urn:todo:* {schema}")
+
+    in_the_story(scenario)
+
+
+def test_the_log_says_why_versions_are_missing() -> None:
+    async def scenario(desk: Desk) -> None:
+        assert "not on main: versions count all writes of the space" in " ".join((await desk.text("log")).split())
+        assert "versions count" not in await desk.text("log --all")
 
     in_the_story(scenario)

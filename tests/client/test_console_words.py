@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from json_values import values
 from stemmadb.client.console import words
+from stemmadb.client.console.prompt import continuation
 from stemmadb.protocol.errors import Malformed
 
 
@@ -84,3 +85,20 @@ def test_what_is_no_json_is_told_with_its_place(raw: str) -> None:
 
 def test_a_quoted_word_is_never_an_option() -> None:
     assert [word.is_option for word in words.split("log --all '--all' -- -x")] == [False, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("line", "waits"),
+    [
+        ("set urn:a {", "}"),
+        ('set urn:a {"a": [1', "]"),
+        ("get 'urn", "'"),
+        ('set urn:a {"a', '"'),
+        ("ls", ""),
+        ("set urn:a {]", ""),
+    ],
+)
+def test_an_open_line_says_what_it_waits_for(line: str, waits: str) -> None:
+    assert words.waits_for(line) == waits
+    assert waits in continuation(line)
+    assert continuation(line).startswith("... ")

@@ -545,3 +545,29 @@ def test_what_a_restored_server_lost_is_told(tmp_path: Path) -> None:
 
 async def dial_now(process: Process, space: Did) -> Channel:
     return await WebSocketDial(process.address)(space)
+
+
+@pytest.mark.rule("WATCH-4", "NURSERY-4")
+def test_a_live_map_and_a_window_for_code_that_blocks(space: Space) -> None:
+    with space.transaction() as tx:
+        assert tx.get("urn:card:1", default={"rank": 0}) == {"rank": 0}
+        for number in range(4):
+            tx.set(f"urn:card:{number}", {"rank": number})
+    tx.confirmed()
+    found = space.query("urn:card:*", order="-/rank", limit=2)
+    assert list(found) == ["urn:card:3", "urn:card:2"]
+    rest = space.at().query("urn:card:*", order="-/rank", limit=2, after=found.after)
+    assert list(rest) == ["urn:card:1", "urn:card:0"]
+    called = threading.Event()
+    with space.live("urn:card:*", order="-/rank", limit=2) as cards:
+        cards.ready(timeout=30)
+        assert (cards.state, cards.as_of, len(cards)) == ("live", None, 2)
+        assert dict(cards.items()) == {"urn:card:3": {"rank": 3}, "urn:card:2": {"rank": 2}}
+        stop = cards.on_change(lambda _: called.set())
+        with space.transaction() as tx:
+            tx.set("urn:card:0", {"rank": 9})
+        tx.confirmed()
+        assert called.wait(30)
+        assert (list(cards), cards["urn:card:0"]) == (["urn:card:0", "urn:card:3"], {"rank": 9})
+        stop()
+    assert cards.state == "ended"

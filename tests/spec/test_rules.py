@@ -27,13 +27,18 @@ def defined() -> dict[str, bool]:
 
 @cache
 def cited() -> dict[str, set[str]]:
-    """Each rule that a test file cites, whichever tests this run has selected."""
+    """Each rule that a test file cites, whichever tests this run has selected; also in the tests of typescript/."""
     rules: dict[str, set[str]] = {}
-    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+    for file in (*sorted((ROOT / "tests").rglob("test_*.py")), *typescript_tests()):
         for arguments in CITATION.findall(file.read_text()):
             for rule in re.findall(r'"([A-Z]+-\d+)"', arguments):
                 rules.setdefault(rule, set()).add(file.name)
     return rules
+
+
+def typescript_tests() -> list[Path]:
+    files = (ROOT / "typescript").rglob("*.test.ts")
+    return sorted(file for file in files if "node_modules" not in file.parts)
 
 
 def test_every_rule_that_is_not_planned_is_cited_by_a_test() -> None:

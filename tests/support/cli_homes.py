@@ -17,6 +17,7 @@ from command_line import MODULE, Ran
 from stemmadb.client.cli import main
 
 SECONDS: Final = 60
+_DID_END: Final = re.compile(r"…[1-9A-HJ-NP-Za-km-z]{8}\b")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 
 
@@ -65,5 +66,5 @@ class Home:
 
 
 def timeless(text: str) -> str:
-    """The text with every time replaced by one as long."""
-    return _TIME.sub("2026-11-16 09:00:00", text)
+    """The text with every time and every end of a DID replaced by one as long."""
+    return _DID_END.sub("…abcdefgh", _TIME.sub("2026-11-16 09:00:00", text))

@@ -70,7 +70,7 @@ class Calls:
 
 async def fresh(it: Engine, prepared: Prepared, scope: Scope, version: int) -> Held | None:
     """The answer at a version by running the query afresh; None if it passes a bound."""
-    at = Prepared(prepared.starts, prepared.branch, version, None, prepared.space)
+    at = Prepared(prepared.starts, prepared.branch, version, None, prepared.space, prepared.window)
 
     def may_read(id_: str) -> bool:
         return any(id_.startswith(prefix) for prefix in scope)

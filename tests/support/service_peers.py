@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from engines import inline_executors
@@ -333,11 +334,12 @@ async def service_harness(
     bare: bool = False,
 ) -> AsyncIterator[ServiceHarness]:
     """A harness with a space that alice owns, where bob may write and carol may read, unless it is bare."""
+    settings = settings or ServiceSettings()
+    if settings.refusal_ms == ServiceSettings().refusal_ms:  # at once, unless a test is about it
+        settings = msgspec.structs.replace(settings, refusal_ms=0)
     internal_errors: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: internal_errors.append(context))
-    made = ServiceHarness(
-        storage or MemoryStorage(), limits=limits, settings=settings or ServiceSettings(), workers=workers
-    )
+    made = ServiceHarness(storage or MemoryStorage(), limits=limits, settings=settings, workers=workers)
     if not bare:
         await made.make_space(bob="write", carol="read")
     try:

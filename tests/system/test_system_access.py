@@ -303,6 +303,20 @@ async def test_delegations_that_delegate_nothing(served_space: ServedSpace) -> N
 
 
 @pytest.mark.rule("ACL-4")
+async def test_a_chain_of_a_thousand_valid_links_is_refused_and_costs_others_nothing(
+    served_space: ServedSpace,
+) -> None:
+    holder, tokens, parent = served_space.owner, list[bytes](), None
+    for _ in range(1_000):
+        following = new_key()
+        parent = delegate(holder, following.did, served_space.space, parent=parent)
+        tokens.append(parent)
+        holder = following
+    assert await refused_opening(served_space, holder, *tokens) == "invalid_delegation"
+    await (await served_space.enter()).write_now(set_("urn:a:1", 1, blind=True))
+
+
+@pytest.mark.rule("ACL-4")
 async def test_who_shows_a_delegation_acts_under_it_alone(served_space: ServedSpace, text: bool) -> None:
     narrow = delegate(served_space.owner, served_space.owner.did, served_space.space, prefixes=(MINE,))
     owner = await served_space.enter(text=text, delegations=[narrow])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stemmadb.client.database import Database, connect
     from stemmadb.client.keys.identity import Identity
+    from stemmadb.client.live_map import LiveMap
     from stemmadb.client.notes import Note
     from stemmadb.client.reading.plain import DELETED
     from stemmadb.client.session.refused import Refused
@@ -38,6 +39,7 @@ else:
         "Database": "stemmadb.client.database",
         "Identity": "stemmadb.client.keys.identity",
         "Note": "stemmadb.client.notes",
+        "LiveMap": "stemmadb.client.live_map",
         "PendingCommit": "stemmadb.client.status",
         "Refused": "stemmadb.client.session.refused",
         "Rejected": "stemmadb.protocol.errors",
@@ -67,6 +69,7 @@ __all__ = [
     "Conflict",
     "Database",
     "Identity",
+    "LiveMap",
     "Note",
     "PendingCommit",
     "Refused",

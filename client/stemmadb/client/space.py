@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final, TypeVar, Unpack, cast, overload
 
 from stemmadb.client.core import SpaceCore
+from stemmadb.client.live_map import LiveMap
 from stemmadb.client.nursery.entities import UNKNOWN, Nothing
 from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
 from stemmadb.client.reading import differences, erasure, merge, past, undo
@@ -28,6 +29,7 @@ from stemmadb.client.reading.plain import Given, decoded, part_of
 from stemmadb.client.reading.queries import QueryResult, Schema, Selector, roots_of
 from stemmadb.client.reading.times import When
 from stemmadb.client.reading.undo import RevertOptions, RevertReport
+from stemmadb.client.reading.windows import WindowOptions, windowed
 from stemmadb.client.session.notifier import OnHead, OnLost, OnRejected
 from stemmadb.client.session.refused import Refused
 from stemmadb.client.status import PendingCommit, SpaceStatus
@@ -42,7 +44,7 @@ from stemmadb.protocol.errors import (
     Overtaken,
     UnknownBranch,
 )
-from stemmadb.protocol.model.query.query import EVERY, Query
+from stemmadb.protocol.model.query.query import EVERY
 from stemmadb.protocol.model.values import body, ids, pointer
 from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Version
 from stemmadb.protocol.model.values.json_values import Value
@@ -155,16 +157,42 @@ class Space:
         return await self._heads.list(prefix)
 
     async def query(
-        self, selector: Selector = EVERY, *, schema: Schema | None = None, path: str = pointer.ROOT
+        self,
+        selector: Selector = EVERY,
+        *,
+        schema: Schema | None = None,
+        path: str = pointer.ROOT,
+        **window: Unpack[WindowOptions],
     ) -> QueryResult:
-        """What matches, and what its links lead to: `await space.query("urn:todo:*", schema={...})`."""
-        return await self._heads.query(selector, schema=schema, path=path)
+        """What matches, and what its links lead to: `await space.query("urn:todo:*", schema={...})`.
 
-    def watch(self, selector: Selector = EVERY, *, schema: Schema | None = None, path: str = pointer.ROOT) -> Watch:
+        `order="-/rank"` puts it in order, `limit=20` takes the first, and `after=found.after` the next ones.
+        """
+        return await self._heads.query(selector, schema=schema, path=path, **window)
+
+    def watch(
+        self,
+        selector: Selector = EVERY,
+        *,
+        schema: Schema | None = None,
+        path: str = pointer.ROOT,
+        **window: Unpack[WindowOptions],
+    ) -> Watch:
         """The same, kept up to date: `async for change in space.watch("urn:todo:*", schema={...}): ...`."""
         self._core.check_open()
         roots = roots_of(selector, schema=schema, path=path)
-        return Watch(self._session.subscriptions, Query(roots=roots, branch=self.branch_name))
+        return Watch(self._session.subscriptions, windowed(roots, self.branch_name, window))
+
+    def live(
+        self,
+        selector: Selector = EVERY,
+        *,
+        schema: Schema | None = None,
+        path: str = pointer.ROOT,
+        **window: Unpack[WindowOptions],
+    ) -> LiveMap:
+        """The same as a mapping that is always current: `async with space.live("urn:todo:*") as todos: ...`."""
+        return LiveMap(self.watch(selector, schema=schema, path=path, **window))
 
     # ------------------------------------------------------------ the past
 

@@ -134,15 +134,15 @@ class Transaction:
 
     # ------------------------------------------------------------ reading
 
-    async def get(self, id_: str, path: str = "") -> Value:
-        """The value, or the part of it at `path`, as this transaction sees it; None if there is none.
+    async def get(self, id_: str, path: str = "", *, default: Value = None) -> Value:
+        """The value, or the part of it at `path`, as this transaction sees it; `default` if there is none.
 
         It must not have changed when the commit is decided: name the path you use, and others may change the rest.
         """
-        value = self._open.get(id_, path)
+        value = self._open.get(id_, path, default)
         if value is MISSING:
             await self._learn((EntityId(id_),))
-            value = self._open.get(id_, path)
+            value = self._open.get(id_, path, default)
             assert value is not MISSING, "what was learned is known"
         return value
 

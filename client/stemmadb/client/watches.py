@@ -12,6 +12,7 @@ from stemmadb.client.session.subscriptions import Subscription, Subscriptions
 from stemmadb.client.watching import Change
 from stemmadb.protocol.errors import GoingAway
 from stemmadb.protocol.model.query.query import Query
+from stemmadb.protocol.model.query.window import Window
 
 WatchState: TypeAlias = Literal["filling", "live", "offline", "ended"]
 
@@ -80,6 +81,11 @@ class Watch:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def window_of(watch: Watch) -> Window | None:
+    """The order and the bounds of its rows, if it has any."""
+    return watch._subscription.watcher.window
 
 
 def _forget(loop: asyncio.AbstractEventLoop, subscriptions: Subscriptions, subscription: Subscription) -> None:

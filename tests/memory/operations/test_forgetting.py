@@ -136,7 +136,7 @@ async def test_who_may_forget(tmp_path: Path) -> None:
         with pytest.raises(IsolationViolation):
             await forgetting.forget_memory(opened.memory, AGENT, human)
         elsewhere = AGENT._replace(namespaces=frozenset(["org:other"]))
-        with pytest.raises(NotAllowed):
+        with pytest.raises(NoSuchMemory):
             await forgetting.forget_memory(opened.memory, elsewhere, agent)
         assert len(await texts(opened)) == 2
         await forgetting.forget_memory(opened.memory, AGENT, agent)

@@ -39,7 +39,7 @@ class Home:
         self.data = path / "data"
         self.environment = {**os.environ, "HOME": str(path), "XDG_RUNTIME_DIR": str(path / "run")}
         self.environment |= {"STEMMADB_MEMORY": str(self.data)}
-        self.environment.pop("STEMMA_HOME", None)
+        self.environment.pop("STEMMADB_HOME", None)
         (path / "run").mkdir(mode=0o700)
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -48,7 +48,7 @@ class Home:
         with pytest.MonkeyPatch.context() as patch:
             for name in ("HOME", "XDG_RUNTIME_DIR", "STEMMADB_MEMORY"):
                 patch.setenv(name, self.environment[name])
-            patch.delenv("STEMMA_HOME", raising=False)
+            patch.delenv("STEMMADB_HOME", raising=False)
             if secret is not None:
                 patch.setenv("AGENT_MEMORY_SECRET", secret)
             done = here(*words, "--json")
@@ -203,7 +203,7 @@ def test_secrets_give_roles_and_nothing_else_does(home: Home) -> None:
     assert home.run("memory", "forget", made["id"], secret="wrong").code == 4  # noqa: S106
     agent = home.run("memory", "secret", "new", "agent", "--name", "ada", "--ns", "org:b").answer["secret"]
     limited = home.run("memory", "forget", made["id"], secret=agent)
-    assert (limited.code, limited.answer["error"]["code"]) == (4, "forbidden")
+    assert (limited.code, limited.answer["error"]["code"]) == (1, "not_found"), "it does not learn that it exists"
     assert home.run("memory", "search", "zebra", secret=agent).answer["memories"] == []
     other = home.run("memory", "secret", "new", "agent").answer["secret"]
     history = home.run("memory", "history", made["id"]).answer["changes"]
@@ -231,7 +231,7 @@ def test_commands_search_the_past_sweep_and_reindex(home: Home) -> None:
     assert len(home.run("memory", "search", "zebra", "--ns", "org:a").answer["memories"]) == 2
     past = home.run("memory", "believed", "zebra", "--at", str(then["version"])).answer
     assert [one["text"] for one in past["memories"]] == ["first zebra"]
-    assert home.run("memory", "believed", "zebra", "--at", "no-such-tag").code == 4
+    assert home.run("memory", "believed", "zebra", "--at", "no-such-tag").code == 1
     admin = home.run("memory", "secret", "new", "admin").answer["secret"]
     assert home.run("memory", "sweep", secret=admin).answer["memories"] == 0
     assert home.run("memory", "reindex").code == 4

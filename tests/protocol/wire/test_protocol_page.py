@@ -18,6 +18,7 @@ from stemmadb.protocol.model.commit.stale_reads import StaleRead
 from stemmadb.protocol.model.log import commit_record, facts
 from stemmadb.protocol.model.log.commit_record import Contested
 from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.query.window import AfterRow, OrderBy
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.wire import version
 from stemmadb.protocol.wire.codec.json_codec import JsonCodec
@@ -34,7 +35,7 @@ ROW = re.compile(r"^\| `(\w+)` \| (.*?) \| .* \|$", re.MULTILINE)
 EXAMPLES = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 CLIENT = {type_of(cls) for cls in CLIENT_MESSAGES}
 ANSWER_OF = {type_of(cls): cls.answer for cls in REQUESTS}
-OF_THE_MODEL: list[Any] = [Content, Operation, Read, Query, Root, StaleRead, Contested, Rights]
+OF_THE_MODEL: list[Any] = [Content, Operation, Read, Query, Root, OrderBy, AfterRow, StaleRead, Contested, Rights]
 
 
 def tables(text: str) -> list[dict[str, bool]]:

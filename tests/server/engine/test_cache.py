@@ -145,7 +145,7 @@ def test_the_backlog_of_snapshots_is_bounded_by_count_and_by_bytes() -> None:
     backlog = Backlog(count_max=2, bytes_max=10)
     backlog.add([due(1, 1, 4), due(2, 2, 4), due(3, 3, 1)])
     assert [one.place.version for one in backlog.take()] == [1, 2]
-    assert len(backlog) == 0
+    assert len(backlog.due) == 0
     backlog.add([due(1, 1, 6), due(2, 2, 5), due(3, 3, 4)])
     assert [one.place.version for one in backlog.take()] == [1, 3]
     backlog.add([due(1, 1, 10)])

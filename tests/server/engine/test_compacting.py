@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,11 +19,12 @@ from stemmadb.protocol.model.history.retention import Outline
 from stemmadb.protocol.model.log.commit_record import BranchCreate, BranchDelete, Compact, Erase, TagCreate
 from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, TimeMs, Version
-from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.model.values.limits import MEBIBYTE, Limits
 from stemmadb.server.engine.plan import branch_writes, compaction, compaction_plan, erasure
 from stemmadb.server.engine.plan.compaction import CompactionDone
 from stemmadb.server.engine.plan.planned_write import ATTEMPTS_MAX
 from stemmadb.server.storage.port import Destroyed, FactPosition, LogReader, Snapshot
+from stemmadb.server.storage.sqlite import SqliteStorage
 
 X = EntityId("urn:x")
 NOW = TimeMs(1_000)
@@ -448,3 +450,18 @@ async def test_nothing_of_what_went_is_left_in_the_log() -> None:
         await it.must(set_(X, {"n": "new"}, blind=True))
         await compact(it, 3)
         assert b"old secret" not in await all_bytes(it)
+
+
+@pytest.mark.rule("COMPACT-1")
+async def test_values_as_large_as_they_may_be_are_compacted(tmp_path: Path) -> None:
+    async with engine(SqliteStorage(tmp_path)) as it:
+        for number in range(4):
+            await it.must(set_("urn:large", {"n": number, "text": "x" * (7 * MEBIBYTE)}, blind=True))
+        for number in range(20):
+            await it.must(patch_("urn:large", {"op": "replace", "path": "/n", "value": number}, blind=True))
+        done = await compact(it, it.space.version, "large values")
+        assert done.bodies >= 3
+        assert done.bytes >= 3 * 7 * MEBIBYTE
+        value = await it.value("urn:large")
+        assert (value["n"], len(value["text"])) == (19, 7 * MEBIBYTE)
+        assert sum(path.stat().st_size for path in tmp_path.rglob("*.db")) < 3 * 7 * MEBIBYTE

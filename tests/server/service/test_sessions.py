@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -315,3 +317,21 @@ async def test_one_who_saw_another_history_starts_over_and_is_told_what_is_kept(
         (frame, *_) = back.frames
         assert frame.reset == "history"
         assert [(one.local, one.version) for one in frame.kept] == [(1, 2)]
+
+
+@pytest.mark.rule("ACL-2")
+async def test_a_space_that_is_there_is_not_told_from_one_that_is_not_by_time() -> None:
+    """A cold space took six times as long to refuse as one that does not exist."""
+    async with service_harness(settings=ServiceSettings(refusal_ms=20)) as made:
+        strange = Key("stranger")
+        loop = asyncio.get_running_loop()
+        for space in (made.space, Key("missing").did):
+            peer = made.peer(strange, space=space)
+            began = loop.time()
+            await peer.open()
+            assert peer.wire.closed is None, "not at once"
+            while peer.closed is None:
+                await asyncio.sleep(0.001)
+                peer.take()
+            assert peer.closed.error.code == "unknown_space"
+            assert loop.time() - began >= 0.02

@@ -24,6 +24,8 @@ OTHERS: Mapping[str, object] = {
     "metrics": "off",
     "origins": "https://a.b",
     "hosts": "metrics.example",
+    "public": "https://db.example",
+    "operators": SPACE,
     "make_spaces": "nobody",
     "message_bytes_max": 2**25,
 }

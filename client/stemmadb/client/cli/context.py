@@ -7,7 +7,9 @@ columns as it needs, unless COLUMNS says how many there are.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -50,9 +52,9 @@ class CliContext:
         """How to exit after the answer; None if no part of the work has said why, and nobody stopped it."""
 
     def say(self, text: str) -> None:
-        """A line for a person; a program reads the answer instead."""
+        """A sentence for a person; a program reads the answer instead."""
         if not self.is_json:
-            click.echo(clean(text))
+            click.echo(wrapped(clean(text), sys.stdout))
 
     def show(self, *shapes: Shape) -> None:
         """Sheets and lines for a person."""
@@ -98,13 +100,13 @@ class CliContext:
 
     def say_lines(self, text: str) -> None:
         """The lines of a text that is laid out, such as a script."""
-        for one in text.split("\n"):
-            self.say(one)
+        for one in () if self.is_json else text.split("\n"):
+            click.echo(clean(one))
 
     def warn(self, text: str) -> None:
         """A line for a person beside the answer; it goes to standard error."""
         if not self.is_json:
-            click.echo(clean(text), err=True)
+            click.echo(wrapped(clean(text), sys.stderr), err=True)
 
     def no(self, error: StemmaError, **more: object) -> dict[str, object]:
         """The answer is no, and this is why; a command returns it."""
@@ -138,7 +140,7 @@ class CliContext:
         """What went wrong: one sentence and a hint."""
         self.answer({"error": {"code": code, "message": message}})
         if not self.is_json:
-            click.echo(clean(f"Error: {message}"), err=True)
+            click.echo(wrapped(clean(f"Error: {message}"), sys.stderr), err=True)
 
     @property
     def can_ask(self) -> bool:
@@ -159,6 +161,16 @@ class CliContext:
         task = bars.add_task("", total=None)
         with _shown(bars, after_seconds):
             yield lambda stage, done, total: bars.update(task, description=clean(stage), completed=done, total=total)
+
+
+def wrapped(text: str, stream: TextIO) -> str:
+    """A sentence in lines that end at words where a person looks; elsewhere in one line."""
+    if not stream.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+    if len(text) <= width:
+        return text
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def has_colours(stream: TextIO) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -20,9 +20,33 @@ from stemmadb.client.cli import exits
 from stemmadb.client.cli.command_loader import LoadedCommand, points_by_command
 from stemmadb.client.cli.completer import teach_click
 from stemmadb.client.cli.context import CliContext
+from stemmadb.client.cli.escapes import clean
 from stemmadb.protocol.errors import StemmaError
 
 MISSING = 'Some commands need the server: run pip install -e ".[server]" in the clone.'
+HIDDEN: Final = frozenset({"spaces"})
+"""Older names of commands: they work, and help does not list them."""
+GROUPS: Final = {
+    "Start": ("serve", "demo", "console", "status", "space", "keys"),
+    "Read and write": ("get", "list", "query", "set", "delete", "watch", "blob"),
+    "The past": ("log", "history", "diff", "blame", "revert"),
+    "Branches": ("branch", "tag", "merge"),
+    "Rights": ("acl",),
+    "Operate": ("backup", "restore", "verify", "export", "import", "compact", "erase"),
+    "Agent memory": ("memory", "mcp"),
+}
+OTHERS: Final = "More"
+SHORT: Final = 64
+"""Letters of a command in the list: one line on a terminal of 80 columns."""
+NEAR: Final = 0.6
+"""How alike a word is to the one that may have been meant."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was probably meant."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only those who mistype need it
+
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=NEAR)), None)
 
 
 class Commands(click.Group):
@@ -40,7 +64,7 @@ class Commands(click.Group):
         return {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return sorted(self._points)
+        return sorted(name for name in self._points if name not in HIDDEN)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """None if there is none, or not all is installed that it needs: help and completion leave it out then."""
@@ -58,7 +82,23 @@ class Commands(click.Group):
         except click.UsageError as wrong:
             if self.is_partial:
                 raise click.UsageError(f"{wrong.message} {MISSING}", ctx) from None
-            raise
+            meant = nearest(args[0], [name for name in self._points if name not in HIDDEN])
+            hint = "" if meant is None else f" Did you mean '{meant}'?"
+            raise click.UsageError(f"There is no command {clean(args[0][:80])!r}.{hint}", ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """In groups, by what a person wants to do; a command that no group names is under the last title."""
+        found = {name: command for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))}
+        titled = {title: [name for name in names if name in found] for title, names in GROUPS.items()}
+        known = {name for names in titled.values() for name in names}
+        titled.setdefault(OTHERS, []).extend(name for name in found if name not in known)
+        width = max(map(len, found), default=0)
+        for title, names in titled.items():
+            if names:
+                with formatter.section(title):
+                    formatter.write_dl(
+                        [(f"{name:<{width}}", found[name].get_short_help_str(SHORT)) for name in names]
+                    )
 
     def main(
         self,

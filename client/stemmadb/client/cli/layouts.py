@@ -111,7 +111,7 @@ def blame(blamed: Iterable[BlameLine], value: Value, viewer: Viewer = NOBODY) ->
     """Who wrote each leaf of a value last."""
     columns = (
         Column("PATH"),
-        Column("VALUE", cut=True),
+        Column("VALUE"),
         VERSION,
         TIME,
         AUTHOR,

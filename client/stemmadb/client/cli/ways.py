@@ -34,10 +34,22 @@ class TwoWays(click.Command):
 
 
 def joined(one: click.Command, other: click.Command) -> click.Command:
-    """Two commands of one name as one: `--data` tells which is meant. Otherwise the later one is taken."""
+    """Two commands of one name as one: `--data` tells which is meant. Otherwise the later one is taken.
+
+    Two groups are one group with the commands of both.
+    """
+    if isinstance(one, click.Group) and isinstance(other, click.Group):
+        return _one_group(one, other)
     if _has_data(one) == _has_data(other):
         return other
     return TwoWays(other, one) if _has_data(one) else TwoWays(one, other)
+
+
+def _one_group(one: click.Group, other: click.Group) -> click.Group:
+    both = copy(one)
+    shared = {name: joined(one.commands[name], other.commands[name]) for name in one.commands.keys() & other.commands}
+    both.commands = {**one.commands, **other.commands, **shared}
+    return both
 
 
 def _has_data(command: click.Command) -> bool:

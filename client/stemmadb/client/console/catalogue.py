@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from stemmadb.client.cli.escapes import clean
+from stemmadb.client.cli.group import nearest
 from stemmadb.client.cli.shapes import Column, TextCell, TextLines, TextTable, line
 from stemmadb.client.console import places, reads, status, watch, words, writes
 from stemmadb.client.console.replies import Arguments, ConsoleCommand, ConsoleReply
 from stemmadb.client.console.state import READ_ONLY, ConsoleState
 from stemmadb.protocol.errors import Forbidden, Malformed
-
-NEAR: Final = 0.6
-"""How alike a word is to a command that may have been meant."""
 
 
 async def help_(state: ConsoleState, given: Arguments) -> ConsoleReply:
@@ -79,9 +77,6 @@ def _found(name: str) -> ConsoleCommand:
     command = COMMANDS.get(ALIASES.get(name, name))
     if command is not None:
         return command
-    # Imported here: only those who mistype need it.
-    from difflib import get_close_matches  # noqa: PLC0415
-
-    near = get_close_matches(name, COMMANDS, n=1, cutoff=NEAR)
-    hint = f"Did you mean '{near[0]}'?" if near else "Type 'help' for a list."
+    near = nearest(name, COMMANDS)
+    hint = "Type 'help' for a list." if near is None else f"Did you mean '{near}'?"
     raise Malformed(f"There is no command {clean(name[:80])!r}. {hint}", path="line", why="unknown command")

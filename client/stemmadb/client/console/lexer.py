@@ -35,6 +35,7 @@ STYLE: Final = Style.from_dict(
         "space": "bold ansicyan",
         "place": "ansigreen",
         "past": "bold ansiyellow",
+        "writes": "bold ansired",
     }
 )
 

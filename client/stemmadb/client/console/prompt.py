@@ -24,10 +24,10 @@ from stemmadb.client.console import words
 from stemmadb.client.console.completer import ConsoleCompleter, SeenIds
 from stemmadb.client.console.history_file import KeptHistory
 from stemmadb.client.console.lexer import STYLE, ConsoleLexer
-from stemmadb.client.console.state import ConsoleState
+from stemmadb.client.console.state import WRITES, ConsoleState
 
 STOP_KEYS: Final = frozenset({"q", "Q", Keys.ControlC, Keys.ControlD})
-CONTINUES: Final = "... "
+CONTINUES: Final = "..."
 READ_BYTES: Final = 64 * 1024
 LINES_AHEAD: Final = 100
 """How many lines of a pipe are read before the first of them is done."""
@@ -52,7 +52,7 @@ class TerminalPrompt:
             style=STYLE,
             color_depth=None if has_colours(sys.stdout) else ColorDepth.DEPTH_1_BIT,
             multiline=Condition(self._is_open),
-            prompt_continuation=CONTINUES,
+            prompt_continuation=lambda _width, _line, _wraps: continuation(self._prompt.default_buffer.text),
         )
 
     async def next(self) -> str | None:
@@ -69,11 +69,18 @@ class TerminalPrompt:
         return not words.is_finished(self._prompt.default_buffer.text)
 
 
+def continuation(text: str) -> str:
+    """Before the next line of what is not finished: what it waits for."""
+    waits = words.waits_for(text)
+    return f"{CONTINUES} {waits} to end, Ctrl-C to start over: " if waits else f"{CONTINUES} "
+
+
 def prompt_pieces(state: ConsoleState) -> StyleAndTextTuples:
-    """The prompt in colours: the past looks different from the head."""
-    name, _, place = state.prompt.removesuffix("> ").rpartition(" ")
+    """The prompt in colours: the past looks different from the head, and a console that writes says so."""
+    name, _, place = state.prompt.removesuffix("> ").removesuffix(WRITES).rpartition(" ")
     style = "class:place" if state.version is None else "class:past"
-    return [("class:space", name), ("", " "), (style, place), ("", "> ")]
+    writes: StyleAndTextTuples = [("class:writes", WRITES)] if state.prompt.endswith(f"{WRITES}> ") else []
+    return [("class:space", name), ("", " "), (style, place), *writes, ("", "> ")]
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from stemmadb.client.console.words import Word, value_of
 from stemmadb.client.reading.entries import LogEntry
 from stemmadb.client.reading.past import LogFilters
 from stemmadb.client.reading.queries import Schema
+from stemmadb.client.reading.windows import WindowOptions
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import InvalidQuery, InvalidSchema, NotFound
 from stemmadb.protocol.model.query.query import EVERY
@@ -44,7 +45,7 @@ def note_line(text: str) -> TextLines:
 
 
 async def get(state: ConsoleState, given: Arguments) -> ConsoleReply:
-    id_, path = given.text(0), given.text(1)
+    id_, path = given.text(0), given.text(1) or given.option("path") or ""
     pointer.parse(path)
     value = await _value(state, id_)
     part = resolve(value, path)
@@ -75,7 +76,8 @@ async def ls(state: ConsoleState, given: Arguments) -> ConsoleReply:
 async def query(state: ConsoleState, given: Arguments) -> ConsoleReply:
     written, schema = selector_and_schema(given)
     selector = await meant(state, written)
-    found = await state.reader.query(selector, schema=schema, path=given.option("path") or "")
+    window = window_of(given)
+    found = await state.reader.query(selector, schema=schema, path=given.option("path") or "", **window)
     if given.has("nested"):
         nested = found.nested()
         data = {"branch": state.branch, "version": found.version, "values": nested}
@@ -83,9 +85,19 @@ async def query(state: ConsoleState, given: Arguments) -> ConsoleReply:
     return _listed(state, found.entities, given.number("limit", LISTED), nothing="Nothing matches")
 
 
+def window_of(given: Arguments) -> WindowOptions:
+    """With an order only the first are asked for; the keys of an order are separated by commas."""
+    order = given.option("order")
+    if order is None:
+        return {}
+    return {"order": order.split(","), "limit": given.number("limit", LISTED)}
+
+
 def selector_and_schema(given: Arguments) -> tuple[str, Schema | None]:
-    """A selector, a schema, or both, in this order."""
+    """A selector, a schema, or both, in this order; the schema may be an option, as on the command line."""
     words = list(given.words)
+    if (option := given.options.get("schema")) is not None:
+        words.append(option)
     selector = words.pop(0).text if words and not _is_schema(words[0]) else EVERY
     if not words:
         return selector, None
@@ -149,7 +161,7 @@ def _filters(state: ConsoleState, given: Arguments) -> LogFilters:
     filters = LogFilters(version=state.version, with_facts=given.has("facts"))
     if given.has("all"):
         filters["branch"] = None
-    if prefix := given.text(0):
+    if prefix := given.text(0) or given.option("prefix"):
         filters["prefix"] = prefix.removesuffix(EVERY)
     if author := given.option("author"):
         filters["author"] = _person(state, author)
@@ -195,7 +207,7 @@ async def diff(state: ConsoleState, given: Arguments) -> ConsoleReply:
 
 
 async def blame(state: ConsoleState, given: Arguments) -> ConsoleReply:
-    id_, path = given.text(0), given.text(1)
+    id_, path = given.text(0), given.text(1) or given.option("path") or ""
     moment = state.pinned()
     lines = await moment.blame(id_, path)
     value = await moment.get(id_)
@@ -206,13 +218,14 @@ async def blame(state: ConsoleState, given: Arguments) -> ConsoleReply:
 COMMANDS: Final = (
     ConsoleCommand(
         name="get",
-        usage="get ID [PATH]",
+        usage="get ID [PATH] | get ID --path PATH",
         says="Shows a value, or the part of it at a path.",
         example="get urn:todo:1 /title",
         run=get,
         takes=("id", "other"),
         least=1,
         most=2,
+        options={"path": "other"},
     ),
     ConsoleCommand(
         name="ls",
@@ -226,23 +239,24 @@ COMMANDS: Final = (
     ),
     ConsoleCommand(
         name="query",
-        usage="query [SELECTOR] [SCHEMA] [--nested] [--path P] [--limit N]",
-        says="Finds entities that match a schema, and follows its links.",
+        usage="query [SELECTOR] [SCHEMA | --schema SCHEMA] [--nested] [--path P] [--order P,-P] [--limit N]",
+        says="Finds entities that match a schema, and follows its links; --order -/rank shows the highest first.",
         example='query urn:todo:* {"properties": {"done": {"const": false}}}',
         run=query,
         takes=("prefix", "other"),
         most=2,
-        options={"nested": None, "path": "other", "limit": "other"},
+        options={"schema": "other", "nested": None, "path": "other", "order": "other", "limit": "other"},
     ),
     ConsoleCommand(
         name="log",
-        usage="log [PREFIX] [--author WHO] [--since T] [--until T] [--limit N] [--facts] [--all]",
+        usage="log [PREFIX | --prefix PREFIX] [--author WHO] [--since T] [--until T] [--limit N] [--facts] [--all]",
         says="Lists commits, newest first; --all includes all branches.",
         example='log urn:todo: --since "1 hour ago"',
         run=log,
         takes=("prefix",),
         most=1,
         options={
+            "prefix": "prefix",
             "author": "author",
             "since": "moment",
             "until": "moment",
@@ -275,12 +289,13 @@ COMMANDS: Final = (
     ),
     ConsoleCommand(
         name="blame",
-        usage="blame ID [PATH]",
+        usage="blame ID [PATH] | blame ID --path PATH",
         says="Shows who wrote each field last.",
         example="blame urn:todo:1 /title",
         run=blame,
         takes=("id", "other"),
         least=1,
         most=2,
+        options={"path": "other"},
     ),
 )

@@ -17,6 +17,8 @@ from stemmadb.protocol import identity
 from stemmadb.protocol.errors import Forbidden, InvalidQuery, UnknownBranch
 from stemmadb.protocol.model.values.ids import BranchName, Did, Version
 
+WRITES = " (writes)"
+"""In the prompt of a console that can write where it stands."""
 READ_ONLY = "This console only reads. Start it with 'stemmadb console --write' to change things."
 
 
@@ -51,7 +53,7 @@ class ConsoleState:
     @property
     def prompt(self) -> str:
         name = short_did(self.name) if self.name.startswith(identity.PREFIX) else clean(self.name)
-        return f"{name} {self.place}> "
+        return f"{name} {self.place}{WRITES if self.may_write and self.version is None else ''}> "
 
     @property
     def reader(self) -> Space | Moment:

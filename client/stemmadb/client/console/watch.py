@@ -11,11 +11,12 @@ from stemmadb.client.cli.commands import answers
 from stemmadb.client.cli.escapes import clean
 from stemmadb.client.cli.safe_text import compact, counted, note_text
 from stemmadb.client.cli.shapes import TextCell, TextLine, TextLines, line
-from stemmadb.client.console.reads import IDS_KEPT, meant, note_line, selector_and_schema
+from stemmadb.client.console.reads import IDS_KEPT, meant, note_line, selector_and_schema, window_of
 from stemmadb.client.console.replies import Arguments, ConsoleCommand, ConsoleReply
 from stemmadb.client.console.state import ConsoleState
 from stemmadb.client.reading.entries import LogEntry
 from stemmadb.client.reading.queries import Schema
+from stemmadb.client.reading.windows import WindowOptions
 from stemmadb.client.watching import Change
 from stemmadb.protocol.errors import InvalidQuery, StemmaError
 from stemmadb.protocol.model.history import difference
@@ -35,16 +36,19 @@ async def watch(state: ConsoleState, given: Arguments) -> ConsoleReply:
         raise InvalidQuery(f"You are at version {state.version}: {hint}.", why=hint)
     written, schema = selector_and_schema(given)
     selector = await meant(state, written)
-    stream = _stream(state, selector, schema, given.number("changes", 0))
+    window = window_of(given)
+    if not window and given.has("limit"):
+        window = {"limit": given.number("limit", 1)}
+    stream = _stream(state, selector, schema, window, given.number("changes", 0))
     text = f"Watching {clean(selector)} on {clean(state.branch)}; q or Ctrl-C ends it."
     return ConsoleReply(shapes=(note_line(text),), stream=stream)
 
 
 async def _stream(
-    state: ConsoleState, selector: str, schema: Schema | None, count: int
+    state: ConsoleState, selector: str, schema: Schema | None, window: WindowOptions, count: int
 ) -> AsyncGenerator[ConsoleReply, None]:
     watching = _Watching(state, selector)
-    async with state.space.watch(selector, schema=schema) as changes:
+    async with state.space.watch(selector, schema=schema, **window) as changes:
         async for change in changes:
             yield await watching.report(change)
             if watching.count == count:
@@ -115,12 +119,12 @@ def _place(one: difference.PathChange) -> TextLine:
 
 WATCH: Final = ConsoleCommand(
     name="watch",
-    usage="watch [SELECTOR] [SCHEMA] [--changes N]",
+    usage="watch [SELECTOR] [SCHEMA | --schema SCHEMA] [--order P,-P] [--limit N] [--changes N]",
     says="Shows changes as they happen, until q or Ctrl-C; --changes N stops after N changes.",
     example="watch urn:todo:",
     run=watch,
     takes=("prefix", "other"),
     most=2,
-    options={"changes": "other"},
+    options={"schema": "other", "order": "other", "limit": "other", "changes": "other"},
 )
 COMMANDS: Final = (WATCH,)

@@ -59,6 +59,15 @@ def is_finished(line: str) -> bool:
     return True
 
 
+def waits_for(line: str) -> str:
+    """What would finish a line that is not finished, such as `}` or a quote; nothing if it is."""
+    try:
+        split(line)
+    except Malformed as error:
+        return str(error.facts["waits_for"]) if error.facts.get("is_open") else ""
+    return ""
+
+
 def value_of(word: Word) -> Value:
     """The JSON value that was written; `Malformed` shows the place where it ends to be one."""
     try:
@@ -92,7 +101,7 @@ def _end_of_json(line: str, start: int) -> int:
             if not open_:
                 return at + 1
         at += 1
-    raise _unfinished(f"{open_[-1]!r} is missing")
+    raise _unfinished(f"{open_[-1]!r} is missing", open_[-1])
 
 
 def _end_of_text(line: str, start: int) -> int:
@@ -104,7 +113,7 @@ def _end_of_text(line: str, start: int) -> int:
         elif line[at] == line[start]:
             return at + 1
         at += 1
-    raise _unfinished(f"a quote {line[start]} is not closed")
+    raise _unfinished(f"a quote {line[start]} is not closed", line[start])
 
 
 def _shell_word(line: str, start: int) -> Word:
@@ -127,5 +136,6 @@ def _unquoted(text: str) -> str:
     return ESCAPED.sub(r"\1", text)
 
 
-def _unfinished(why: str) -> Malformed:
-    return Malformed(f"The line is not finished: {why}.", path="line", why=why, is_open=True)
+def _unfinished(why: str, waits_for: str) -> Malformed:
+    message = f"The line is not finished: {why}."
+    return Malformed(message, path="line", why=why, is_open=True, waits_for=waits_for)

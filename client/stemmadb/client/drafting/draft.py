@@ -56,8 +56,8 @@ class TransactionDraft:
 
     # ------------------------------------------------------------ reading
 
-    def get(self, id_: str, path: str = "") -> Value | MissingFromView:
-        """A copy of what is at the path, or None; `MISSING` if the server has to be asked first.
+    def get(self, id_: str, path: str = "", default: Value = None) -> Value | MissingFromView:
+        """A copy of what is at the path, or the default; `MISSING` if the server has to be asked first.
 
         Declares the read of that path, unless the draft wrote the whole entity itself.
         """
@@ -69,7 +69,7 @@ class TransactionDraft:
             return MISSING
         page.ground.claim(page.state, path)
         self.is_observed = True
-        return None if value is ABSENT else inputs.copied(inputs.found(value, tokens))
+        return default if value is ABSENT else inputs.copied(inputs.found(value, tokens, default))
 
     def listing(self, prefix: str) -> dict[EntityId, Value] | MissingFromView:
         """Copies of all entities whose ids begin so, by id; `MISSING` if the server has to be asked first.

@@ -95,16 +95,15 @@ def copied(value: Value) -> Value:
     return value if type(value) in _SCALARS else body.read_stored(body.encode(value))
 
 
-def found(value: Value, tokens: tuple[str, ...]) -> Value:
-    """What is at a place of the value; None where there is nothing."""
+def found(value: Value, tokens: tuple[str, ...], default: Value = None) -> Value:
+    """What is at a place of the value; the default where there is nothing."""
     for token in tokens:
-        if isinstance(value, dict):
-            value = value.get(token)
-        elif isinstance(value, list):
-            index = pointer.index(token, len(value) - 1) if value else None
-            value = None if index is None else value[index]
+        if isinstance(value, dict) and token in value:
+            value = value[token]
+        elif isinstance(value, list) and value and (index := pointer.index(token, len(value) - 1)) is not None:
+            value = value[index]
         else:
-            return None
+            return default
     return value
 
 

@@ -12,6 +12,7 @@ from stemmadb.protocol.model.query.query import Query, Root, Unresolved
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire.messages.reading import QueriedEntity, QueryAnswer, QueryRequest
+from stemmadb.protocol.wire.version import WINDOW
 
 STARTS_MAX: Final = 3
 """How often an answer that comes in pages is begun."""
@@ -77,6 +78,8 @@ class FetchedSnapshot:
 
 async def fetch_query(requester: Requester, query: Query) -> FetchedSnapshot:
     """The whole answer to a query; one without a schema comes in pages, which the first pins to its version."""
+    if query.has_window():
+        requester.check_feature(WINDOW)
     for _ in range(STARTS_MAX):
         snapshot = await _fetch_pages(requester, query)
         if snapshot is not None:

@@ -8,7 +8,7 @@ commit was accepted after that version, what came would lack it, and it is read 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Set
-from typing import Final, TypeVar
+from typing import Final, TypeVar, Unpack
 
 from stemmadb.client.nursery.entities import ABSENT, Nothing
 from stemmadb.client.reading.fetch import (
@@ -28,6 +28,7 @@ from stemmadb.client.reading.queries import (
     roots_of,
     unbounded,
 )
+from stemmadb.client.reading.windows import WindowOptions, windowed
 from stemmadb.client.requester import PendingOverlay, Requester
 from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.model.query import query
@@ -74,12 +75,14 @@ class Heads:
         """Everything under a prefix such as `urn:todo:*`, by id."""
         return (await self._run(listing_root(prefix))).entities
 
-    async def query(self, selector: Selector, *, schema: Schema | None = None, path: str = "") -> QueryResult:
+    async def query(
+        self, selector: Selector, *, schema: Schema | None = None, path: str = "", **window: Unpack[WindowOptions]
+    ) -> QueryResult:
         """What a query finds now; see `QueryResult`."""
-        return await self._run(roots_of(selector, schema=schema, path=path))
+        return await self._run(roots_of(selector, schema=schema, path=path), **window)
 
-    async def _run(self, roots: tuple[Root, ...]) -> QueryResult:
-        asked = Query(roots, self._branch)
+    async def _run(self, roots: tuple[Root, ...], **window: Unpack[WindowOptions]) -> QueryResult:
+        asked = windowed(roots, self._branch, window)
         prepared = query.prepare(asked, limits=self._requester.limits, space=self._space)
 
         async def attempt() -> QueryResult | None:
@@ -93,7 +96,7 @@ class Heads:
         snapshot = await fetch_query(self._requester, asked)
         written |= self._overlay.layered(self._branch)
         if not written:
-            return self._result(snapshot, snapshot.entities, snapshot.unresolved, prepared)
+            return self._result(snapshot, snapshot.entities, snapshot.unresolved, asked, prepared)
         found = _pass(prepared, self._view(snapshot), self._bounds(prepared))
         while isinstance(found, list):
             await fetch_more(self._requester, self._branch, found, snapshot)
@@ -101,7 +104,7 @@ class Heads:
             found = _pass(prepared, self._view(snapshot), self._bounds(prepared))
         if self._misses({*written, *snapshot.entities, *snapshot.absent}, snapshot):
             return None
-        return self._result(snapshot, found.entities, found.unresolved, prepared)
+        return self._result(snapshot, found.entities, found.unresolved, asked, prepared)
 
     def _view(self, snapshot: FetchedSnapshot) -> _View:
         return _View(self._overlay, self._branch, snapshot)
@@ -118,12 +121,14 @@ class Heads:
         snapshot: FetchedSnapshot,
         entities: Mapping[EntityId, ReadEntity],
         unresolved: Iterable[Unresolved],
+        asked: Query,
         prepared: Prepared,
     ) -> QueryResult:
         return QueryResult(
             version=snapshot.version,
             entities=entities,
             unresolved=unresolved,
+            order=asked.order,
             prepared=prepared,
             limits=self._requester.limits,
         )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Unpack
+
+from msgspec.structs import replace
 
 from stemmadb.client.reading import past
 from stemmadb.client.reading.branches import find_tag
@@ -13,6 +16,7 @@ from stemmadb.client.reading.past import HistoryPoint
 from stemmadb.client.reading.plain import part_of
 from stemmadb.client.reading.queries import QueryResult, Schema, Selector, listing_root, roots_of
 from stemmadb.client.reading.times import When, milliseconds, optional_version
+from stemmadb.client.reading.windows import WindowOptions, windowed
 from stemmadb.client.requester import Requester
 from stemmadb.protocol.errors import Erased, InvalidQuery, NotFound
 from stemmadb.protocol.model.query import query
@@ -61,7 +65,7 @@ class Moment:
         """The value then, or the part of it at `path`; None if there was none. `Erased` if it was erased since."""
         entity_id = ids.entity_id(id_, self._requester.limits.id_bytes_max)
         pointer.parse(path)
-        snapshot = await self._fetch((Root(entity_id),))
+        snapshot = await self._fetch(Query((Root(entity_id),)))
         held = snapshot.entities.get(entity_id)
         if held is None:
             await self._check_not_erased(entity_id, snapshot.version)
@@ -70,19 +74,22 @@ class Moment:
 
     async def list(self, prefix: str = query.EVERY) -> dict[str, Value]:
         """Everything that was under a prefix such as `urn:todo:*`, by id; what was erased since is left out."""
-        snapshot = await self._fetch(listing_root(prefix))
+        snapshot = await self._fetch(Query(listing_root(prefix)))
         return {id_: entity.value for id_, entity in snapshot.entities.items()}
 
-    async def query(self, selector: Selector, *, schema: Schema | None = None, path: str = "") -> QueryResult:
+    async def query(
+        self, selector: Selector, *, schema: Schema | None = None, path: str = "", **window: Unpack[WindowOptions]
+    ) -> QueryResult:
         """What a query would have found then; see `QueryResult`."""
-        roots = roots_of(selector, schema=schema, path=path)
+        asked = windowed(roots_of(selector, schema=schema, path=path), self.branch, window)
         limits = self._requester.limits
-        prepared = query.prepare(Query(roots, self.branch), limits=limits, space=self._space)
-        snapshot = await self._fetch(roots)
+        prepared = query.prepare(asked, limits=limits, space=self._space)
+        snapshot = await self._fetch(asked)
         return QueryResult(
             version=snapshot.version,
             entities=snapshot.entities,
             unresolved=snapshot.unresolved,
+            order=asked.order,
             prepared=prepared,
             limits=limits,
         )
@@ -99,7 +106,7 @@ class Moment:
     async def settled(self) -> Version:
         """The version, found out if it is not known yet."""
         if self.version is None:
-            await self._fetch((Root(self._space),))
+            await self._fetch(Query((Root(self._space),)))
         assert self.version is not None, "an answer says its version"
         return self.version
 
@@ -107,19 +114,19 @@ class Moment:
         version = await self.settled()
         return HistoryPoint(self.branch, version)
 
-    async def _fetch(self, roots: tuple[Root, ...]) -> FetchedSnapshot:
+    async def _fetch(self, asked: Query) -> FetchedSnapshot:
         if self.version is None:
             async with self._settling:
                 if self.version is None:
-                    return await self._first(roots)
-        return await fetch_query(self._requester, Query(roots, self.branch, self.version))
+                    return await self._first(asked)
+        return await fetch_query(self._requester, replace(asked, branch=self.branch, version=self.version))
 
-    async def _first(self, roots: tuple[Root, ...]) -> FetchedSnapshot:
+    async def _first(self, asked: Query) -> FetchedSnapshot:
         """The first answer, which settles the version."""
-        asked = Query(roots, self.branch, None, self._time)
+        asked = replace(asked, branch=self.branch, time=self._time)
         if self._tag is not None:
             tag = await find_tag(self._requester, self._tag)
-            asked = Query(roots, tag.branch, tag.version)
+            asked = replace(asked, branch=tag.branch, version=tag.version, time=None)
         snapshot = await fetch_query(self._requester, asked)
         self.branch, self.version = BranchName(asked.branch), snapshot.version
         return snapshot

@@ -14,6 +14,7 @@ from stemmadb.protocol.errors import InvalidQuery, InvalidSchema, InvalidValue
 from stemmadb.protocol.model.query import nested_result
 from stemmadb.protocol.model.query.query import EVERY, Ask, Prepared, Root, Supply, TraversalResult, Unresolved
 from stemmadb.protocol.model.query.traversal import traverse
+from stemmadb.protocol.model.query.window import AfterRow, OrderBy, after_row
 from stemmadb.protocol.model.values import body, json_values
 from stemmadb.protocol.model.values.ids import EntityId, Version
 from stemmadb.protocol.model.values.json_values import INT_MAX, Value
@@ -93,15 +94,32 @@ class QueryResult(Mapping[str, Value]):
         unresolved: Iterable[Unresolved],
         prepared: Prepared,
         limits: Limits,
+        order: tuple[OrderBy, ...] = (),
     ) -> None:
         self.version = version
-        self.entities: dict[str, Value] = {id_: entities[id_].value for id_ in sorted(entities)}
-        """The value of everything that was found, by id."""
-        self.unresolved: tuple[EntityPath, ...] = tuple(EntityPath(one.id, one.path) for one in sorted(unresolved))
-        """Links and roots that lead nowhere, whatever the reason (QUERY-5)."""
         self._entities = entities
+        self._order = order
         self._prepared = prepared
         self._limits = unbounded(limits)
+        self.entities: dict[str, Value] = {id_: entities[id_].value for id_ in self._ids()}
+        """The value of everything that was found, by id; with an order the roots come first, in that order."""
+        self.unresolved: tuple[EntityPath, ...] = tuple(EntityPath(one.id, one.path) for one in sorted(unresolved))
+        """Links and roots that lead nowhere, whatever the reason (QUERY-5)."""
+
+    def _ids(self) -> Iterable[EntityId]:
+        if self._prepared.window is None:
+            return sorted(self._entities)
+        roots = dict.fromkeys(visit.id for visit in self._answer.roots)
+        return (*roots, *sorted(self._entities.keys() - roots.keys()))
+
+    @property
+    def after(self) -> AfterRow | None:
+        """Where the next page begins: `await space.query(..., limit=20, after=found.after)`; None on the last."""
+        window = self._prepared.window
+        rows = tuple(dict.fromkeys(visit.id for visit in self._answer.roots))
+        if window is None or window.limit is None or len(rows) < window.limit:
+            return None
+        return after_row(self._order, rows[-1], decoded(self._entities[rows[-1]].body))
 
     @property
     def roots(self) -> tuple[EntityPath, ...]:

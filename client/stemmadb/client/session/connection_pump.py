@@ -113,6 +113,7 @@ class ConnectionPump:
             raise ChannelClosed(1006, "it did not say hello") from None
         if closed is not None:
             return closed
+        session.requester.features = self._connection.features
         standing = session.standing(self._connection.limits)
         identity = session.identity
         data = self._connection.open(

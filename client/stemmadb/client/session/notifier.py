@@ -88,14 +88,14 @@ class Notifier:
         if not self._on_rejected:
             _log.warning("a commit was refused and nobody waits for it: %s (%s)", one.message, one)
         for callback in tuple(self._on_rejected.values()):
-            _call(callback, one)
+            call_back(callback, one)
 
     def losses(self, lost: Iterable[ConfirmedCommit]) -> None:
         for one in lost:
             self.lost.append(one)
             _log.warning("the server was restored and lost commit %s, confirmed at version %s", one.name, one.version)
             for callback in tuple(self._on_lost.values()):
-                _call(callback, one)
+                call_back(callback, one)
 
     def abandon(self, error: StemmaError) -> None:
         """The client ends: these handles will not learn the verdict."""
@@ -112,7 +112,7 @@ class Notifier:
 
     def on_rejected(self, callback: OnRejected) -> Callable[[], None]:
         """Calls it for each refused commit that nobody waits for; returns how to stop that."""
-        return _registered(self._on_rejected, callback)
+        return registered(self._on_rejected, callback)
 
     @property
     def follows_heads(self) -> bool:
@@ -120,14 +120,14 @@ class Notifier:
 
     def on_head(self, callback: OnHead) -> Callable[[], None]:
         """Calls it with each newer version of the space; returns how to stop that."""
-        return _registered(self._on_head, callback)
+        return registered(self._on_head, callback)
 
     def reached(self, version: Version) -> None:
         """A frame led here. A restored server may be at an older version than before: that is a change too."""
         if version != self._head:
             self._head = version
             for callback in tuple(self._on_head.values()):
-                _call(callback, version)
+                call_back(callback, version)
 
     def on_lost(self, callback: OnLost) -> Callable[[], None]:
         """Calls it for each confirmed commit that a restored server lacks; returns how to stop that.
@@ -135,11 +135,11 @@ class Notifier:
         Commits already known to be lost, found when the space was opened, are reported at once.
         """
         for one in self.lost:
-            _call(callback, one)
-        return _registered(self._on_lost, callback)
+            call_back(callback, one)
+        return registered(self._on_lost, callback)
 
 
-def _registered(callbacks: dict[object, _T], callback: _T) -> Callable[[], None]:
+def registered(callbacks: dict[object, _T], callback: _T) -> Callable[[], None]:
     """Adds it, also if it is there already; returns how to take this one back, which may be done twice."""
     token = object()
     callbacks[token] = callback
@@ -158,7 +158,7 @@ def _nothing() -> None:
     """No callback is set."""
 
 
-def _call(callback: Callable[[_T], object], one: _T) -> None:
+def call_back(callback: Callable[[_T], object], one: _T) -> None:
     """What an app's callback raises is the app's: it stops nothing here."""
     try:
         result = callback(one)

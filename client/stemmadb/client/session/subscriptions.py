@@ -18,7 +18,7 @@ from stemmadb.client.session.idle_watches import IdleWatch, IdleWatches
 from stemmadb.client.session.request_queue import RequestQueue
 from stemmadb.client.session.requester import SessionRequester
 from stemmadb.client.watching import Change, Watcher
-from stemmadb.protocol.errors import LimitExceeded, StemmaError, Unready
+from stemmadb.protocol.errors import LimitExceeded, StemmaError, Unready, UnsupportedProtocol
 from stemmadb.protocol.model.query.query import Query, Root
 from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.ids import BranchName, Did
@@ -31,6 +31,7 @@ from stemmadb.protocol.wire.messages.reading import (
     WatchRequest,
 )
 from stemmadb.protocol.wire.messages.session import HeldWatch
+from stemmadb.protocol.wire.version import WINDOW
 
 ASKED_AGAIN_MAX: Final = 3
 """How often an entity that does not fit is asked for, before the connection is given up."""
@@ -115,6 +116,8 @@ class Subscriptions:
 
     def watch(self, query: Query) -> Subscription:
         """Begins to watch; the answer of the server says only whether it may. One that is cached goes on at once."""
+        if query.has_window():
+            self._requester.check_feature(WINDOW)
         limits = self._requester.limits
         idle = self._idle.take(canonical(query)) if self._cache.is_on else None
         watcher = Watcher(idle or self._last + 1, query, space=self._space, limits=limits)
@@ -220,6 +223,7 @@ class Subscriptions:
 
         Those that do not fit into the message that opens it are asked for after it, with `begin_rest`.
         """
+        self._end_unsupported()
         self._end_beyond(self._requester.limits.watches_max)
         self._nursery.keep_watches({*self._live, *self._idle.numbers()})
         self._rest.clear()
@@ -245,6 +249,19 @@ class Subscriptions:
             yield number, one.watcher.query, one.size
         for number, query in self._idle.items():
             yield number, query, len(msgspec.msgpack.encode(query))
+
+    def _end_unsupported(self) -> None:
+        """A server that knows no windows would not open a session with one."""
+        try:
+            self._requester.check_feature(WINDOW)
+        except UnsupportedProtocol as error:
+            for number, one in tuple(self._live.items()):
+                if one.watcher.query.has_window():
+                    self._end(number, one, error)
+            for number, query in self._idle.items():
+                if query.has_window():
+                    self._idle.discard(number)
+                    self._stop(number)
 
     def _end_beyond(self, maximum: int) -> None:
         """The server may take fewer than the one before: with one too many it would not open the session."""

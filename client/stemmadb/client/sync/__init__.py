@@ -24,6 +24,7 @@ from stemmadb.client.reading.plain import DELETED
 from stemmadb.client.session.settings import ClientSettings
 from stemmadb.client.status import SpaceStatus
 from stemmadb.client.sync.database import Database, connect
+from stemmadb.client.sync.live_map import LiveMap
 from stemmadb.client.sync.refusals import PendingCommit, Refused
 from stemmadb.client.sync.space import Space
 from stemmadb.client.sync.transactions import Transaction
@@ -38,6 +39,7 @@ __all__ = [
     "Conflict",
     "Database",
     "Identity",
+    "LiveMap",
     "Note",
     "PendingCommit",
     "Refused",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, Unpack
 
 from stemmadb.client.reading import moment, pages
 from stemmadb.client.reading.entries import BlameLine, HistoryEntry
 from stemmadb.client.reading.queries import QueryResult, Schema, Selector
+from stemmadb.client.reading.windows import WindowOptions
 from stemmadb.client.sync.portal import Portal
 from stemmadb.client.sync.streams import BlockingStream
 from stemmadb.protocol.model.query.query import EVERY
@@ -84,9 +85,11 @@ class Moment:
         """Everything that was under a prefix such as `urn:todo:*`, by id; what was erased since is left out."""
         return self._portal.call(self._then.list, prefix)
 
-    def query(self, selector: Selector, *, schema: Schema | None = None, path: str = "") -> QueryResult:
+    def query(
+        self, selector: Selector, *, schema: Schema | None = None, path: str = "", **window: Unpack[WindowOptions]
+    ) -> QueryResult:
         """What a query would have found then; see `QueryResult`."""
-        return self._portal.call(self._then.query, selector, schema=schema, path=path)
+        return self._portal.call(self._then.query, selector, schema=schema, path=path, **window)
 
     def history(self, id_: str, *, order: Order = "newest") -> Listing[HistoryEntry]:
         """The changes of an entity up to here."""

@@ -22,11 +22,13 @@ from stemmadb.client.reading.plain import Given
 from stemmadb.client.reading.queries import QueryResult, Schema, Selector
 from stemmadb.client.reading.times import When
 from stemmadb.client.reading.undo import RevertOptions, RevertReport
+from stemmadb.client.reading.windows import WindowOptions
 from stemmadb.client.space import TRIES_MAX
 from stemmadb.client.status import SpaceStatus
 from stemmadb.client.sync.blobs import Blobs
 from stemmadb.client.sync.callbacks import CallbackThread
 from stemmadb.client.sync.calls import Errands
+from stemmadb.client.sync.live_map import LiveMap
 from stemmadb.client.sync.patience import within
 from stemmadb.client.sync.portal import Portal
 from stemmadb.client.sync.reading import Listing, Moment
@@ -104,13 +106,43 @@ class Space:
         """Everything under a prefix such as `urn:todo:*`, by id."""
         return self._portal.call(self._space.list, prefix)
 
-    def query(self, selector: Selector = EVERY, *, schema: Schema | None = None, path: str = "") -> QueryResult:
-        """What matches, and what its links lead to: `space.query("urn:todo:*", schema={...})`."""
-        return self._portal.call(self._space.query, selector, schema=schema, path=path)
+    def query(
+        self,
+        selector: Selector = EVERY,
+        *,
+        schema: Schema | None = None,
+        path: str = "",
+        **window: Unpack[WindowOptions],
+    ) -> QueryResult:
+        """What matches, and what its links lead to: `space.query("urn:todo:*", schema={...})`.
 
-    def watch(self, selector: Selector = EVERY, *, schema: Schema | None = None, path: str = "") -> Watch:
+        `order="-/rank"` puts it in order, `limit=20` takes the first, and `after=found.after` the next ones.
+        """
+        return self._portal.call(self._space.query, selector, schema=schema, path=path, **window)
+
+    def watch(
+        self,
+        selector: Selector = EVERY,
+        *,
+        schema: Schema | None = None,
+        path: str = "",
+        **window: Unpack[WindowOptions],
+    ) -> Watch:
         """The same, kept up to date: `for change in space.watch("urn:todo:*", schema={...}): ...`."""
-        return Watch(self._portal.touch(self._space.watch, selector, schema=schema, path=path), self._portal)
+        watch = self._portal.touch(self._space.watch, selector, schema=schema, path=path, **window)
+        return Watch(watch, self._portal)
+
+    def live(
+        self,
+        selector: Selector = EVERY,
+        *,
+        schema: Schema | None = None,
+        path: str = "",
+        **window: Unpack[WindowOptions],
+    ) -> LiveMap:
+        """The same as a mapping that is always current: `with space.live("urn:todo:*") as todos: todos.ready()`."""
+        live = self._portal.touch(self._space.live, selector, schema=schema, path=path, **window)
+        return LiveMap(live, self._portal, self._callbacks)
 
     # ------------------------------------------------------------ the past
 

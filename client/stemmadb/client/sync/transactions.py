@@ -43,12 +43,12 @@ class Transaction:
 
     # ------------------------------------------------------------ reading
 
-    def get(self, id_: str, path: str = "") -> Value:
-        """The value, or the part of it at `path`, as this transaction sees it; None if there is none.
+    def get(self, id_: str, path: str = "", *, default: Value = None) -> Value:
+        """The value, or the part of it at `path`, as this transaction sees it; `default` if there is none.
 
         It must not have changed when the commit is decided: name the path you use, and others may change the rest.
         """
-        return self._portal.call(self._transaction.get, id_, path)
+        return self._portal.call(self._transaction.get, id_, path, default=default)
 
     def list(self, prefix: str = EVERY) -> dict[EntityId, Value]:
         """Everything under a prefix such as `urn:todo:*`; nothing may be added there before the commit is decided."""

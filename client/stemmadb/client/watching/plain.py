@@ -22,7 +22,7 @@ class QueryCoverage:
     __slots__ = ("ids", "prefixes")
 
     def __init__(self, prepared: Prepared) -> None:
-        plain = [start for start in prepared.starts if selects_by_id(start)]
+        plain = [start for start in prepared.starts if selects_by_id(start) and prepared.window is None]
         self.ids = frozenset(EntityId(start.name) for start in plain if not start.listing)
         self.prefixes = tuple(dict.fromkeys(start.name for start in plain if start.listing))
 

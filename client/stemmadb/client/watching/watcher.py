@@ -36,6 +36,7 @@ class Watcher:
         self.number = number
         self.query = query
         self.branch = prepared.branch
+        self.window = prepared.window
         self.coverage = QueryCoverage(prepared)
         """What it names without a schema: if it is filled and does not hold one of these, that one is not there."""
         self._answers = self._answers_to(prepared, limits)
@@ -51,7 +52,7 @@ class Watcher:
         self._error: StemmaError | None = None
 
     def _answers_to(self, prepared: Prepared, limits: Limits) -> WatchAnswers:
-        if all(map(selects_by_id, prepared.starts)):
+        if prepared.window is None and all(map(selects_by_id, prepared.starts)):
             return PlainAnswers(self.coverage, prepared.branch)
         return TraversedAnswers(prepared, number=self.number, limits=limits)
 

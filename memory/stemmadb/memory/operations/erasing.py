@@ -20,13 +20,11 @@ from stemmadb.memory.rules import ids
 from stemmadb.memory.rules.calls import CallAnswer, ForgetRecord
 from stemmadb.memory.rules.instants import Millis
 from stemmadb.memory.rules.roles import MemoryCaller
-from stemmadb.protocol.errors import StemmaError
 
 ENTITIES_AT_ONCE: Final = 20_000
 """Entities in one bulk erase: its request and its record stay within a few megabytes."""
 ONE_BY_ONE_MAX: Final = 40
 """Up to so many ids of one kind and namespace are looked up one by one; above, all of that namespace are read."""
-PAUSE_SECONDS: Final = 0.5
 RETRY_SECONDS: Final = 5.0
 OURSELVES: Final = MemoryCaller(role="admin", name="memory server", via="command")
 
@@ -90,13 +88,7 @@ class EraseJob:
             try:
                 await self._finish_deletions()
                 await self.work_off()
-            except StemmaError as failed:  # busy, or the store cannot be reached now: nothing is lost
-                asyncio.get_running_loop().call_exception_handler(
-                    {"message": "erasing has to wait", "exception": failed}
-                )
-                await asyncio.sleep(RETRY_SECONDS)
-                self._woken.set()
-            except Exception as error:
+            except Exception as error:  # busy, or the store cannot be reached now: the queue keeps everything
                 asyncio.get_running_loop().call_exception_handler({"message": "erasing failed", "exception": error})
                 await asyncio.sleep(RETRY_SECONDS)
                 self._woken.set()

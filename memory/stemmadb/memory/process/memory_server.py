@@ -21,7 +21,7 @@ from stemmadb.memory.process.http_listener import ListenAddress, listening
 from stemmadb.memory.process.opened_memory import OpenedMemory, opened_memory
 from stemmadb.memory.process.secret_file import SecretFile
 from stemmadb.memory.rules.records import Via
-from stemmadb.memory.rules.refusals import InvalidRequest
+from stemmadb.memory.rules.refusals import InvalidRequest, Refusal
 from stemmadb.memory.rules.roles import MemoryCaller, check_role
 from stemmadb.server.serving.app import RunningServer
 from stemmadb.server.serving.local_dial import URL, local_dial
@@ -84,7 +84,7 @@ class MemoryServer:
     async def _answer(self, greeting: ControlGreeting, line: bytes) -> dict[str, object]:
         try:
             opened, caller = self.memory(greeting.space), self.caller(greeting.secret, "command")
-        except Exception as refused:
+        except Refusal as refused:
             return {"id": None, "error": {"code": "forbidden", "message": str(refused)}}
         return await answer_line(CommandContext(opened.memory, opened.job, opened.guard, caller), line)
 
@@ -104,6 +104,8 @@ async def memory_server(running: RunningServer, options: MemoryOptions) -> Async
         server = MemoryServer(opened, SecretFile(running.data), options)
         control = ControlServer({"call": server.serve_calls})
         urls = [await stack.enter_async_context(_http(server, wish, control)) for wish in options.http]
+        for url in urls:
+            print(f"Agent memory is served on {url}", file=sys.stderr)
         path = places.control_socket(running.data)
         await stack.enter_async_context(control.listening(path))
         if options.idle_seconds is not None:

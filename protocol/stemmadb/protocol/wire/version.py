@@ -20,7 +20,9 @@ SUBPROTOCOLS: Final[tuple[Subprotocol, ...]] = (MSGPACK, JSON)
 ERASE_ENTITIES: Final = "erase.entities"
 EXPECT_TARGET: Final = "merge.expect_target"
 FOLLOW: Final = "ping.follow"
-FEATURES: Final = (ERASE_ENTITIES, EXPECT_TARGET, FOLLOW)
+WINDOW: Final = "query.window"
+"""`order`, `limit` and `after` of a query (QUERY-8)."""
+FEATURES: Final = (ERASE_ENTITIES, EXPECT_TARGET, FOLLOW, WINDOW)
 """Optional fields that a server of this version reads. A client sends them only to a server that announced them."""
 
 _SPACES: Final = "/v1/spaces/"

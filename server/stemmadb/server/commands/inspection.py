@@ -1,4 +1,4 @@
-"""`stemmadb spaces` and `stemmadb status`: what is in a data directory."""
+"""`stemmadb space list` and `stemmadb status`: what is in a data directory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,21 @@ from stemmadb.server.storage.port import Storage
 from stemmadb.server.storage.sqlite import sqlite_version
 
 
-@click.command()
+@click.group()
+def space() -> None:
+    """List the spaces of a data directory.
+
+    Example: stemmadb space list --data ./data
+    """
+
+
+@space.command("list")
 @data_option
 @click.pass_obj
 def spaces(shell: CommandShell, data: Path) -> dict[str, object]:
     """List the spaces of a data directory, which may be in use.
 
-    Example: stemmadb spaces --data ./data
+    Example: stemmadb space list --data ./data
     """
     report = CommandReport(shell, looks=True)
     with telling(shell), reading(data) as storage:

@@ -107,11 +107,22 @@ class SpaceCall(Generic[P]):
 async def entered(context: HttpContext, space: Did, bearer: Bearer) -> AsyncIterator[SpaceHub]:
     """The hub of the caller's space while a request runs; `UnknownSpace` for a stranger (HTTP-6, ACL-2)."""
     service = context.service
+    async with entry.even_refusals(service):
+        hub = await _admitted(context, space, bearer)
+    try:
+        yield hub
+    finally:
+        service.leave_hub(hub)
+
+
+async def _admitted(context: HttpContext, space: Did, bearer: Bearer) -> SpaceHub:
+    service = context.service
     hub = await service.enter_hub(space, create=False)
     try:
         if hub.access.is_revoked(bearer.name):
             raise Unauthenticated(why="the token was revoked")
         await entry.check_admitted(service, hub, bearer.principal, bearer.delegated)
-        yield hub
-    finally:
+    except BaseException:
         service.leave_hub(hub)
+        raise
+    return hub

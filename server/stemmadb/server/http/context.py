@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from stemmadb.protocol.model.values.ids import Did
@@ -43,6 +43,8 @@ class HttpContext:
     streams_max: int = 1_000
     operators: frozenset[Did] = frozenset()
     membership: SpaceMembership | None = None
+    streams: set[object] = field(default_factory=set)
+    """Those that are open."""
 
 
 def body_bytes_max(method: str, path: str, limits: Limits) -> int:

@@ -40,6 +40,8 @@ class HttpReply(msgspec.Struct, frozen=True, kw_only=True):
     length: int | None = None
     is_endless: bool = False
     """Whether it is a stream of events, which has no deadline."""
+    done: Callable[[], None] | None = None
+    """Called once the answer is written, or the client is gone."""
 
 
 def json_reply(value: Any, *, status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> HttpReply:

@@ -142,7 +142,7 @@ class RequestHandler:
                 reply: HttpReply = await route.handle(call, place.blob)
             else:
                 reply = await route.handle(call)
-        return reply if reply.stream is None else self._staying(reply, call)
+        return reply if reply.stream is None or reply.is_endless else self._staying(reply, call)
 
     def _staying(self, reply: HttpReply, call: SpaceCall[Any]) -> HttpReply:
         """The answer with a stream during which the caller stays in its space."""

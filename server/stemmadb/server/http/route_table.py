@@ -15,7 +15,7 @@ from stemmadb.protocol.wire.messages import reading, structure
 from stemmadb.protocol.wire.messages.access import AclAnswer
 from stemmadb.protocol.wire.messages.base import Part, Written
 from stemmadb.protocol.wire.messages.blobs import BlobStored
-from stemmadb.server.http import blob_routes, read_routes, structure_routes
+from stemmadb.server.http import blob_routes, read_routes, structure_routes, watch_routes
 from stemmadb.server.http.commits import CommitWriter
 from stemmadb.server.http.entity_routes import (
     EntitiesParams,
@@ -290,6 +290,13 @@ def routes(writer: CommitWriter) -> tuple[Route, ...]:
             body_type=structure.RevertRequest,
             answer=structure.RevertAnswer,
             writes=True,
+        ),
+        Route(
+            method="GET",
+            path="/watch",
+            summary="A stream of events that keeps a query true, or with wait a long poll.",
+            handle=watch_routes.watch,
+            params=watch_routes.WatchParams,
         ),
         Route(
             method="POST",

@@ -79,14 +79,18 @@ class HttpServer:
         except Exception as error:
             internal = self._context.service.internal_error(error, "an HTTP request failed")
             reply = self._handler.with_policy(reply_to(internal, self._context.limits), head)
-        response = await self._write(request, transport, reply, is_head=request.method == "HEAD")
+        try:
+            response = await self._write(request, transport, reply, is_head=request.method == "HEAD")
+        finally:
+            if reply.done is not None:
+                reply.done()
         transport.finished(keep_alive=bool(response.keep_alive))
         return response
 
     async def _write(
         self, request: web.BaseRequest, transport: FedTransport, reply: HttpReply, *, is_head: bool
     ) -> web.StreamResponse:
-        response = web.StreamResponse(status=reply.status)
+        response = web.StreamResponse(status=reply.status, headers={"Server": "StemmaDB"})
         for name, value in reply.headers:
             response.headers.add(name, value)
         has_body = reply.status not in (204, 304)

@@ -9,10 +9,12 @@ from typing import Final
 
 from stemmadb.protocol.errors import GoingAway, Internal, Unavailable, UnknownSpace
 from stemmadb.protocol.identity import CHALLENGE_BYTES
+from stemmadb.protocol.model.access.delegation import DelegatedRights
 from stemmadb.protocol.model.values import limits as bounds
 from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.connection.server_side import ServerConnection
+from stemmadb.protocol.wire.messages.session import SessionOpen
 from stemmadb.server.counters import Counts
 from stemmadb.server.engine.base.executors import Workers
 from stemmadb.server.engine.store import Store
@@ -88,6 +90,25 @@ class Service:
         socket.send(connection.hello())
         if self._is_stopping:
             session.end(GoingAway(), retry_after_ms=RETRY_AFTER_MS)
+        return session
+
+    def welcome_inside(
+        self, socket: Socket, arrival: Arrival, message: SessionOpen, delegated: tuple[DelegatedRights, ...]
+    ) -> Session:
+        """A session of this process: its principal was authenticated before, and nothing is signed (HTTP-5)."""
+        if self._is_stopping:
+            raise GoingAway
+        connection = ServerConnection(
+            subprotocol=arrival.subprotocol,
+            server=self._server,
+            space=arrival.space,
+            challenge=bytes(CHALLENGE_BYTES),
+            now_ms=self.now,
+            limits=self._limits,
+        )
+        session = Session(self, socket, arrival, connection)
+        self.sessions[session] = None
+        session.open_inside(message, delegated)
         return session
 
     async def stop(self) -> None:

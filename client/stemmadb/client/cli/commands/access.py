@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import get_args
 
 import click
 
 from stemmadb.client import Space
 from stemmadb.client.cli import layouts
+from stemmadb.client.cli.commands.tokens import revoke
 from stemmadb.client.cli.commands.words import ListingGroup
 from stemmadb.client.cli.connection import Target, identity_of, person, run, space_options, viewer
 from stemmadb.client.cli.context import CliContext
+from stemmadb.client.cli.durations import duration_option
 from stemmadb.client.cli.own_access import confirm_giving_up, yes_option
 from stemmadb.client.reading.access import AccessList, Grant
+from stemmadb.client.reading.delegation import DelegableRole
+from stemmadb.protocol.model.query.query import EVERY
 
 
 @click.group(cls=ListingGroup)
@@ -60,6 +65,44 @@ def set_role(shell: CliContext, target: Target, who: str, role: Grant) -> dict[s
     run(target, work, writes=True)
     shell.say(f"{shell.named(did)} may {role}")
     return {"did": did, "role": role}
+
+
+@acl.command("delegate")
+@click.argument("who", metavar="DID|NAME")
+@click.argument("role", type=click.Choice(get_args(DelegableRole)))
+@duration_option("--for", "how_long", default="8h", help="How long it lives, such as 15m, 8h or 2d.")
+@click.option("--prefix", "prefixes", multiple=True, metavar="PREFIX", help="Only ids that begin so, as urn:todo:")
+@space_options
+@click.pass_obj
+def delegate(
+    shell: CliContext, target: Target, who: str, role: DelegableRole, how_long: int, prefixes: tuple[str, ...]
+) -> dict[str, object]:
+    """Give an identity a role for a while, without writing it into the access list. Hand the printed text over.
+
+    Example: stemmadb acl delegate did:key:z6Mk... read --for 8h --prefix urn:todo: --space todo
+    """
+    did = person(target, who)
+    starred = [f"{one.removesuffix(EVERY)}{EVERY}" for one in prefixes] or [EVERY]
+
+    async def work(space: Space) -> str:
+        return await space.delegate(did, role, prefixes=starred, expires=timedelta(milliseconds=how_long))
+
+    text = run(target, work)
+    shell.warn(f"{did} may {role} {', '.join(starred)} with this, until it expires or is revoked.")
+    shell.say(text)
+    return {"did": did, "role": role, "prefixes": starred, "delegation": text}
+
+
+@acl.command("revoke")
+@click.argument("text", metavar="DELEGATION")
+@space_options
+@click.pass_obj
+def revoke_delegation(shell: CliContext, target: Target, text: str) -> dict[str, object]:
+    """Take back a delegation, and all that were made from it.
+
+    Example: stemmadb acl revoke ksTaAR... --space todo
+    """
+    return revoke(shell, target, text)
 
 
 @acl.command("remove")

@@ -9,6 +9,7 @@ import click
 from stemmadb.client import Space
 from stemmadb.client.cli import explanations, layouts, old_values
 from stemmadb.client.cli.commands import answers
+from stemmadb.client.cli.commands.reads import path_argument, path_of, path_option
 from stemmadb.client.cli.commands.words import limit_option, since_option, until_option
 from stemmadb.client.cli.completer import complete_branches, complete_ids
 from stemmadb.client.cli.connection import (
@@ -30,7 +31,6 @@ from stemmadb.client.reading.entries import BlameLine, HistoryEntry, LogEntry
 from stemmadb.client.reading.past import LogFilters
 from stemmadb.protocol.errors import NotFound
 from stemmadb.protocol.model.query.query import EVERY
-from stemmadb.protocol.model.values import pointer
 from stemmadb.protocol.model.values.ids import EntityId, Version
 from stemmadb.protocol.model.values.json_values import Value
 
@@ -147,15 +147,17 @@ def diff(shell: CliContext, target: Target, left: str, right: str, prefix: str) 
 
 @click.command()
 @click.argument("id_", metavar="ID", shell_complete=complete_ids)
-@click.option("--path", default=pointer.ROOT, metavar="POINTER", help="Only this part of the value, such as /title.")
+@path_argument
+@path_option
 @at_option
 @branch_options
 @click.pass_obj
-def blame(shell: CliContext, target: Target, id_: str, path: str, when: When) -> dict[str, object]:
+def blame(shell: CliContext, target: Target, id_: str, part: str, path: str, when: When) -> dict[str, object]:
     """Show who wrote each part of the entity ID last, when and why. Exits with 1 if it is not there.
 
-    Example: stemmadb blame urn:todo:1 --space todo --path /done
+    Example: stemmadb blame urn:todo:1 /done --space todo
     """
+    path = path_of(part, path)
 
     async def work(space: Space) -> tuple[tuple[BlameLine, ...], Value]:
         then = at(space, when)

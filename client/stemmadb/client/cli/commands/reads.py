@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import Unpack
 
 import click
+from msgspec import to_builtins
 
 from stemmadb.client import Space
 from stemmadb.client.cli import layouts
+from stemmadb.client.cli.commands.windows import window_options
 from stemmadb.client.cli.commands.words import read_json_option
 from stemmadb.client.cli.completer import complete_ids
 from stemmadb.client.cli.connection import Target, at, at_option, branch_options, run
@@ -16,6 +19,7 @@ from stemmadb.client.cli.moments import AtHead, When
 from stemmadb.client.cli.safe_text import pretty
 from stemmadb.client.reading.moment import Moment
 from stemmadb.client.reading.queries import QueryResult, Schema
+from stemmadb.client.reading.windows import WindowOptions
 from stemmadb.protocol.errors import NotFound
 from stemmadb.protocol.model.query.query import EVERY
 from stemmadb.protocol.model.query.traversal import MISSING, resolve
@@ -25,19 +29,29 @@ from stemmadb.protocol.model.values.json_values import Value
 path_option = click.option(
     "--path", default=pointer.ROOT, metavar="POINTER", help="A part of the value, such as /title."
 )
+path_argument = click.argument("part", metavar="[PATH]", default=pointer.ROOT)
+
+
+def path_of(part: str, path: str) -> str:
+    """The path as an argument, as in the console, or as an option."""
+    if part and path and part != path:
+        raise click.UsageError("Name the path once, as PATH or with --path.")
+    return part or path
 
 
 @click.command()
 @click.argument("id_", metavar="ID", shell_complete=complete_ids)
+@path_argument
 @path_option
 @at_option
 @branch_options
 @click.pass_obj
-def get(shell: CliContext, target: Target, id_: str, path: str, when: When) -> dict[str, object]:
-    """Print the value of the entity ID, now or at any moment. Exits with 1 if there is none.
+def get(shell: CliContext, target: Target, id_: str, part: str, path: str, when: When) -> dict[str, object]:
+    """Print the value of the entity ID, or its part at PATH, now or at any moment. Exits with 1 if there is none.
 
-    Example: stemmadb get urn:todo:1 --space todo --at '10 minutes ago'
+    Example: stemmadb get urn:todo:1 /title --space todo --at '10 minutes ago'
     """
+    path = path_of(part, path)
     pointer.parse(path)
 
     async def work(space: Space) -> tuple[Value, int, str, bool]:
@@ -75,6 +89,7 @@ def list_(shell: CliContext, target: Target, prefix: str, when: When) -> dict[st
 
 @click.command()
 @click.argument("selector", shell_complete=complete_ids)
+@window_options
 @click.option(
     "--schema",
     callback=read_json_option,
@@ -89,13 +104,22 @@ def list_(shell: CliContext, target: Target, prefix: str, when: When) -> dict[st
 @branch_options
 @click.pass_obj
 def query(
-    shell: CliContext, target: Target, selector: str, schema: Schema | None, path: str, nested: bool, when: When
+    shell: CliContext,
+    target: Target,
+    selector: str,
+    schema: Schema | None,
+    path: str,
+    nested: bool,
+    when: When,
+    window: WindowOptions,
 ) -> dict[str, object]:
     """Show what matches, and what its links lead to. SELECTOR is an id, or a prefix that ends with '*'.
 
+    With --order and --limit only the first ones are shown; --json says in 'after' where the next ones begin.
+
     Example: stemmadb query 'urn:todo:*' --schema '{"properties": {"done": {"const": false}}}' --space todo
     """
-    found = _found(shell, target, selector, when, schema=schema, path=path)
+    found = _found(shell, target, selector, when, schema=schema, path=path, **window)
     answer: dict[str, object] = {
         "version": found.version,
         "branch": target.branch,
@@ -103,6 +127,8 @@ def query(
         "roots": [one._asdict() for one in found.roots],
         "unresolved": [one._asdict() for one in found.unresolved],
     }
+    if found.after is not None:
+        answer["after"] = to_builtins(found.after)
     if nested:
         answer["nested"] = found.nested()
         show_value(shell, found.nested())
@@ -124,13 +150,20 @@ def show_value(shell: CliContext, value: Value) -> None:
 
 
 def _found(
-    shell: CliContext, target: Target, selector: str, when: When, *, schema: Schema | None, path: str
+    shell: CliContext,
+    target: Target,
+    selector: str,
+    when: When,
+    *,
+    schema: Schema | None,
+    path: str,
+    **window: Unpack[WindowOptions],
 ) -> QueryResult:
     async def work(space: Space) -> QueryResult:
         where = space if isinstance(when, AtHead) else at(space, when)
         with shell.progress(after_seconds=QUICK_SECONDS) as show:
             show("reading", 0, None)
-            return await where.query(selector, schema=schema, path=path)
+            return await where.query(selector, schema=schema, path=path, **window)
 
     return run(target, work)
 

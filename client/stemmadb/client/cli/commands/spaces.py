@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from stemmadb.client.cli.commands.tokens import did_of
 from stemmadb.client.cli.commands.words import ListingGroup
 from stemmadb.client.cli.completer import complete_spaces
 from stemmadb.client.cli.connection import Target, database, finished, open_space, server_options
@@ -46,6 +47,20 @@ def list_spaces(shell: CliContext, target: Target) -> dict[str, object]:
         shell.warn(f"No space of {target.url} has a name here. Make one with 'stemmadb space create NAME'.")
     spaces = [{"name": name, "space": did} for name, did in known]
     return {"url": target.url, "server": server, "spaces": spaces}
+
+
+@space.command("did")
+@click.argument("name")
+@server_options
+@click.pass_obj
+def show_did(shell: CliContext, target: Target, name: str) -> dict[str, object]:
+    """Print the DID of a space that you know by name: it stands in addresses of HTTP.
+
+    Example: stemmadb space did todo
+    """
+    did = did_of(target, name)
+    shell.say(did)
+    return {"name": name, "space": did}
 
 
 @space.command("create")

@@ -11,12 +11,14 @@ import click
 from stemmadb.client import Change, Space
 from stemmadb.client.cli import layouts
 from stemmadb.client.cli.commands import answers
+from stemmadb.client.cli.commands.windows import window_options
 from stemmadb.client.cli.commands.words import read_json_option
 from stemmadb.client.cli.completer import complete_ids
 from stemmadb.client.cli.connection import Target, branch_options, now, run, viewer
 from stemmadb.client.cli.context import CliContext
 from stemmadb.client.cli.safe_text import Viewer, counted
 from stemmadb.client.reading.queries import Schema
+from stemmadb.client.reading.windows import WindowOptions
 from stemmadb.protocol.model.query.query import EVERY
 
 LOOK_SECONDS: Final = 0.5
@@ -25,6 +27,7 @@ LOOK_SECONDS: Final = 0.5
 
 @click.command()
 @click.argument("selector", default=EVERY, shell_complete=complete_ids)
+@window_options
 @click.option(
     "--schema",
     callback=read_json_option,
@@ -35,11 +38,17 @@ LOOK_SECONDS: Final = 0.5
 @branch_options
 @click.pass_obj
 def watch(
-    shell: CliContext, target: Target, selector: str, schema: Schema | None, changes: int | None
+    shell: CliContext,
+    target: Target,
+    selector: str,
+    schema: Schema | None,
+    changes: int | None,
+    window: WindowOptions,
 ) -> dict[str, object]:
     """Print what enters, changes and leaves an answer, as it happens, until Ctrl-C. First comes what is there.
 
-    SELECTOR is an id, or a prefix that ends with '*'. With --json each change is a line, and the last one sums up.
+    SELECTOR is an id, or a prefix that ends with '*'. With --order and --limit it shows what enters and leaves the
+    first N. With --json each change is a line, and the last one sums up.
     Exits with 130 after Ctrl-C, and with 0 after --changes N.
 
     Example: stemmadb watch 'urn:todo:*' --space todo
@@ -49,7 +58,7 @@ def watch(
     async def work(space: Space) -> None:
         reporting = asyncio.create_task(watching.report_connection(space))
         try:
-            async with space.watch(selector, schema=schema) as seen:
+            async with space.watch(selector, schema=schema, **window) as seen:
                 async for change in seen:
                     watching.report(change)
                     if watching.count == changes:

@@ -165,7 +165,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def kind(self) -> CommitKind:
-        return kind_of(self.details)
+        return "commit" if self.arguments == NO_ARGUMENTS else kind_of(self.details)
 
     @property
     def details(self) -> Arguments | None:

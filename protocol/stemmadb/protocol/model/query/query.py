@@ -11,6 +11,7 @@ import msgspec
 
 from stemmadb.protocol.errors import InvalidQuery, LimitExceeded
 from stemmadb.protocol.model import schema
+from stemmadb.protocol.model.query.window import AfterRow, Limit, OrderBy, Row, Window, prepare_window
 from stemmadb.protocol.model.schema import Conjuncts
 from stemmadb.protocol.model.values import ids, pointer
 from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId
@@ -29,12 +30,22 @@ class Root(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class Query(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Roots on a branch at a moment: a version, a time, or, with neither, the head (QUERY-1)."""
+    """Roots on a branch at a moment: a version, a time, or, with neither, the head (QUERY-1).
+
+    `order`, `limit` and `after` choose a window of the roots that match (QUERY-8).
+    """
 
     roots: tuple[Root, ...]
     branch: str = MAIN
     version: Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)] | None = None
     time: Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)] | None = None
+    order: tuple[OrderBy, ...] = ()
+    limit: Limit | None = None
+    after: AfterRow | None = None
+
+    def has_window(self) -> bool:
+        """Whether the roots that match are put in order, or only some of them are in the answer."""
+        return bool(self.order) or self.limit is not None or self.after is not None
 
 
 class Visit(NamedTuple):
@@ -73,12 +84,20 @@ class Prepared:
     time: int | None
     space: Did | None
     """The space that is asked: a link that names it is a link within; one that names another is unresolved."""
+    window: Window | None = None
+    """Which of the roots that match are in the answer; None is all, in the order of the query."""
 
     def at_head(self) -> bool:
         return self.version is None and self.time is None
 
     def named(self) -> tuple[Visit, ...]:
-        """The visits of the roots given by id, each once, in the order written."""
+        """The visits of the roots given by id, each once, in the order written.
+
+        Within a window they are listings of one entity: one that is not there is not reported (QUERY-8).
+        """
+        return () if self.window is not None else self._given_by_id()
+
+    def _given_by_id(self) -> tuple[Visit, ...]:
         return tuple(
             dict.fromkeys(Visit(EntityId(s.name), s.path, s.conjuncts) for s in self.starts if not s.listing)
         )
@@ -91,9 +110,33 @@ class Prepared:
                 grouped.setdefault((start.path, start.conjuncts), []).append(start.name)
         return tuple(ListedPrefix(_fewest(prefixes), *key) for key, prefixes in grouped.items())
 
+    def listed_ids(self) -> tuple[EntityId, ...]:
+        """The ids that a window lists one by one."""
+        return () if self.window is None else tuple(dict.fromkeys(one.id for one in self._given_by_id()))
+
+    def window_roots(self) -> WindowRoots:
+        """Which visits an entity gets as a root of a window."""
+        named: dict[EntityId, list[Visit]] = {}
+        for visit in self._given_by_id() if self.window is not None else ():
+            named.setdefault(visit.id, []).append(visit)
+        return WindowRoots(named, self.listings())
+
     def prefixes(self) -> tuple[str, ...]:
         """The fewest prefixes that cover every listing."""
         return _fewest([start.name for start in self.starts if start.listing])
+
+
+class WindowRoots(NamedTuple):
+    """The roots of a window: each entity that it names or lists."""
+
+    named: dict[EntityId, list[Visit]]
+    listings: tuple[ListedPrefix, ...]
+
+    def visits(self, id_: EntityId) -> list[Visit]:
+        """The visits that the entity gets as a root, each once."""
+        named = self.named.get(id_)
+        found = listed(self.listings, id_)
+        return found if named is None else list(dict.fromkeys((*named, *found)))
 
 
 def listed(listings: tuple[ListedPrefix, ...], id_: EntityId) -> list[Visit]:
@@ -178,6 +221,8 @@ class TraversalResult(Generic[H]):
     """The roots that matched, in the order of the query; those of one listing by id."""
     visits: dict[Visit, Outcome]
     """Every visit made, but those of a listing that did not match."""
+    rows: tuple[Row, ...] = ()
+    """Of a window that is watched: all roots that match, also those outside of it."""
 
 
 def prepare(query: Query, *, limits: Limits = DEFAULTS, space: Did | None = None) -> Prepared:
@@ -194,6 +239,7 @@ def prepare(query: Query, *, limits: Limits = DEFAULTS, space: Did | None = None
         version=_moment(query.version, "version"),
         time=_moment(query.time, "time"),
         space=space,
+        window=prepare_window(query.order, query.limit, query.after, limits),
     )
 
 

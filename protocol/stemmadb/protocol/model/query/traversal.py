@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import enum
 from collections.abc import Generator, Iterable, Iterator
-from typing import Final, Generic
+from typing import Final, Generic, NamedTuple
 
 from stemmadb.protocol.errors import InvalidPointer, LimitExceeded
 from stemmadb.protocol.model import schema
@@ -29,6 +29,7 @@ from stemmadb.protocol.model.query.query import (
     VisitResult,
     listed,
 )
+from stemmadb.protocol.model.query.window import BUCKET_MAX, Row, Window
 from stemmadb.protocol.model.schema import Conjuncts, WorkBudget
 from stemmadb.protocol.model.values import pointer
 from stemmadb.protocol.model.values.ids import Did, EntityId
@@ -56,16 +57,21 @@ MISSING: Final = MissingFromSupply.MISSING
 
 
 def traverse(
-    prepared: Prepared, *, limits: Limits = DEFAULTS, budget: WorkBudget | None = None
+    prepared: Prepared, *, limits: Limits = DEFAULTS, budget: WorkBudget | None = None, keep_rows: bool = False
 ) -> Generator[Ask, Supply[H], TraversalResult[H]]:
     """Yields what it needs to see and is sent it; returns the answer (QUERY-7).
 
     Everything sent must be as of one version. The reply to the first `Ask` is iterated once, so it can be a mapping
     that reads from a store while it goes. `LimitExceeded` as soon as a bound is passed (QUERY-6). The budget is for
-    a caller that may go away: it is that of `limits` if none is given.
+    a caller that may go away: it is that of `limits` if none is given. `keep_rows` is for whoever watches a window.
     """
-    walk: _Walk[H] = _Walk(prepared, limits, budget or WorkBudget(limits.query_work_max))
-    walk.start((yield Ask(walk.named_ids, prepared.prefixes())))
+    budget = budget or WorkBudget(limits.query_work_max)
+    walk: _Walk[H] = _Walk(prepared, limits, budget)
+    supply = yield Ask(walk.named_ids or prepared.listed_ids(), prepared.prefixes())
+    if prepared.window is None:
+        walk.start(supply)
+    else:
+        walk.choose(WindowChoice(prepared, prepared.window, limits, budget, keep_rows=keep_rows), supply)
     depth = 0
     while level := walk.level():
         depth += 1
@@ -148,6 +154,27 @@ class _Walk(Generic[H]):
         self.bytes = 0
         self.unresolved: set[Unresolved] = set()
         self.next_level: list[Visit] = []
+        self.window: tuple[Visit, ...] = ()
+        self.rows: tuple[Row, ...] = ()
+
+    def choose(self, choice: WindowChoice[H], supply: Supply[H]) -> None:
+        """Visits the roots that are in the window, and follows links from those alone (QUERY-8)."""
+        for id_ in self.prepared.listed_ids():
+            if (held := supply.get(id_)) is not None:
+                choice.take(id_, held)
+        if self.listings:
+            for id_, held in supply.items():
+                choice.take(id_, held)
+        chosen = choice.chosen()
+        self.rows = choice.rows()
+        self.window = tuple(visit for one in chosen for visit in one.visits)
+        for one in chosen:
+            self.values[one.row.id] = one.held
+            for visit in one.visits:
+                self._discover(visit)
+        for one in chosen:
+            for visit in one.visits:
+                self._make(visit)
 
     def start(self, supply: Supply[H]) -> None:
         """Visits the roots."""
@@ -218,8 +245,9 @@ class _Walk(Generic[H]):
         return TraversalResult(
             entities=self.entities,
             unresolved=frozenset(self.unresolved),
-            roots=self._roots(),
+            roots=self._roots() if self.prepared.window is None else self.window,
             visits=self.visits,
+            rows=self.rows,
         )
 
     def _roots(self) -> tuple[Visit, ...]:
@@ -234,6 +262,72 @@ class _Walk(Generic[H]):
             ids = alike.get((start.path, start.conjuncts), [])
             roots.update((Visit(id_, start.path, start.conjuncts), None) for id_ in _begun(start, ids))
         return tuple(roots)
+
+
+class ChosenRow(NamedTuple, Generic[H]):
+    """A root that matched, as what it did, and its value."""
+
+    row: Row
+    visits: tuple[Visit, ...]
+    held: H
+
+
+class WindowChoice(Generic[H]):
+    """Chooses the first rows while the roots go by; values of the others are let go (QUERY-8)."""
+
+    def __init__(
+        self, prepared: Prepared, window: Window, limits: Limits, budget: WorkBudget, *, keep_rows: bool
+    ) -> None:
+        self._prepared = prepared
+        self._roots = prepared.window_roots()
+        self._window = window
+        self._limits = limits
+        self._budget = budget
+        self._found: dict[EntityId, ChosenRow[H]] = {}
+        self._rows: list[Row] | None = [] if keep_rows else None
+        self._seen: set[EntityId] = set(prepared.listed_ids())
+        self._taken: set[EntityId] = set()
+        self._count = 0
+
+    def take(self, id_: EntityId, held: H) -> None:
+        if id_ in self._taken:
+            return
+        if id_ in self._seen:  # it is listed by its id, and may come again under a prefix
+            self._taken.add(id_)
+        visits = self._matching(id_, held)
+        if not visits:
+            return
+        row = self._window.row(id_, held.value)
+        if not self._window.begins_before(row):
+            return
+        self._count += 1
+        check_rows(self._count, self._limits)
+        if self._rows is not None:
+            self._rows.append(row)
+        self._found[id_] = ChosenRow(row, visits, held)
+        limit = self._window.limit
+        if limit is not None and len(self._found) > 2 * limit + BUCKET_MAX:
+            self._found = {one.row.id: one for one in self.chosen()}
+
+    def _matching(self, id_: EntityId, held: H) -> tuple[Visit, ...]:
+        found = self._roots.visits(id_)
+        space, budget = self._prepared.space, self._budget
+        return tuple([one for one in found if examine(one, held, space, budget).found is VisitResult.MATCHED])
+
+    def chosen(self) -> list[ChosenRow[H]]:
+        """The rows in the window, in order."""
+        return sorted(self._found.values(), key=lambda one: one.row)[: self._window.limit]
+
+    def rows(self) -> tuple[Row, ...]:
+        """All that matched, if somebody wants them."""
+        return tuple(self._rows or ())
+
+
+def check_rows(count: int, limits: Limits) -> None:
+    """`LimitExceeded` if more roots match than are put in order (QUERY-8)."""
+    if count > limits.ordered_entities_max:
+        maximum = limits.ordered_entities_max
+        raise LimitExceeded(bound="ordered_entities_max", maximum=maximum, actual=count)
 
 
 def _begun(start: Start, ids: list[EntityId]) -> Iterator[EntityId]:

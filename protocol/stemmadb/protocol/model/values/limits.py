@@ -28,6 +28,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     query_depth_max: int = 64
     query_bytes_max: int = 64 * MEBIBYTE
     query_work_max: int = 20_000_000
+    ordered_entities_max: int = 1_000_000
     schema_bytes_max: int = 1 * MEBIBYTE
     page_max: int = 1_000
     branch_depth_max: int = 64

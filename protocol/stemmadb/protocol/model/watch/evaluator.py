@@ -19,7 +19,8 @@ from stemmadb.protocol.model.query.query import (
     VisitResult,
     listed,
 )
-from stemmadb.protocol.model.query.traversal import check_bounds, examine, traverse
+from stemmadb.protocol.model.query.traversal import check_bounds, check_rows, examine, traverse
+from stemmadb.protocol.model.query.window import OrderedRows, Window
 from stemmadb.protocol.model.schema import TurnOver, WorkBudget
 from stemmadb.protocol.model.values.ids import EntityId
 from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
@@ -54,11 +55,16 @@ class WatchEvaluator(Generic[H]):
             raise InvalidQuery(why="only a query at the head can be watched, not one at a version or a time")
         self.prepared = prepared
         self.limits = limits
-        self.prefixes = prepared.prefixes()
+        self.prefixes = (*prepared.prefixes(), *prepared.listed_ids())
         """Every entity that begins with one of these concerns the watch; the empty prefix means all."""
         self.state = WatchState.NEW
         self._listings = prepared.listings()
         self._graph = VisitGraph()
+        self._roots = prepared.window_roots()
+        self._rows = OrderedRows()
+        """Of a window: all roots that match, in order (WATCH-4)."""
+        self._shown: dict[EntityId, None] = {}
+        """The rows in the window."""
 
     @property
     def ids(self) -> KeysView[EntityId]:
@@ -74,6 +80,11 @@ class WatchEvaluator(Generic[H]):
         entity = self._graph.entities.get(id_)
         return 0 if entity is None else entity.size
 
+    @property
+    def weight(self) -> int:
+        """How many entities it remembers: those in the answer, and the rows outside of its window."""
+        return self._graph.tally.entities + max(0, len(self._rows) - len(self._shown))
+
     def unresolved(self) -> frozenset[Unresolved]:
         return frozenset(self._graph.tally.unresolved)
 
@@ -87,7 +98,9 @@ class WatchEvaluator(Generic[H]):
     def fill(self, budget: WorkBudget | None = None) -> Generator[Ask, Supply[H], TraversalResult[H]]:
         """The query, afresh; the watch continues from the version that it was fed from."""
         self._begin(WatchState.NEW)
-        answer: TraversalResult[H] = yield from traverse(self.prepared, limits=self.limits, budget=budget)
+        answer: TraversalResult[H] = yield from traverse(
+            self.prepared, limits=self.limits, budget=budget, keep_rows=True
+        )
         self._build(answer)
         self.state = WatchState.ALIVE
         return answer
@@ -97,8 +110,10 @@ class WatchEvaluator(Generic[H]):
         for visit in self.prepared.named():
             graph.anchor(visit, named=True)
         for visit in answer.roots:
-            if visit in listed(self._listings, visit.id):
+            if self.prepared.window is not None or visit in listed(self._listings, visit.id):
                 graph.anchor(visit, named=False)
+        self._rows.fill(answer.rows)
+        self._shown = dict.fromkeys(visit.id for visit in answer.roots) if answer.rows else {}
         while unvisited := graph.take_unvisited():
             for node in unvisited:
                 held = answer.entities.get(node.visit.id)
@@ -121,8 +136,10 @@ class WatchEvaluator(Generic[H]):
         self._graph.tally.begin()
         for id_ in self.concerns(changes):
             yield from self._revise(id_, changes[id_])
-        self._graph.detach()
         hand = dict(changes)
+        if self.prepared.window is not None:
+            yield from self._slide(self.prepared.window, changes, hand)
+        self._graph.detach()
         yield from self._explore(hand)
         self._graph.drop()
         self._check_bounds()
@@ -139,8 +156,46 @@ class WatchEvaluator(Generic[H]):
         for node in tuple(entity.nodes.values()) if entity is not None else ():
             if node.found is not None:
                 yield from self._make_again(node, held)
-        for visit in listed(self._listings, id_):
-            yield from self._list(visit, held)
+        if self.prepared.window is None:
+            for visit in listed(self._listings, id_):
+                yield from self._list(visit, held)
+        else:
+            yield from self._order(self.prepared.window, id_, held)
+
+    def _order(self, window: Window, id_: EntityId, held: H | None) -> Generator[Ask, Supply[H], None]:
+        """Where a changed entity is among the rows now."""
+        row = None
+        for visit in self._roots.visits(id_) if held is not None else ():
+            assert held is not None
+            outcome = yield from self._examined(visit, held)
+            if outcome.found is VisitResult.MATCHED:
+                row = window.row(id_, held.value)
+                break
+        self._rows.put(id_, row if row is not None and window.begins_before(row) else None)
+        check_rows(len(self._rows), self.limits)
+
+    def _slide(
+        self, window: Window, changes: Mapping[EntityId, H | None], hand: dict[EntityId, H | None]
+    ) -> Generator[Ask, Supply[H], None]:
+        """Roots that left the window are roots no more; those that came into it are visited (WATCH-4)."""
+        before, self._shown = self._shown, dict.fromkeys(self._rows.first(window.limit))
+        for id_ in before:
+            if id_ not in self._shown:
+                self._unlist(id_)
+        entered = [id_ for id_ in self._shown if id_ not in before]
+        missing = tuple(id_ for id_ in entered if id_ not in hand)
+        if missing:
+            supply = yield Ask(missing)
+            hand.update((id_, supply.get(id_)) for id_ in missing)
+        for id_ in dict.fromkeys((*entered, *(id_ for id_ in changes if id_ in self._shown))):
+            for visit in self._roots.visits(id_):
+                yield from self._list(visit, hand[id_])
+
+    def _unlist(self, id_: EntityId) -> None:
+        for visit in self._roots.visits(id_):
+            node = self._graph.find(visit)
+            if node is not None and node.listed:
+                self._graph.unlist(node)
 
     def _list(self, visit: Visit, held: H | None) -> Generator[Ask, Supply[H], None]:
         """A listing makes a root of what matches, and only of that."""

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from stemmadb.protocol.model.commit.native import FastPath, native
 from stemmadb.protocol.model.commit.proposal import Proposal
 from stemmadb.protocol.model.log.commit_record import Commit, LocalIdentity
-from stemmadb.protocol.model.values.ids import Did, Hash, Version
+from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.codec.msgpack_codec import Data
@@ -33,10 +33,12 @@ def verdict_on(own: Own) -> Accepted:
 class FastPathCommits:
     """Those of one session, by the bounds of its server."""
 
-    __slots__ = ("_bounds", "_bytes_max", "_limits", "_native", "_principal", "_session")
+    __slots__ = ("_bounds", "_bytes_max", "_limits", "_native", "_principal", "_session", "frame")
 
     def __init__(self, fast_path: FastPath, principal: Did, session: bytes, limits: Limits) -> None:
         self._native = fast_path
+        self.frame: Final = fast_path.frame
+        """A frame with the verdicts on own commits, encoded."""
         self._principal = principal
         self._session = session
         self._limits = limits
@@ -57,10 +59,6 @@ class FastPathCommits:
             data, self._principal, self._session, self._bounds, self._limits
         )
         return proposal
-
-    def frame(self, from_: Version, to: Version, hash_: Hash, own: list[Own]) -> bytes:
-        """A frame with the verdicts on these, encoded."""
-        return self._native.frame(from_, to, hash_, own)
 
 
 def fast_path_commits(principal: Did, session: bytes, limits: Limits) -> FastPathCommits | None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final, TypeAlias
 
 from stemmadb.protocol.model.log.state import EntityState
@@ -105,17 +106,7 @@ class Share:
     """The heads of one space."""
 
     def __init__(self, cache: HeadCache, owner: int) -> None:
-        self._cache = cache
-        self._owner = owner
-
-    def find(self, keys: Iterable[Key]) -> list[EntityState | None]:
-        return self._cache.find(self._owner, keys)
-
-    def find_all(self, keys: Iterable[Key]) -> dict[Key, EntityState] | None:
-        return self._cache.find_all(self._owner, keys)
-
-    def put(self, new: Mapping[Key, EntityState]) -> None:
-        self._cache.put(self._owner, new)
-
-    def drop(self) -> None:
-        self._cache.drop(self._owner)
+        self.find: Final = partial(cache.find, owner)
+        self.find_all: Final = partial(cache.find_all, owner)
+        self.put: Final = partial(cache.put, owner)
+        self.drop: Final = partial(cache.drop, owner)

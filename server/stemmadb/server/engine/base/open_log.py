@@ -115,6 +115,9 @@ class OpenLog:
 
     def append_ended(self, failure: BaseException | None) -> None:
         """A log whose append failed in the storage is broken."""
+        if failure is None and self._unused is None:
+            self._users -= 1
+            return
         self._is_broken = self._is_broken or isinstance(failure, StorageFailed)
         self._end_use()
 

@@ -93,7 +93,9 @@ class Decider:
         """Decides the batch if all of it fits the fast path and memory has what it needs; else None."""
         inputs = self._inputs
         base = self._state.batch_base(batch) if fast_path.IS_THERE else None
-        if base is None or first_fitting(batch, base.heads, inputs.settings.batch_bytes_max) is not batch:
+        if base is None:
+            return None
+        if len(batch) > 1 and first_fitting(batch, base.heads, inputs.settings.batch_bytes_max) is not batch:
             return None
         count, expected = len(base.heads), base.version
         accepted = fast_path.decide(batch, base, inputs.now(), inputs.salts, inputs.limits)

@@ -30,31 +30,28 @@ class Backlog:
     def __init__(self, *, count_max: int, bytes_max: int) -> None:
         self._count_max = count_max
         self._bytes_max = bytes_max
-        self._due: list[Due] = []
+        self.due: list[Due] = []
         self._bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._due)
 
     def add(self, due: Iterable[Due]) -> None:
         for one in due:
-            if len(self._due) < self._count_max and self._bytes + one.size <= self._bytes_max:
-                self._due.append(one)
+            if len(self.due) < self._count_max and self._bytes + one.size <= self._bytes_max:
+                self.due.append(one)
                 self._bytes += one.size
 
     @property
     def is_pressing(self) -> bool:
         """Whether a quarter of what it may hold is used: they are to be written, before any is dropped."""
-        return 4 * len(self._due) >= self._count_max or 4 * self._bytes >= self._bytes_max
+        return 4 * len(self.due) >= self._count_max or 4 * self._bytes >= self._bytes_max
 
     def take(self) -> list[Due]:
         """All of them, which are then somebody else's to write."""
-        due = self._due
+        due = self.due
         self.clear()
         return due
 
     def clear(self) -> None:
-        self._due = []
+        self.due = []
         self._bytes = 0
 
 

@@ -18,32 +18,28 @@ T = TypeVar("T")
 
 
 class InFlightWrite:
-    """What is under way, the queue entries it is for, and the callback for its result."""
+    """What is under way, the queue entries it is for, and the callback for its success."""
 
-    __slots__ = ("_end", "done", "entries", "started")
+    __slots__ = ("awaited", "done", "entries", "started")
 
     def __init__(
-        self, entries: Sequence[QueueEntry], end: asyncio.Future[Any] | None, done: Callable[[Any], None]
+        self, entries: Sequence[QueueEntry], awaited: asyncio.Future[Any] | None, done: Callable[[], None]
     ) -> None:
         self.entries = entries
         self.done = done
         self.started = perf_counter()
-        self._end = end
+        self.awaited = awaited
         """None as long as nobody waits for the end of an append, which calls back by itself."""
 
     def end(self) -> asyncio.Future[Any]:
         """To be waited for."""
-        if self._end is None:
-            self._end = asyncio.get_running_loop().create_future()
-        return self._end
-
-    @property
-    def is_awaited(self) -> bool:
-        return self._end is not None
+        if self.awaited is None:
+            self.awaited = asyncio.get_running_loop().create_future()
+        return self.awaited
 
     @property
     def has_ended(self) -> bool:
-        return self._end is not None and self._end.done()
+        return self.awaited is not None and self.awaited.done()
 
 
 class InFlight:
@@ -55,11 +51,8 @@ class InFlight:
         self._wake = wake
         self._append_seconds = append_seconds
         self._write: InFlightWrite | None = None
-
-    @property
-    def is_under_way(self) -> bool:
+        self.is_under_way = False
         """Until `done` was called, or the writer found its failure."""
-        return self._write is not None
 
     @property
     def has_ended(self) -> bool:
@@ -70,13 +63,15 @@ class InFlight:
         """Starts work in a worker."""
         assert self._write is None, "one write at a time"
         task = self._log.begin(self._workers, work)
-        write = self._write = InFlightWrite(entries, task, done)
+        write = self._write = InFlightWrite(entries, task, partial(_with_result, task, done))
+        self.is_under_way = True
         task.add_done_callback(lambda _: self._ended(write))
 
-    def append(self, entries: Sequence[QueueEntry], batch: AppendBatch, done: Callable[[None], None]) -> None:
+    def append(self, entries: Sequence[QueueEntry], batch: AppendBatch, done: Callable[[], None]) -> None:
         """Starts an append; `done` is called in the turn of the loop that learns of its end."""
         assert self._write is None, "one write at a time"
         write = self._write = InFlightWrite(entries, None, done)
+        self.is_under_way = True
         self._log.append(batch, partial(self._append_ended, write))
 
     def _append_ended(self, write: InFlightWrite, failure: BaseException | None) -> None:
@@ -84,9 +79,9 @@ class InFlight:
         self._log.append_ended(failure)
         if failure is None:
             self._append_seconds.observe(perf_counter() - write.started)
-            if self._write is write and not write.is_awaited:
-                self._write = None
-                write.done(None)
+            if self._write is write and write.awaited is None:
+                self._write, self.is_under_way = None, False
+                write.done()
                 self._wake()
                 return
         end = write.end()
@@ -110,12 +105,16 @@ class InFlight:
             return ()
         await asyncio.wait([write.end()])  # which is called after `_ended`
         unanswered = () if self._write is None else write.entries
-        self._write = None
+        self._write, self.is_under_way = None, False
         return unanswered
 
     def _ended(self, write: InFlightWrite) -> None:
         end = write.end()
         if self._write is write and not end.cancelled() and end.exception() is None:
-            self._write = None
-            write.done(end.result())
+            self._write, self.is_under_way = None, False
+            write.done()
         self._wake()
+
+
+def _with_result(task: asyncio.Future[T], done: Callable[[T], None]) -> None:
+    done(task.result())

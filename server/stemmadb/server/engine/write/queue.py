@@ -78,9 +78,8 @@ class WriteQueue:
         self._queue: deque[QueueEntry] = deque()
         self._bytes = 0
         """The sizes of all that wait."""
-
-    def __len__(self) -> int:
-        return len(self._again) + len(self._queue)
+        self.waiting = 0
+        """How many wait."""
 
     @property
     def has_room(self) -> bool:
@@ -89,6 +88,7 @@ class WriteQueue:
     def put(self, entry: QueueEntry) -> bool:
         """Whether there is room for more."""
         self._queue.append(entry)
+        self.waiting += 1
         self._bytes += entry.size
         return len(self._queue) < self._queue_max and self._bytes < self._queue_bytes_max
 
@@ -106,11 +106,13 @@ class WriteQueue:
             if waiting:
                 break
         self._bytes -= size
+        self.waiting -= len(batch)
         return batch
 
     def put_back(self, entries: Sequence[QueueEntry]) -> None:
         """They are the next again, in the same order."""
         self._again.extendleft(reversed(entries))
+        self.waiting += len(entries)
         self._bytes += sum(entry.size for entry in entries)
 
     def clear(self) -> list[QueueEntry]:
@@ -118,7 +120,7 @@ class WriteQueue:
         cleared = [*self._again, *self._queue]
         self._again.clear()
         self._queue.clear()
-        self._bytes = 0
+        self._bytes = self.waiting = 0
         return cleared
 
 

@@ -104,7 +104,7 @@ class Writer:
 
     @property
     def is_busy(self) -> bool:
-        return bool(len(self._queue) or self._taken or self._in_flight.is_under_way)
+        return bool(self._queue.waiting or self._taken or self._in_flight.is_under_way)
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -142,7 +142,8 @@ class Writer:
             return self._queue.has_room
         self._counts.queued += 1
         if not self._is_called:
-            self._call()
+            self._is_called = True
+            self._loop.call_soon(self._go_on)
         return self._queue.put(entry)
 
     # ------------------------------------------------------------ without the task
@@ -163,21 +164,18 @@ class Writer:
 
     def _write_ended(self) -> None:
         """The write in flight has ended, well or not."""
-        if self._is_resting and not (self._in_flight.is_under_way or self._is_stopping or self._owes_something):
-            if len(self._queue):
+        owes_something = self._backlog.due or self._log.owes_scrub
+        if self._is_resting and not (self._in_flight.is_under_way or self._is_stopping or owes_something):
+            if self._queue.waiting:
                 self._call()  # callers that were answered just now may bring more
         else:
             self._wake.set()
 
-    @property
-    def _owes_something(self) -> bool:
-        return self._owes_snapshots or self._may_scrub
-
     def _write_at_once(self) -> bool:
         """Whether all that waits is on its way, or is taken once the write in flight has completed."""
         if self._in_flight.is_under_way:
-            return not self._in_flight.has_ended and len(self._queue) < self._ahead_min
-        if not len(self._queue):
+            return not self._in_flight.has_ended and self._queue.waiting < self._ahead_min
+        if not self._queue.waiting:
             return False
         entries = self._queue.take()
         try:
@@ -190,7 +188,7 @@ class Writer:
             return False
         self._counts.queued -= len(entries)
         self._send_off(entries, decision)
-        return not len(self._queue)
+        return not self._queue.waiting
 
     # ------------------------------------------------------------ the task
 
@@ -199,7 +197,7 @@ class Writer:
             self._in_flight.start((), scrub.clean_up, lambda _: None)
         while not self._is_stopping or self.is_busy or self._owes_snapshots:
             try:
-                await (self._turn() if len(self._queue) else self._rest())
+                await (self._turn() if self._queue.waiting else self._rest())
             except LogMoved:
                 await self._decide_again()
             except Unscrubbed as failure:
@@ -218,7 +216,7 @@ class Writer:
             self._in_flight.start((), scrub.scrub_owed, lambda _: None)
         elif self._owes_snapshots and not self._in_flight.is_under_way:
             await asyncio.sleep(0)  # callers answered just now may bring more, and snapshots go along with it
-            if not len(self._queue):
+            if not self._queue.waiting:
                 due = self._backlog.take()
                 self._in_flight.start((), lambda log: log.store_snapshots(due_snapshots.encoded(due)), lambda _: None)
         else:
@@ -232,7 +230,7 @@ class Writer:
     @property
     def _owes_snapshots(self) -> bool:
         """Where others write too, snapshots wait for an append: that fails if an erasure came before it."""
-        return self._log.is_alone and len(self._backlog) > 0
+        return self._log.is_alone and bool(self._backlog.due)
 
     @property
     def _may_scrub(self) -> bool:
@@ -246,7 +244,7 @@ class Writer:
 
         While one is in flight only a large one is decided ahead: fewer and larger batches cost less than the wait.
         """
-        if self._in_flight.is_under_way and len(self._queue) < self._ahead_min:
+        if self._in_flight.is_under_way and self._queue.waiting < self._ahead_min:
             await self._in_flight.completed()
         entries = self._taken = self._queue.take()
         self._counts.queued -= len(entries)
@@ -256,7 +254,7 @@ class Writer:
         decision = await self._decide(entries)
         await self._in_flight.completed()
         self._send_off(entries, decision)
-        if len(self._queue):
+        if self._queue.waiting:
             self._workers.give_way()  # it takes off before the next batch is decided, which keeps the loop busy
         await asyncio.sleep(0)
 
@@ -299,13 +297,14 @@ class Writer:
             self._publish(entries, decision)
             return
         writes = [AcceptedWrite(one.commit, one.facts, destroyed) for one in decision.accepted]
-        batch = AppendBatch(decision.expected, writes, self._snapshots_to_append())
+        snapshots = self._snapshots_to_append() if self._backlog.due else no_snapshots
+        batch = AppendBatch(decision.expected, writes, snapshots)
         done = self._publish if destroyed is None else self._scrub_and_publish
-        self._in_flight.append(entries, batch, lambda _: done(entries, decision))
+        self._in_flight.append(entries, batch, partial(done, entries, decision))
 
     def _snapshots_to_append(self) -> Callable[[], Sequence[Snapshot]]:
         """Snapshots that are due go along if they are many, or if others write too; else they are stored at rest."""
-        if not len(self._backlog) or (self._log.is_alone and not self._backlog.is_pressing):
+        if self._log.is_alone and not self._backlog.is_pressing:
             return no_snapshots
         return partial(due_snapshots.encoded, self._backlog.take())
 
@@ -319,7 +318,8 @@ class Writer:
         if self._failing:
             self._failing = ""
             LOG.info("writes_again", space=self._space)
-        self._backlog.add(decision.due)
+        if decision.due:
+            self._backlog.add(decision.due)
         if decision.accepted:
             self._durable(decision.accepted[-1].commit.version, decision.accepted)
         for entry, outcome in zip(entries, decision.outcomes, strict=True):

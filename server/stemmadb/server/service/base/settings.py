@@ -41,6 +41,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Spaces without an access list that sessions have open, of all principals together."""
     quiet_ms: int = 1_000
     """How long a session may be without a frame while others commit what it does not watch."""
+    refusal_ms: int = 50
+    """`unknown_space` is answered after a multiple of this time, whatever the reason is."""
     sweep_ms: int = 3_600_000
     """How often uploads that nobody goes on with are removed."""
 

@@ -53,7 +53,7 @@ def _past(request: QueryRequest, context: RequestContext) -> _Past | None:
     if asked.version is None or asked.time is not None or len(asked.roots) != 1 or not context.space.has_one_writer:
         return None
     (root,) = asked.roots
-    if root.schema is not None or root.path or root.id.endswith(queries.EVERY):
+    if root.schema is not None or root.path or root.id.endswith(queries.EVERY) or asked.has_window():
         return None
     if request.after is not None or request.limit is not None:
         return None
@@ -61,9 +61,9 @@ def _past(request: QueryRequest, context: RequestContext) -> _Past | None:
 
 
 async def query(request: QueryRequest, caller: Caller, context: RequestContext) -> QueryAnswer:
-    """Only a query without a schema comes in pages: `limit` is none of the others' business."""
+    """Only a query without a schema and a window comes in pages: the `limit` of a request is none of the others'."""
     check_reads(caller)
-    if any(root.schema is not None for root in request.query.roots):
+    if request.query.has_window() or any(root.schema is not None for root in request.query.roots):
         return await _whole(request, caller, context)
     return await _page(request, caller, context)
 

@@ -68,7 +68,8 @@ class Commits:
         self._first, self._highest = _NOTHING
         self._undecided = 0
         self._requests: dict[tuple[bytes, Local], Hash] = {}
-        """The digests of what came here and was not accepted."""
+        """The digests of what came here and was not accepted: what is built on a commit later means this one, whoever
+        else uses its name."""
         self._settled: dict[bytes, Local] = {}
         """The highest local whose acceptance was sent on this connection, by session."""
         self._deferred: dict[bytes, DeferredCommits] = {}
@@ -113,7 +114,10 @@ class Commits:
         return unready is None
 
     def _submit(self, proposal: Proposal, identity: LocalIdentity) -> bool:
-        self._remember(identity.session, identity.local, proposal.request)
+        requests = self._requests
+        requests[identity.session, identity.local] = proposal.request
+        if len(requests) > self._limits.locals_max:
+            del requests[next(iter(requests))]
         self._undecided += 1
         return self._propose(proposal, partial(self._done, identity))
 
@@ -127,12 +131,6 @@ class Commits:
         names = {name for read in reads for name in read.locals}
         asked = ((name, name if isinstance(name, tuple) else (session, name)) for name in names)
         return tuple([(name, self._requests[place]) for name, place in asked if place in self._requests])
-
-    def _remember(self, session: bytes, local: Local, request: Hash) -> None:
-        """Until it is accepted: what is built on it later means this one, whoever else uses its name."""
-        self._requests[session, local] = request
-        if len(self._requests) > self._limits.locals_max:
-            del self._requests[next(iter(self._requests))]
 
     def _note(self, session: bytes, local: Local) -> None:
         """The client has the bytes of this commit (SYNC-2)."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 import msgspec
@@ -14,6 +16,7 @@ from stemmadb.protocol.model.access.delegation import DelegatedRights
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Did, TimeMs
 from stemmadb.protocol.wire.messages.session import SessionOpen
 from stemmadb.server.service.base.rate_limits import Connections
+from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.session import resume
 from stemmadb.server.service.session.resume import ResumeState
 from stemmadb.server.service.session.space_hub import SpaceHub
@@ -28,6 +31,9 @@ class EntryContext(Protocol):
     @property
     def now(self) -> Callable[[], TimeMs]: ...
 
+    @property
+    def settings(self) -> ServiceSettings: ...
+
     async def enter_hub(self, space: Did, *, create: bool) -> SpaceHub: ...
 
     def leave_hub(self, hub: SpaceHub) -> None: ...
@@ -41,11 +47,43 @@ class AdmittedSession(msgspec.Struct, frozen=True):
     delegated: tuple[DelegatedRights, ...]
 
 
-async def enter(server: EntryContext, space: Did, message: SessionOpen) -> AdmittedSession:
-    """Lets the principal in, counted among its connections."""
+async def enter(
+    server: EntryContext, space: Did, message: SessionOpen, delegated: tuple[DelegatedRights, ...] | None = None
+) -> AdmittedSession:
+    """Lets the principal in, counted among its connections; `delegated` is what was verified before, if it was.
+
+    One without rights learns no more than that there is no such space (ACL-2), also not by the time that takes.
+    """
+    async with even_refusals(server):
+        return await _enter(server, space, message, delegated)
+
+
+@asynccontextmanager
+async def even_refusals(server: EntryContext) -> AsyncIterator[None]:
+    """`UnknownSpace` leaves after a whole number of slots: a space that is there has to be opened first."""
+    began = asyncio.get_running_loop().time()
+    try:
+        yield
+    except UnknownSpace:
+        await _wait_for_slot(began, server.settings.refusal_ms / 1_000)
+        raise
+
+
+async def _wait_for_slot(began: float, seconds: float) -> None:
+    """Until a whole number of slots has passed since then."""
+    if seconds:
+        passed = asyncio.get_running_loop().time() - began
+        await asyncio.sleep(seconds - passed % seconds)
+
+
+async def _enter(
+    server: EntryContext, space: Did, message: SessionOpen, delegated: tuple[DelegatedRights, ...] | None
+) -> AdmittedSession:
     principal = message.principal
-    delegated = delegation.verify(message.delegations, space=space, audience=principal)
-    hub = await server.enter_hub(space, create=principal == space)
+    may_create = principal == space and delegated is None
+    if delegated is None:
+        delegated = delegation.verify(message.delegations, space=space, audience=principal)
+    hub = await server.enter_hub(space, create=may_create)
     try:
         rights = await check_admitted(server, hub, principal, delegated)
         server.connections.enter(principal)
@@ -77,4 +115,4 @@ async def resume_state(admitted: AdmittedSession, message: SessionOpen, now: Tim
     if is_unchanged:
         return state
     afresh = await resume.look(space, msgspec.structs.replace(message, to=EMPTY_SPACE, hash=None))
-    return msgspec.structs.replace(afresh, reset="floor")
+    return msgspec.structs.replace(afresh, reset="floor", has_other_rights=True)

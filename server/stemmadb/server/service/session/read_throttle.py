@@ -20,20 +20,16 @@ class ReadThrottle:
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
-        self._reasons: set[PauseReason] = set()
-
-    @property
-    def is_paused(self) -> bool:
-        return bool(self._reasons)
+        self.reasons: set[PauseReason] = set()
 
     def pause(self, reason: PauseReason) -> None:
-        if not self._reasons:
+        if not self.reasons:
             self._socket.pause()
-        self._reasons.add(reason)
+        self.reasons.add(reason)
 
     def resume(self, reason: PauseReason) -> None:
         """This reason no longer holds."""
-        if reason in self._reasons:
-            self._reasons.discard(reason)
-            if not self._reasons:
+        if reason in self.reasons:
+            self.reasons.discard(reason)
+            if not self.reasons:
                 self._socket.resume()

@@ -28,6 +28,8 @@ class ResumeState(msgspec.Struct, frozen=True, kw_only=True):
     reset: Reset | None = None
     kept: tuple[Kept, ...] = ()
     accepted: tuple[Accepted, ...] = ()
+    has_other_rights: bool = False
+    """Whether the client starts over because it may now read something else."""
 
 
 async def look(space: SpaceApi, message: SessionOpen) -> ResumeState:

@@ -75,6 +75,8 @@ class Session:
         self._delegated: tuple[DelegatedRights, ...] = ()
         self._rights = Rights("none")
         self._is_open = False
+        self.has_other_rights = False
+        """Whether its client starts over because it may now read something else."""
         self._throttle = ReadThrottle(socket)
         self._refusals = Refusals(server.settings.refusals_per_second, server.now())
         self._verdict_lock = asyncio.Lock()
@@ -95,7 +97,8 @@ class Session:
                 and not self._delegated
                 and (proposal := self.connection.read_fast_path(data)) is not None
             ):
-                self._taken(self._commits.take_fast_path(proposal))
+                if not self._commits.take_fast_path(proposal):
+                    self._taken(has_capacity=False)
                 return  # sending to its author checks by itself whether the client reads
         for event in self.connection.receive(data):
             if self._is_open and type(event) is CommitMessage:
@@ -145,9 +148,14 @@ class Session:
 
     # ------------------------------------------------------------ opening
 
-    async def _open(self, message: SessionOpen) -> None:
+    def open_inside(self, message: SessionOpen, delegated: tuple[DelegatedRights, ...]) -> None:
+        """Opens a session of the server's own process, whose principal was authenticated before (HTTP-5)."""
+        self.connection.open_inside(message)
+        self._begin(self._open(message, delegated))
+
+    async def _open(self, message: SessionOpen, delegated: tuple[DelegatedRights, ...] | None = None) -> None:
         try:
-            admitted = await entry.enter(self._server, self.arrival.space, message)
+            admitted = await entry.enter(self._server, self.arrival.space, message, delegated)
             self._take_over(admitted.hub, message.principal, message.session)
             self._settle(admitted, message)
             await self._resume(admitted, message)
@@ -195,6 +203,7 @@ class Session:
 
     async def _resume(self, admitted: AdmittedSession, message: SessionOpen) -> None:
         state = await entry.resume_state(admitted, message, self._server.now())
+        self.has_other_rights = state.has_other_rights
         for verdict in state.accepted:
             self.outbox.decide(verdict, verdict.version)
         await self._requests.go_on_watching(message, whole=state.reset is not None)
@@ -227,7 +236,7 @@ class Session:
 
     def _commit(self, message: CommitMessage, size: int) -> None:
         try:
-            self._taken(self._commits.take(message))
+            self._taken(has_capacity=self._commits.take(message))
         except StemmaError as error:
             self._refuse(self.connection.refuse(message, error), size)
 
@@ -238,7 +247,7 @@ class Session:
         if wait_ms:
             self.end(RateLimited(retry_after_ms=wait_ms), retry_after_ms=wait_ms)
 
-    def _taken(self, has_capacity: bool) -> None:
+    def _taken(self, *, has_capacity: bool) -> None:
         """A commit was submitted; stops reading if the writer of the space has no capacity for more."""
         if not has_capacity:
             assert self._hub is not None
@@ -351,12 +360,12 @@ class Session:
         if not self._is_open:
             return
         outbox = self.outbox
+        outbox.flush()
         if outbox.is_stalled:
             self._throttle.pause(PauseReason.SLOW)
-            return
-        if self._throttle.is_paused:
+            return  # until it has drained
+        if self._throttle.reasons:
             self._throttle.resume(PauseReason.SLOW)
-        outbox.flush()
         if outbox.expects_more and self._hub is not None:
             self._hub.expect(self)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from itertools import islice
 from typing import Final, Protocol
 
 from stemmadb.protocol.errors import StemmaError
@@ -26,6 +27,9 @@ from stemmadb.server.service.watch.feed import Feed
 
 TURN_BYTES: Final = 64 * 1024
 """Bytes of frames after which the rest of the sessions is left to the next turn of the loop: a few milliseconds."""
+
+TURN_PUBLISHERS: Final = 64
+"""Sessions that are looked at in a turn, whether or not they have anything to send."""
 
 
 class Publisher(Protocol):
@@ -243,7 +247,7 @@ class SpaceHub:
                 session.queue_has_capacity()
         dirty, self._dirty = self._dirty, {}
         publishers, sent = iter(dirty), self.counts.bytes_out
-        for publisher in publishers:
+        for publisher in islice(publishers, TURN_PUBLISHERS):
             try:
                 publisher.flush()
             except Exception as error:

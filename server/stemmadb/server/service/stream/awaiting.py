@@ -18,7 +18,7 @@ class PendingVerdicts:
         """Each with the version that the frame with it reaches at least; of own commits, what it is made of."""
         self._furthest = EMPTY_SPACE
         """The highest of those versions."""
-        self._against = 0
+        self.against = 0
         """How many are not of accepted commits."""
         self._accepted: set[Version] = set()
         """Versions of accepted commits whose verdicts wait here: one that is found twice is sent once."""
@@ -30,7 +30,7 @@ class PendingVerdicts:
                 return
             self._accepted.add(at)
         else:
-            self._against += 1
+            self.against += 1
         self._furthest = max(self._furthest, at)
         self.decided.append((at, verdict))
 
@@ -46,18 +46,14 @@ class PendingVerdicts:
         """Those of a frame that reaches this version."""
         decided = self.decided
         if self._furthest <= to:  # nearly always all of them
-            self.decided, self._against = [], 0
+            self.decided, self.against = [], 0
             self._accepted.clear()
             return [_made(verdict) for _, verdict in decided]
         sent = [_made(verdict) for at, verdict in decided if at <= to]
         self.decided = [one for one in decided if one[0] > to]
-        self._against = sum(isinstance(verdict, Rejected) for _, verdict in self.decided)
+        self.against = sum(isinstance(verdict, Rejected) for _, verdict in self.decided)
         self._accepted = {at for at in self._accepted if at > to}
         return sent
-
-    def are_few(self, count_max: int) -> bool:
-        """Whether they are surely small: few, and all on accepted commits."""
-        return len(self.decided) <= count_max and not self._against
 
     def take_own(self, to: Version) -> list[Own] | None:
         """All that wait, if they are on own commits and a frame that reaches this version can have them."""

@@ -8,17 +8,17 @@ leaves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from stemmadb.protocol.model.log.commit_record import LocalIdentity
 from stemmadb.protocol.model.values.ids import Hash, Version
 from stemmadb.protocol.model.values.limits import Limits
-from stemmadb.protocol.wire.codec.msgpack_codec import Data
+from stemmadb.protocol.wire.codec.msgpack_codec import Codec, Data
 from stemmadb.protocol.wire.codec.subprotocols import codec_for
 from stemmadb.protocol.wire.messages.sync import Entered
-from stemmadb.protocol.wire.version import Subprotocol
+from stemmadb.protocol.wire.version import SUBPROTOCOLS, Subprotocol
 from stemmadb.server.counters import SpaceCounts
 from stemmadb.server.engine.read.entities import EntityValue
 from stemmadb.server.service.base.transport import Socket, Write
@@ -108,9 +108,9 @@ class BroadcastGroup:
     def flush(self) -> None:
         """Sends what is new to all subscribers; what cannot be one message, each sends by itself."""
         group, to = self.key.group, self._broadcasts.feed.version
-        if group.error is None and group.at < to:
+        if group.is_behind and group.error is None and group.at < to:
             return  # it waits for a read, and publishes when it has caught up
-        delta = None if group.error is not None else group.delta(self.to, to)
+        delta = None if group.error is not None else group.journal.between(self.to, to)
         if delta is not None and delta.is_empty():
             return
         data = None if delta is None else self._encoded(delta, to)
@@ -125,7 +125,7 @@ class BroadcastGroup:
         batches = broadcasts.feed.batches(self.to)
         frame_changes.add_changes(frame, ((self, delta),), batches, _has_no_bytes)
         message = frame.in_one_part(broadcasts.limits.part_bytes_max)
-        return None if message is None else codec_for(self.key.subprotocol, broadcasts.limits).encode(message)
+        return None if message is None else broadcasts.codecs[self.key.subprotocol].encode(message)
 
     def _send(self, data: Data, to: Version) -> None:
         socket = next(iter(self._members)).socket
@@ -191,6 +191,7 @@ class BroadcastGroups:
         self.feed = feed
         self.counts = counts
         self.limits = limits
+        self.codecs: Final[Mapping[Subprotocol, Codec]] = {one: codec_for(one, limits) for one in SUBPROTOCOLS}
         self.touch = touch
         self._broadcasts: dict[BroadcastKey, BroadcastGroup] = {}
         self._offered: dict[Subscriber, None] = {}

@@ -45,11 +45,38 @@ class Frame:
 
     def in_one_part(self, bytes_max: int) -> Sync | None:
         """The frame whole; None if it does not fit."""
-        first = next(self.parts(bytes_max))
-        return None if first.more else first
+        if self._size > bytes_max:
+            return None
+        return Sync(
+            from_=self.from_,
+            to=self.to,
+            hash=self.hash,
+            reset=self.reset,
+            verdicts=tuple(self.verdicts),
+            commits=tuple(self.commits),
+            entered=tuple(self.entered),
+            left=tuple(self.left),
+            filled=tuple(self.filled),
+            ended=tuple(self.ended),
+            kept=tuple(self.kept),
+        )
+
+    @property
+    def _size(self) -> int:
+        """What its items take, rounded up."""
+        size = ITEM_BYTES * (len(self.kept) + len(self.commits) + len(self.entered) + len(self.left))
+        size += sum(map(verdict_size, self.verdicts))
+        for commit in self.commits:
+            size += len(commit.note or b"") + sum([_fact_size(fact) for fact in commit.facts])
+        size += sum([len(entered.id) + len(entered.body or b"") for entered in self.entered])
+        return size + sum([len(left.id) for left in self.left])
 
     def parts(self, bytes_max: int) -> Iterator[Sync]:
         """The frame, whole if it fits, or cut where a part is full; lists go on from part to part."""
+        whole = self.in_one_part(bytes_max)
+        if whole is not None:
+            yield whole
+            return
         waiting: dict[str, list[Part]] = {}
         capacity = bytes_max
         for field, item, size in self._items(bytes_max):

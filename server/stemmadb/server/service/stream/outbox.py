@@ -214,18 +214,19 @@ class Outbox:
         """Builds and sends frames as long as there is something to send and the client reads."""
         if self._broadcast is not None:
             self.leave_broadcast()
-        while self._is_started and self._connection.state is ConnectionState.OPEN and not self.is_stalled:
+        is_more = self._is_started
+        while is_more and self._connection.state is ConnectionState.OPEN and not self.is_stalled:
             if self._parts is not None:
                 self._send_part(self._parts)
-            elif not (self._send_verdicts() if self._has_verdicts_only else self._begin_frame()):
-                return
+            else:
+                is_more = self._send_verdicts() if self._has_verdicts_only else self._begin_frame()
 
     @property
     def _has_verdicts_only(self) -> bool:
         """Whether the session watches nothing, so that a frame has at most a few verdicts, as for most writers."""
         if self.watches or self._joining or self._refused or self._reset:
             return False
-        return self._verdicts.are_few(FEW_VERDICTS)
+        return len(self._verdicts.decided) <= FEW_VERDICTS and not self._verdicts.against
 
     @property
     def _has_extras(self) -> bool:

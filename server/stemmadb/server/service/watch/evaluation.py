@@ -100,7 +100,7 @@ def _changed(
 
     Time then follows what changed, and not what is watched (RESUME-1).
     """
-    if any(start.conjuncts is not None for start in prepared.starts):
+    if prepared.window is not None or any(start.conjuncts is not None for start in prepared.starts):
         return None
     _resolve(reader, prepared.branch, after)  # raises if that version cannot be read any more
     spans = _resolve(reader, prepared.branch, to).spans

@@ -111,6 +111,8 @@ class Feed:
         """Those after a version; None if they are not kept any more, or one of them holds it inside."""
         if after == self.version:
             return ()
+        if self._kept and self._kept[-1].after == after:  # as for all that are current
+            return self._kept[-1:]
         index = bisect_left(self._kept, after, key=_after)
         if index == len(self._kept) or self._kept[index].after != after:
             return None
@@ -191,7 +193,8 @@ class Feed:
         while gone < len(self._kept) - 1 and (len(self._kept) - gone > most or weight > self._bytes_max):
             weight -= self._kept[gone].weight
             gone += 1
-        self._drop(gone)
+        if gone:
+            self._drop(gone)
 
     def _drop(self, count: int) -> None:
         for batch in self._kept[:count]:

@@ -170,8 +170,9 @@ class Stepper:
         return self._record(group, batch, step)
 
     def _record(self, group: WatchGroup, batch: Batch, step: WatchStep[EntityValue]) -> _Went:
-        watched, unwatched = narrowed_ids(step.watched, group.scope), narrowed_ids(step.unwatched, group.scope)
-        self._index.change(group, watched=watched, unwatched=unwatched)
+        if step.watched or step.unwatched:
+            watched, unwatched = narrowed_ids(step.watched, group.scope), narrowed_ids(step.unwatched, group.scope)
+            self._index.change(group, watched=watched, unwatched=unwatched)
         if not group.record(batch, step):
             return _Went.SAME
         if batch.after >= self._source.kept_after:

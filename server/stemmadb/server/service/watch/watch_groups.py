@@ -191,4 +191,4 @@ class WatchGroups:
 
 
 def _size(group: WatchGroup) -> int:
-    return len(group.entities())
+    return group.watch.weight

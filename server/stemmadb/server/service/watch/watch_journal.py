@@ -90,7 +90,8 @@ class WatchJournal:
         while len(self._entries) - gone > self._steps_max or size > self._bytes_max:
             size -= self._entries[gone].size
             gone += 1
-        self._drop(gone)
+        if gone:
+            self._drop(gone)
 
     def trim(self, upto: Version) -> None:
         """Forgets the steps that end at or before a version."""
@@ -101,6 +102,9 @@ class WatchJournal:
         and ends behind it.
         """
         entries = self._entries
+        before = entries[-2].to if len(entries) > 1 else self.floor
+        if entries and self.floor <= after and before <= after <= entries[-1].after and entries[-1].to <= to:
+            return entries[-1].delta  # the last step alone, as for all that are current
         first, end = bisect_left(entries, after + 1, key=_to), bisect_left(entries, to + 1, key=_to)
         if after < self.floor or self._is_inside(first, after) or self._is_inside(end, to):
             return None

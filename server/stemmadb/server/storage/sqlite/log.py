@@ -107,10 +107,10 @@ class SqliteLog:
         self._applier: Applier | None = None
         try:
             if read_only:
-                self._owes_scrub = self._check_readable(file)
+                self.owes_scrub = self._check_readable(file)
             else:
                 self._writer = writer = _open(file, vfs, space, create=create)
-                self._owes_scrub = destroy.owes_scrub(writer)
+                self.owes_scrub = destroy.owes_scrub(writer)
                 with failures(writer):
                     self._appender = Appender(writer, owner.room)
                 self._wal_truncation = WalTruncation(writer, long_bytes=LONG_BYTES, wait_ms=TRUNCATE_WAIT_MS)
@@ -196,7 +196,7 @@ class SqliteLog:
                     appending.store_snapshots(connection, snapshots)
             self._tip = Version(expected + len(writes))
             self._truncate_wal()
-            self._owes_scrub = self._owes_scrub or any(entry.destroyed is not None for entry in writes)
+            self.owes_scrub = self.owes_scrub or any(entry.destroyed is not None for entry in writes)
 
     def _write_rows(self, connection: apsw.Connection, expected: Version, rows: list[Cell]) -> None:
         """By one statement, which is a transaction of its own."""
@@ -229,11 +229,7 @@ class SqliteLog:
         self._owner.clear_group_wal()
         with self._writing() as connection:
             destroy.scrub(connection, self._scrub_wait_ms, BUSY_MS)
-            self._owes_scrub = False
-
-    @property
-    def owes_scrub(self) -> bool:
-        return self._owes_scrub
+            self.owes_scrub = False
 
     @contextmanager
     def _writing(self) -> Iterator[apsw.Connection]:

@@ -49,8 +49,7 @@ _decoder = msgspec.msgpack.Decoder(list[Record])
 _record_decoder = msgspec.msgpack.Decoder(Record)
 
 
-def encode_record(record: Record) -> bytes:
-    return _encoder.encode(record)
+encode_record: Final = _encoder.encode
 
 
 def decode_record(record: bytes) -> Record:
@@ -65,8 +64,9 @@ def size_of(records_bytes: int) -> int:
 def encode_block(key: bytes, number: int, records: Sequence[bytes]) -> bytes:
     body = b"".join([_COUNT.pack(_ARRAY, len(records)), *records])
     head = _HEAD.pack(_MAGIC, key, number, len(body))
-    whole = b"".join((head, _digest(head, body), body))
-    return whole.ljust(size_of(len(body) - _COUNT.size), b"\0")
+    digest = blake3(head).update(body).digest(DIGEST_BYTES)
+    size = len(head) + DIGEST_BYTES + len(body)
+    return b"".join((head, digest, body, bytes(-size % ALIGN_BYTES)))
 
 
 def read(segment: bytes) -> Iterator[tuple[int, list[Record]]]:

@@ -1,0 +1,28 @@
+"""Which files are made, and from what."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from scripts.clientkit import constants, schema, types, vectors
+
+
+def files() -> dict[str, str]:
+    """Path from the root of the repository, and text."""
+    messages = schema.schema()
+    return {
+        "docs/spec/messages.schema.json": json.dumps(messages, indent=1) + "\n",
+        "tests/vectors/nursery.json": _vectors(vectors.nursery()),
+        "tests/vectors/watch_events.json": _vectors(vectors.watch_events()),
+        "tests/vectors/drafts.json": _vectors(vectors.drafted()),
+        "tests/vectors/held_frames.json": _vectors(vectors.held_frames()),
+        "typescript/client/src/constants.ts": constants.module(),
+        "typescript/client/src/wire/messages.ts": types.module(messages),
+    }
+
+
+def _vectors(data: dict[str, Any]) -> str:
+    """One line for each case: these are read by programs."""
+    lines = ",\n  ".join(json.dumps(case, ensure_ascii=True) for case in data["cases"])
+    return f'{{\n "description": {json.dumps(data["description"])},\n "cases": [\n  {lines}\n ]\n}}\n'

@@ -1,0 +1,121 @@
+"""Frames of a session as events of a stream: `reset`, `change`, `ready`, `ended` (HTTP-10).
+
+A frame brings facts, of which some are patches; an event brings whole values, so that its reader needs no patches. A
+frame that many streams get is turned into its event once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from stemmadb.protocol.errors import StemmaError
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.wire.codec.json_form import form_of
+from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
+from stemmadb.protocol.wire.messages.sync import CommitItem, Sync
+from stemmadb.server.http.calls import SpaceCall
+from stemmadb.server.http.conditions import mark_of
+
+CACHED_MAX: Final = 64
+"""Events that are kept for other streams; those of one frame come at the same time."""
+_COMMIT_FIELDS: Final = ("version", "author", "time", "note")
+
+
+class StreamEvent(NamedTuple):
+    """One event; `id` is the state to resume from, where there is one."""
+
+    name: str
+    data: dict[str, Any]
+    id: str | None = None
+
+    def encoded(self) -> bytes:
+        """As `text/event-stream` writes it."""
+        mark = f"id: {self.id}\n" if self.id is not None else ""
+        return f"event: {self.name}\n{mark}data: ".encode() + msgspec.json.encode(self.data) + b"\n\n"
+
+
+class ChangeEvents:
+    """The events of frames, shared by all streams of a server."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[tuple[Did, str, bytes], asyncio.Future[StreamEvent]] = OrderedDict()
+
+    async def of(self, call: SpaceCall[Any], branch: str, data: bytes, frame: Sync) -> StreamEvent:
+        key = (call.hub.space.did, branch, data)
+        made = self._made.get(key)
+        if made is None or (made.done() and made.exception() is not None):
+            made = self._made[key] = asyncio.ensure_future(change_of(call, branch, frame))
+            if len(self._made) > CACHED_MAX:
+                self._made.popitem(last=False)
+        return await asyncio.shield(made)
+
+
+def is_empty(frame: Sync) -> bool:
+    """Whether it says nothing but how far it reaches."""
+    return not (frame.commits or frame.entered or frame.left)
+
+
+async def change_of(call: SpaceCall[Any], branch: str, frame: Sync) -> StreamEvent:
+    """The event of a frame, or of a part of one, which has no id."""
+    entered = {one.id: one for one in frame.entered}
+    left = [one.id for one in frame.left]
+    known: dict[str, dict[str, Any]] = {}
+    unread: dict[str, None] = dict.fromkeys(one.id for one in frame.entered if one.body is None)
+    for commit in frame.commits:
+        for fact in commit.facts:
+            if (fact.branch or commit.branch) != branch or fact.kind == "checkpoint":
+                continue
+            known.pop(fact.id, None)
+            unread.pop(fact.id, None)
+            if fact.kind == "set" and fact.body is not None:
+                known[fact.id] = {"id": fact.id, "version": commit.version, "value": body.read_stored(fact.body)}
+            elif fact.kind != "delete":
+                unread[fact.id] = None
+    gone = {*left, *(id_ for id_, one in entered.items() if one.body is not None)}
+    known |= await _values(call, branch, frame, [id_ for id_ in unread if id_ not in gone])
+    said = {
+        "version": frame.to,
+        "entered": [_entered(one, known) for one in frame.entered],
+        "updated": [one for id_, one in known.items() if id_ not in gone and id_ not in entered],
+        "left": left,
+        "commits": _commits(frame.commits),
+    }
+    return StreamEvent("change", said, None if frame.more else str(mark_of(frame.to, frame.hash)))
+
+
+def _entered(one: Any, known: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    if one.body is None:
+        return known.get(one.id, {"id": one.id, "version": one.version})
+    return {"id": one.id, "version": one.version, "value": body.read_stored(one.body)}
+
+
+def _commits(commits: tuple[CommitItem, ...]) -> list[dict[str, Any]]:
+    form = form_of(CommitItem)
+    written = (form.write(msgspec.structs.replace(one, facts=())) for one in commits)
+    return [{name: one[name] for name in _COMMIT_FIELDS if name in one} for one in written]
+
+
+async def _values(call: SpaceCall[Any], branch: str, frame: Sync, ids: list[str]) -> dict[str, dict[str, Any]]:
+    """The values of patched entities at the end of the frame; what is gone by now comes with a later frame."""
+    found: dict[str, dict[str, Any]] = {}
+    for at in range(0, len(ids), call.limits.roots_max):
+        roots = tuple(Root(id_) for id_ in ids[at : at + call.limits.roots_max])
+        after: str | None = None
+        while True:
+            query = Query(roots, branch=branch, version=frame.to)
+            try:
+                answer: QueryAnswer = await call.ask(QueryRequest(id=1, query=query, after=after))
+            except StemmaError:
+                return found
+            for one in answer.entities:
+                found[one.id] = {"id": one.id, "version": one.version, "value": body.read_stored(one.body)}
+            after = answer.next
+            if after is None:
+                break
+    return found

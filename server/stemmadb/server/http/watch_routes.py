@@ -1,0 +1,262 @@
+"""A stream of events: a session inside the server that holds one watch, whose frames become events (HTTP-10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
+
+from stemmadb.protocol.errors import LimitExceeded, StemmaError, Unauthenticated
+from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values.ids import MAIN, RANDOM_ID_BYTES, Hash, Version
+from stemmadb.protocol.wire.codec.json_codec import parse
+from stemmadb.protocol.wire.codec.json_form import convert
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
+from stemmadb.protocol.wire.codec.subprotocols import codec_for
+from stemmadb.protocol.wire.connection import problems
+from stemmadb.protocol.wire.messages.session import Goodbye, HeldWatch, SessionOpen
+from stemmadb.protocol.wire.messages.sync import Sync
+from stemmadb.protocol.wire.version import MSGPACK
+from stemmadb.server.http.calls import SpaceCall
+from stemmadb.server.http.conditions import StateMark, mark_of, read_mark
+from stemmadb.server.http.parameters import Params
+from stemmadb.server.http.replies import EVENTS, NO_STORE, HttpReply, ReplyWriter, json_reply
+from stemmadb.server.http.stream_events import ChangeEvents, StreamEvent, is_empty
+from stemmadb.server.service.base.request_context import check_reads
+from stemmadb.server.service.base.transport import DRAIN_BYTES, Arrival, Write
+
+WATCH: Final = 1
+QUIET_SECONDS: Final = 15.0
+"""After which a comment keeps proxies from closing a stream that has no news."""
+FIRST: Final = b"retry: 1000\n: stream of events\n\n"
+COMMENT: Final = b": quiet\n\n"
+UNUSED_HASH: Final = bytes(32)
+EVENTS_MAX: Final = 1_000
+"""Events of a long poll; the next one continues."""
+_changes: Final = ChangeEvents()
+WaitSeconds = Annotated[int, Meta(ge=0, le=60)]
+
+
+class WatchParams(Params, frozen=True, kw_only=True):
+    """What is watched: an id, or a prefix as `urn:todo:*`; `schema` is JSON. `since` is the id of an event."""
+
+    select: str
+    schema: str | None = None
+    branch: str = MAIN
+    since: str | None = None
+    wait: WaitSeconds | None = None
+
+
+class StreamSocket:
+    """The socket of a session inside the server: what it is sent waits here for the response."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[bytes] = deque()
+        self.unsent = 0
+        self.is_over = False
+        self.has_news = asyncio.Event()
+
+    def send(self, data: Data) -> None:
+        assert isinstance(data, bytes), "a stream speaks msgpack inside"
+        self.waiting.append(data)
+        self.unsent += len(data)
+        self.has_news.set()
+
+    def take(self) -> bytes:
+        data = self.waiting.popleft()
+        self.unsent -= len(data)
+        if not self.waiting:
+            self.has_news.clear()
+        return data
+
+    def close(self, code: int) -> None:  # noqa: ARG002
+        self.is_over = True
+        self.has_news.set()
+
+    def framed(self, data: Data) -> bytes:
+        assert isinstance(data, bytes), "a stream speaks msgpack inside"
+        return data
+
+    def raw_writer(self, end: Callable[[], None]) -> Write | None:  # noqa: ARG002
+        return None
+
+    def release_raw_writer(self) -> None: ...
+
+    def repeated(self, count: int, size: int) -> None: ...
+
+    def trust(self) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+class WatchStream:
+    """The events of one watch, from its first frame to its end."""
+
+    def __init__(self, call: SpaceCall[WatchParams], message: SessionOpen, *, is_resumed: bool) -> None:
+        self._call = call
+        self._branch = call.params.branch
+        self._codec = codec_for(MSGPACK, call.limits)
+        self._is_ready = False
+        self._is_resumed = is_resumed
+        self._has_begun = False
+        self.is_over = False
+        self.socket = StreamSocket()
+        context = call.context
+        arrival = Arrival(space=call.hub.space.did, subprotocol=MSGPACK, address=call.head.address)
+        self._session = context.service.welcome_inside(self.socket, arrival, message, call.bearer.delegated)
+        context.streams.add(self)
+
+    def end(self) -> None:
+        """The client is gone, or the stream is over."""
+        streams = self._call.context.streams
+        if self in streams:
+            streams.discard(self)
+            self._session.lost()
+
+    async def opened(self) -> None:
+        """Returns when the first frame is there; raises why there is none."""
+        await self.socket.has_news.wait()
+        first = self._codec.read_server(self.socket.waiting[0])
+        if isinstance(first, Goodbye):
+            raise problems.restore(first)
+
+    async def next(self) -> list[StreamEvent]:
+        """The events of the next message."""
+        socket = self.socket
+        await socket.has_news.wait()
+        if not socket.waiting:
+            self.is_over = True
+            return []
+        before = socket.unsent
+        data = socket.take()
+        message = self._codec.read_server(data)
+        events: list[StreamEvent] = []
+        if isinstance(message, Goodbye):
+            self.is_over = True
+            events = [self._ended(problems.restore(message))]
+        elif isinstance(message, Sync):
+            events = await self._events(data, message)
+        if before > DRAIN_BYTES >= socket.unsent:
+            self._session.drained()
+        return events
+
+    async def _events(self, data: bytes, frame: Sync) -> list[StreamEvent]:
+        events = [] if self._has_begun else self._beginning(frame)
+        self._has_begun = True
+        if not is_empty(frame):
+            events.append(await _changes.of(self._call, self._branch, data, frame))
+        if not frame.more and not self._is_ready and (WATCH in frame.filled or self._is_resumed):
+            self._is_ready = True
+            events.append(StreamEvent("ready", {"version": frame.to}, str(mark_of(frame.to, frame.hash))))
+        for one in frame.ended:
+            self.is_over = True
+            events.append(self._ended(problems.restore(one)))
+        return events
+
+    def _beginning(self, frame: Sync) -> list[StreamEvent]:
+        why = "start" if not self._is_resumed else "rights" if self._session.has_other_rights else frame.reset
+        if why is None:
+            return []
+        self._is_resumed = False
+        return [StreamEvent("reset", {"why": why})]
+
+    def _ended(self, error: StemmaError) -> StreamEvent:
+        """A token that has ended is the reason, whatever its end did to the rights."""
+        bearer = self._call.bearer
+        if self._call.context.service.now() >= bearer.token.expires:
+            error = Unauthenticated(why="the token has expired")
+        elif self._call.hub.access.is_revoked(bearer.name):
+            error = Unauthenticated(why="the token was revoked")
+        return StreamEvent("ended", {"code": error.code, "message": error.message})
+
+
+async def watch(call: SpaceCall[WatchParams]) -> HttpReply:
+    """Events as they come; with `wait` those of at most so many seconds, as JSON."""
+    check_reads(call.caller())
+    since = _since(call)
+    message = await _opening(call, since)
+    headers = (NO_STORE, ("X-Accel-Buffering", "no"))
+    if call.head.method == "HEAD":
+        return HttpReply(content_type=EVENTS, headers=headers)
+    maximum = call.context.streams_max
+    if len(call.context.streams) >= maximum:
+        raise LimitExceeded(bound="http_streams_max", maximum=maximum, actual=maximum + 1)
+    stream = WatchStream(call, message, is_resumed=since is not None)
+    try:
+        await stream.opened()
+        if call.params.wait is not None:
+            return await _polled(stream, call.params.wait, call.params.since)
+    except BaseException:
+        stream.end()
+        raise
+
+    async def write(writer: ReplyWriter) -> None:
+        await writer.write(FIRST)
+        while not stream.is_over:
+            try:
+                async with asyncio.timeout(QUIET_SECONDS):
+                    await stream.socket.has_news.wait()
+            except TimeoutError:
+                await writer.write(COMMENT)
+                continue
+            for event in await stream.next():
+                await writer.write(event.encoded())
+
+    return HttpReply(content_type=EVENTS, headers=headers, stream=write, is_endless=True, done=stream.end)
+
+
+async def _polled(stream: WatchStream, seconds: int, since: str | None) -> HttpReply:
+    """Until there is something after the first `ready`, or the time is over."""
+    events: list[StreamEvent] = []
+    ready = False
+    try:
+        async with asyncio.timeout(seconds):
+            while not stream.is_over and len(events) < EVENTS_MAX:
+                found = await stream.next()
+                events += found
+                ready = ready or any(one.name == "ready" for one in found)
+                if ready and any(one.name != "ready" for one in events):
+                    break
+    except TimeoutError:
+        pass
+    stream.end()
+    marks = [one.id for one in events if one.id is not None]
+    said = [{"event": one.name, "data": one.data} for one in events if one.name != "ready"]
+    return json_reply({"events": said, "next": marks[-1] if marks else since})
+
+
+def _since(call: SpaceCall[WatchParams]) -> StateMark | None:
+    header = call.head.one("last-event-id")
+    if header:
+        return read_mark(header, "Last-Event-ID")
+    return None if call.params.since is None else read_mark(call.params.since, "parameter 'since'")
+
+
+async def _opening(call: SpaceCall[WatchParams], since: StateMark | None) -> SessionOpen:
+    params = call.params
+    schema: Any = None if params.schema is None else parse(params.schema)
+    query = Query((convert({"id": params.select, "schema": schema}, Root),), branch=params.branch)
+    version, hash_ = Version(0), None
+    if since is not None and since.version > 0:
+        version, hash_ = since.version, await _hash_of(call, since)
+    return SessionOpen(
+        principal=call.principal,
+        session=call.context.random(RANDOM_ID_BYTES),
+        signature=bytes(64),
+        to=version,
+        hash=hash_,
+        watches=(HeldWatch(watch=WATCH, query=query, filled=since is not None),),
+    )
+
+
+async def _hash_of(call: SpaceCall[Any], since: StateMark) -> Hash:
+    """The hash that the client's state has, if its history is ours; otherwise one that no commit has (RESUME-1)."""
+    commit = await call.hub.space.read(lambda reader: reader.commits([since.version]).get(since.version))
+    if commit is None or mark_of(commit.version, commit.hash) != since:
+        return Hash(UNUSED_HASH)
+    return commit.hash

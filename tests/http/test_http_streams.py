@@ -1,0 +1,236 @@
+"""Streams of events: the map built from them is the query's answer, over cuts, erasures and changes of rights."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from http_worlds import PATIENCE, HttpPeer, HttpWorld, http_world
+from stemmadb.client import Identity
+from stemmadb.protocol.model.access import access_token
+from stemmadb.protocol.model.values.ids import TimeMs
+
+SCHEMA = {"properties": {"next": {"$ref": "#"}}}
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[HttpWorld]:
+    async with http_world(tmp_path) as it:
+        yield it
+
+
+class EventReader:
+    """Reads events, and keeps the map that they describe."""
+
+    def __init__(self, world: HttpWorld, select: str, **params: str) -> None:
+        self._world = world
+        self._path = "/watch?" + "&".join(f"{k}={quote(v)}" for k, v in ({"select": select} | params).items())
+        self.map: dict[str, Any] = {}
+        self.last: str | None = None
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self._peer: HttpPeer | None = None
+        self._text = b""
+
+    async def connect(self, token: str | None = None) -> None:
+        self._peer, self._text = await self._world.peer(), b""
+        how = {} if self.last is None else {"Last_Event_ID": self.last}
+        self._peer.write(self._world.request("GET", self._path, token=token, **how))
+        answer = await self._peer.answer()
+        assert answer.status == 200, answer
+        assert answer.headers["content-type"] == "text/event-stream"
+
+    def cut(self) -> None:
+        assert self._peer is not None
+        self._peer.leave()
+
+    async def until(self, name: str) -> dict[str, Any]:
+        """Takes events up to the next of this name."""
+        while True:
+            found, data = await self._next()
+            if found == name:
+                return data
+
+    async def _next(self) -> tuple[str, dict[str, Any]]:
+        async with asyncio.timeout(PATIENCE):
+            while b"\n\n" not in self._text:
+                self._text += await self._chunk()
+        block, _, self._text = self._text.partition(b"\n\n")
+        fields = dict(line.split(": ", 1) for line in block.decode().split("\n") if not line.startswith(":"))
+        if "event" not in fields:
+            return "", {}
+        data = json.loads(fields["data"])
+        self._apply(fields["event"], data)
+        self.events.append((fields["event"], data))
+        self.last = fields.get("id", self.last)
+        return fields["event"], data
+
+    async def _chunk(self) -> bytes:
+        assert self._peer is not None
+        size = int((await self._peer.reader.readuntil(b"\r\n")).strip(), 16)
+        data = await self._peer.reader.readexactly(size)
+        await self._peer.reader.readexactly(2)
+        assert size, "the stream has ended"
+        return data
+
+    def _apply(self, event: str, data: dict[str, Any]) -> None:
+        if event == "reset":
+            self.map.clear()
+        elif event == "change":
+            for one in (*data["updated"], *data["entered"]):
+                self.map[one["id"]] = one["value"]
+            for id_ in data["left"]:
+                self.map.pop(id_, None)
+
+
+async def answer_at(world: HttpWorld, roots: list[dict[str, Any]], version: int) -> dict[str, Any]:
+    got = await world.ask("POST", "/query", {"roots": roots, "version": version})
+    assert got.status == 200, got.body
+    return {one["id"]: one["body"] for one in got.json().get("entities", [])}
+
+
+@pytest.mark.rule("HTTP-10")
+async def test_a_stream_begins_with_all_and_goes_on_with_every_change(world: HttpWorld) -> None:
+    await world.put("urn:s:1", {"n": 1})
+    reader = EventReader(world, "urn:s:*")
+    await reader.connect()
+    assert (await reader.until("reset")) == {"why": "start"}
+    ready = await reader.until("ready")
+    assert reader.map == {"urn:s:1": {"n": 1}}
+    assert ready["version"] == 2
+    patch = b'[{"op":"add","path":"/m","value":2}]'
+    kind = {"Content_Type": "application/json-patch+json"}
+    await world.ask("PATCH", "/entity?id=urn:s:1&blind=true", patch, **kind)
+    change = await reader.until("change")
+    assert change["updated"][0]["value"] == {"n": 1, "m": 2}
+    assert change["commits"][0]["author"] == world.db.identity.did
+    await world.put("urn:s:2", 5)
+    assert [one["id"] for one in (await reader.until("change"))["entered"]] == ["urn:s:2"]
+    await world.ask("DELETE", "/entity?id=urn:s:1&blind=true")
+    assert (await reader.until("change"))["left"] == ["urn:s:1"]
+    head = await world.ask("HEAD", "/watch?select=urn:s:*")
+    assert (head.status, head.headers["cache-control"]) == (200, "no-store")
+
+
+@pytest.mark.rule("HTTP-10")
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_after_each_ready_the_map_is_the_query_over_many_cuts(world: HttpWorld, seed: int) -> None:
+    """Links move, entities are deleted, erased and written again, the log is compacted, the stream is cut."""
+    chance = random.Random(seed)
+    ids = [f"urn:l:{n}" for n in range(8)]
+    for id_ in ids:
+        await world.put(id_, {"n": 0})
+    reader = EventReader(world, "urn:l:0", schema=json.dumps(SCHEMA))
+    roots = [{"id": "urn:l:0", "schema": SCHEMA}]
+    kind = {"Content_Type": "application/json-patch+json"}
+    for turn in range(40):
+        await reader.connect()
+        version = (await reader.until("ready"))["version"]
+        assert reader.map == await answer_at(world, roots, version), turn
+        for _ in range(chance.randrange(4)):
+            id_ = chance.choice(ids)
+            match chance.randrange(6):
+                case 0:
+                    await world.ask("DELETE", f"/entity?id={chance.choice(ids[1:])}&blind=true")
+                case 1:
+                    patch = json.dumps([{"op": "add", "path": "/n", "value": turn}]).encode()
+                    await world.ask("PATCH", f"/entity?id={id_}&blind=true", patch, **kind)
+                case _:
+                    await world.put(id_, {"n": turn, "next": {"$ref": chance.choice(ids)}})
+        if turn % 13 == 5:
+            done = (await world.put(ids[0], {"n": "old"})).json()["version"]
+            await world.put(ids[0], {"n": turn, "next": {"$ref": ids[1]}})
+            await world.space.erase(ids[0], versions=[done])
+        if turn % 13 == 9:
+            await world.space.compact((await world.get("")).json()["version"] - 1)
+        if chance.randrange(2):
+            await asyncio.sleep(0.01)
+        reader.cut()
+
+
+@pytest.mark.rule("HTTP-10")
+async def test_a_state_of_another_history_or_below_the_floor_starts_over(world: HttpWorld) -> None:
+    for number in range(5):
+        await world.put("urn:s:1", number)
+    for last, why in (("3.aaaaaaaaaaaa", "history"), ("99.aaaaaaaaaaaa", "history")):
+        reader = EventReader(world, "urn:s:*")
+        reader.last = last
+        await reader.connect()
+        assert (await reader.until("reset")) == {"why": why}
+        await reader.until("ready")
+        assert reader.map == {"urn:s:1": 4}
+    old = EventReader(world, "urn:s:*")
+    await old.connect()
+    await old.until("ready")
+    old.cut()
+    await world.put("urn:s:1", 5)
+    await world.put("urn:s:1", 6)
+    await world.space.compact((await world.get("")).json()["version"])
+    await old.connect()
+    assert (await old.until("reset")) == {"why": "floor"}
+    await old.until("ready")
+    assert old.map == {"urn:s:1": 6}
+    assert (await world.get("/watch?select=urn:s:*&since=abc")).status == 400
+
+
+@pytest.mark.rule("HTTP-10")
+async def test_a_stream_ends_with_its_token_its_rights_and_its_server(tmp_path: Path) -> None:
+    async with http_world(tmp_path) as world:
+        me, guest = world.db.identity, Identity.make()
+        await world.space.acl.set(guest.did, "read")
+        data = world.token_bytes(me, role="read")
+        token = access_token.write_text(data)
+        tokens: tuple[str | None, ...] = (token, world.token_of(guest), world.token, None)
+        readers = [EventReader(world, "urn:s:*") for _ in tokens]
+        for reader, one in zip(readers, tokens, strict=True):
+            soon = TimeMs(int(time.time() * 1_000) + 3_000)
+            await reader.connect(one or world.token_of(me, expires=soon))
+            await reader.until("ready")
+        await world.space.revoke(token)
+        assert (await readers[0].until("ended"))["code"] == "unauthenticated"
+        await world.space.acl.remove(guest.did)
+        assert (await readers[1].until("ended"))["code"] == "forbidden"
+        assert (await readers[3].until("ended"))["code"] == "unauthenticated"
+        ending = asyncio.create_task(readers[2].until("ended"))
+        world.keep_peers()
+    assert (await ending)["code"] == "going_away"
+    for reader in readers:
+        reader.cut()
+
+
+@pytest.mark.rule("HTTP-2", "HTTP-10")
+async def test_streams_are_bounded_and_given_back(tmp_path: Path) -> None:
+    async with http_world(tmp_path, http_streams_max=2) as world:
+        readers = [EventReader(world, "urn:s:*") for _ in range(2)]
+        for reader in readers:
+            await reader.connect()
+        full = await world.get("/watch?select=urn:s:*")
+        assert (full.status, "retry-after" in full.headers) == (503, True)
+        readers[0].cut()
+        for _ in range(100):
+            if (await world.get("/watch?select=urn:s:*&wait=0")).status == 200:
+                break
+            await asyncio.sleep(0.02)
+        else:
+            pytest.fail("a stream that was cut is still counted")
+
+
+@pytest.mark.rule("HTTP-10")
+async def test_a_long_poll_answers_once(world: HttpWorld) -> None:
+    await world.put("urn:s:1", 1)
+    first = (await world.get("/watch?select=urn:s:*&wait=5")).json()
+    assert [one["event"] for one in first["events"]] == ["reset", "change"]
+    empty = (await world.get(f"/watch?select=urn:s:*&wait=0&since={first['next']}")).json()
+    assert (empty["events"], empty["next"]) == ([], first["next"])
+    waiting = asyncio.create_task(world.get(f"/watch?select=urn:s:*&wait=10&since={first['next']}"))
+    await asyncio.sleep(0.1)
+    await world.put("urn:s:1", 2)
+    (change,) = (await waiting).json()["events"]
+    assert change["data"]["updated"][0]["value"] == 2

@@ -1,0 +1,145 @@
+import assert from "node:assert/strict";
+import { after, before } from "node:test";
+import type { Page } from "puppeteer-core";
+import { rule } from "../client/test/support/rules.ts";
+import { until, World } from "./support.ts";
+
+let world: World;
+before(async () => void (world = await World.open()));
+after(async () => world.close());
+
+/** Writes a todo, and waits until the journal has it. */
+async function write(page: Page, id: string, title: string): Promise<void> {
+  await page.evaluate(async (id, title) => {
+    window.tx = await window.space.transaction((tx) => tx.set(id, { title }, { blind: true }));
+    await window.tx.journaled();
+  }, id, title);
+}
+
+const pending = (page: Page): Promise<number> => page.evaluate(() => window.space.pending().length);
+const settled = (page: Page): Promise<void> => page.evaluate(() => window.space.settled());
+
+/** How many commits of the log wrote this id. */
+function commits(page: Page, id: string): Promise<number> {
+  return page.evaluate(async (id) => {
+    let found = 0;
+    for await (const entry of window.space.log({ prefix: id })) found += entry.kind === "merge" ? 0 : 1;
+    return found;
+  }, id);
+}
+
+rule("TS-7", "TS-8").test("reload with pending work: it is still there, shown, and confirmed once (quick)", async () => {
+  const page = await world.tab("reload");
+  await page.evaluate(() => window.watch.ready);
+  await write(page, "urn:todo:0", "before");
+  await settled(page);
+  await world.server.stop();
+  await write(page, "urn:todo:1", "offline");
+  assert.equal(await page.evaluate(() => window.watch.current().size), 2);
+  const session = await page.evaluate(() => window.space.pending()[0]!.session);
+  await page.reload();
+  await world.enter(page, "reload");
+  assert.equal(await pending(page), 1);
+  assert.deepEqual(await page.evaluate(() => window.space.peek("urn:todo:1")), { title: "offline" }, "shown without the server");
+  await world.server.resume();
+  await settled(page);
+  await until(page, () => window.watch.current().size === 2);
+  assert.equal(await commits(page, "urn:todo:1"), 1);
+  await write(page, "urn:todo:2", "after");
+  assert.notEqual(await page.evaluate(() => (window.space.pending()[0] ?? { session: "" }).session), session, "a page load has a session of its own");
+  await settled(page);
+  await page.close();
+});
+
+rule("TS-7", "RESUME-2").test("kill of the browser between journaled() and the verdict: exactly once (quick)", async () => {
+  const page = await world.tab("killed");
+  await page.evaluate(() => window.watch.ready);
+  await page.evaluate(async () => {
+    const made = Array.from({ length: 20 }, (_, n) => window.space.transaction((tx) => tx.set(`urn:todo:${n}`, n, { blind: true })));
+    await Promise.all((await Promise.all(made)).map((tx) => tx.journaled()));
+  });
+  await world.kill();
+  await world.launch();
+  const again = await world.tab("killed");
+  await settled(again);
+  await until(again, () => window.watch.current().size === 20);
+  assert.equal(await again.evaluate(() => window.space.rejected().length), 0);
+  assert.equal(await commits(again, "urn:todo:"), 20);
+  await again.close();
+});
+
+rule("TS-8").test("two tabs show a commit once each, and only one of two adopts a session (quick)", async () => {
+  const [one, two] = [await world.tab("tabs"), await world.tab("tabs")];
+  for (const page of [one, two]) await page.evaluate(() => window.watch.ready);
+  await write(one, "urn:todo:1", "one");
+  await until(two, () => window.watch.current().size === 1);
+  await settled(one);
+  await world.server.stop();
+  await write(one, "urn:todo:2", "left behind");
+  assert.equal(await pending(two), 0, "the session of a living tab is not adopted");
+  await one.close();
+  const pages = await Promise.all([world.page(), world.page()]);
+  await Promise.all(pages.map((page) => world.enter(page, "tabs")));
+  const counts = await Promise.all(pages.map(pending));
+  assert.deepEqual(counts.sort(), [0, 1], "two at once, and one has it");
+  await world.server.resume();
+  for (const page of pages) await settled(page);
+  for (const page of [two, ...pages]) await until(page, () => window.watch.current().size === 2);
+  assert.equal(await commits(two, "urn:todo:2"), 1);
+  for (const page of [two, ...pages]) await page.close();
+});
+
+rule("TS-8").test("a frozen tab keeps its session, and goes on with it when it wakes", async () => {
+  const page = await world.tab("frozen");
+  await page.evaluate(() => window.watch.ready);
+  await world.server.stop();
+  await write(page, "urn:todo:1", "frozen");
+  const devtools = await page.createCDPSession();
+  await devtools.send("Page.setWebLifecycleState", { state: "frozen" });
+  await world.server.resume();
+  const other = await world.tab("frozen");
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  assert.equal(await pending(other), 0, "it may wake: its work is not adopted");
+  await devtools.send("Page.setWebLifecycleState", { state: "active" });
+  await page.bringToFront();
+  await settled(page);
+  await until(other, () => window.watch.current().size === 1);
+  assert.equal(await commits(other, "urn:todo:1"), 1);
+  await page.close();
+  await other.close();
+});
+
+rule("TS-7").test("a database that is deleted underneath is reported, nothing is taken, and reading goes on", async () => {
+  const page = await world.tab("deleted");
+  await page.evaluate(() => window.watch.ready);
+  await write(page, "urn:todo:1", "kept");
+  await settled(page);
+  await page.evaluate(async () => {
+    for (const { name } of await indexedDB.databases()) {
+      if (name!.includes(window.space.did)) await new Promise((resolve) => (indexedDB.deleteDatabase(name!).onsuccess = resolve));
+    }
+  });
+  const code = await page.evaluate(async () => {
+    const tx = await window.space.transaction((tx) => tx.set("urn:todo:2", 2));
+    return tx.journaled().then(() => "kept", (error: { code: string }) => error.code);
+  });
+  assert.equal(code, "journal_failed");
+  const after = await page.evaluate(async () => {
+    const refused = await window.space.transaction((tx) => tx.set("urn:todo:3", 3)).catch((error: { code: string }) => error.code);
+    return [refused, window.space.status().journal, window.watch.current().size, await window.space.get("urn:todo:1")];
+  });
+  assert.deepEqual(after, ["journal_failed", "failed", 1, { title: "kept" }]);
+  await page.close();
+});
+
+rule("TS-8").test("ten tabs of one principal write at once, and all see everything once", async () => {
+  const pages = [];
+  for (let index = 0; index < 10; index += 1) pages.push(await world.tab("ten"));
+  await Promise.all(pages.map((page, n) => page.evaluate(async (n) => {
+    for (let index = 0; index < 5; index += 1) await window.space.transaction((tx) => tx.set(`urn:todo:${n}-${index}`, index));
+    await window.space.settled();
+  }, n)));
+  for (const page of pages) await until(page, () => window.watch.current().size === 50);
+  assert.equal(await commits(pages[0]!, "urn:todo:"), 50);
+  for (const page of pages) await page.close();
+});

@@ -1,0 +1,102 @@
+// A Chromium, a page server and a real StemmaDB server for browser tests.
+import { build, type Plugin } from "esbuild";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer, type Server as HttpServer } from "node:http";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import puppeteer, { type Browser, type Page } from "puppeteer-core";
+import { Server } from "../client/test/support/server.ts";
+
+const HERE = dirname(fileURLToPath(import.meta.url));
+
+async function bundled(entry: string, plugins: Plugin[] = []): Promise<string> {
+  const made = await build({ entryPoints: [join(HERE, entry)], bundle: true, write: false, format: "iife", conditions: ["stemmadb-source"], define: { "process.env.NODE_ENV": '"development"' }, plugins });
+  return made.outputFiles[0]!.text;
+}
+
+/** Takes React 18, which is installed beside React 19. */
+const react18: Plugin = {
+  name: "react18",
+  setup(setup) {
+    setup.onResolve({ filter: /^(react|react-dom|scheduler)(\/.*)?$/ }, (given) => {
+      if (given.pluginData === "done") return undefined;
+      return setup.resolve(given.path, { kind: given.kind, resolveDir: join(HERE, "../react18"), pluginData: "done" });
+    });
+  },
+};
+
+export class World {
+  server!: Server;
+  browser!: Browser;
+  private readonly profile = mkdtempSync(join(tmpdir(), "stemmadb-chromium-"));
+  private pages!: HttpServer;
+  private origin = "";
+
+  static async open(): Promise<World> {
+    const world = new World();
+    const files: { [path: string]: string } = {
+      "/page.js": await bundled("page.ts"), "/react19.js": await bundled("react_page.ts"), "/react18.js": await bundled("react_page.ts", [react18]),
+    };
+    world.pages = createServer((request, response) => {
+      const { pathname } = new URL(request.url!, "http://x");
+      const script = files[pathname];
+      response.setHeader("Content-Type", script === undefined ? "text/html" : "text/javascript");
+      response.end(script ?? `<!doctype html><title>test</title><body><script src="${pathname === "/" ? "/page" : pathname}.js"></script>`);
+    });
+    await new Promise<void>((resolve) => world.pages.listen(0, "127.0.0.1", resolve));
+    world.origin = `http://127.0.0.1:${(world.pages.address() as { port: number }).port}`;
+    world.server = await Server.start("--origins", world.origin);
+    await world.launch();
+    return world;
+  }
+
+  async launch(): Promise<void> {
+    this.browser = await puppeteer.launch({
+      executablePath: process.env["STEMMADB_BROWSER"] ?? "/usr/bin/chromium", userDataDir: this.profile, headless: true,
+      args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+    });
+  }
+
+  /** The browser is killed, as by a power failure of the app; `launch` starts it again with the same profile. */
+  async kill(): Promise<void> {
+    const child = this.browser.process()!;
+    const gone = new Promise((resolve) => child.once("exit", resolve));
+    child.kill("SIGKILL");
+    await gone;
+    rmSync(join(this.profile, "SingletonLock"), { force: true });
+  }
+
+  /** A new tab on the test page. */
+  async page(path = "/"): Promise<Page> {
+    const page = await this.browser.newPage();
+    await page.goto(this.origin + path);
+    return page;
+  }
+
+  /** A tab with the space open as `window.space` and `urn:todo:*` watched as `window.watch`. */
+  async tab(name: string): Promise<Page> {
+    const page = await this.page();
+    await this.enter(page, name);
+    return page;
+  }
+
+  async enter(page: Page, name: string): Promise<void> {
+    await page.evaluate(async (url, name) => {
+      const db = await window.stemma.connect(url, { journal: true, settings: { mostPauseMs: 300 } });
+      window.space = await db.space(name);
+      window.watch = window.space.watch("urn:todo:*");
+    }, this.server.url, name);
+  }
+
+  async close(): Promise<void> {
+    await this.browser.close().catch(() => undefined);
+    this.pages.close();
+    await this.server.close();
+    rmSync(this.profile, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+export async function until(page: Page, holds: () => boolean): Promise<void> {
+  await page.waitForFunction(holds, { timeout: 20_000, polling: 50 });
+}

@@ -1,0 +1,9 @@
+// Tests name the rules of docs/spec that they prove: tests/spec reads `rule("TS-3")` in every *.test.ts.
+import { test } from "node:test";
+
+type Body = () => void | Promise<void>;
+
+/** `rule("TS-3", "PATCH-1").test("what holds", () => ...)`. */
+export function rule(...ids: string[]): { test(name: string, body: Body): void } {
+  return { test: (name, body) => void test(`${name} (${ids.join(", ")})`, body) };
+}
