@@ -197,7 +197,7 @@ def test_the_prompt_shows_the_past_in_another_colour() -> None:
         writing = desk.writing().state
         assert writing.prompt == "todo main@3> "  # the past cannot be written
         writing = replace(writing, moment=None)
-        assert writing.prompt == "todo main@head (writes)> "
+        assert writing.prompt == "todo (writes) main@head> "
         assert ("class:writes", " (writes)") in prompt_pieces(writing)
         assert "".join(piece[1] for piece in prompt_pieces(writing)) == writing.prompt
 
