@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from scripts.clientkit import constants, schema, types, vectors
+from scripts.clientkit import constants, readme, schema, transcripts, types, vectors
 
 
 def files() -> dict[str, str]:
@@ -16,7 +16,9 @@ def files() -> dict[str, str]:
         "tests/vectors/nursery.json": _vectors(vectors.nursery()),
         "tests/vectors/watch_events.json": _vectors(vectors.watch_events()),
         "tests/vectors/drafts.json": _vectors(vectors.drafted()),
+        "tests/vectors/transcripts.json": _vectors(transcripts.transcripts()),
         "tests/vectors/held_frames.json": _vectors(vectors.held_frames()),
+        "typescript/client/README.md": readme.text(),
         "typescript/client/src/constants.ts": constants.module(),
         "typescript/client/src/wire/messages.ts": types.module(messages),
     }

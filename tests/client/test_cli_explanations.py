@@ -8,6 +8,7 @@ from stemmadb.client.cli import explanations, layouts, old_values
 from stemmadb.client.cli.safe_text import counted
 from stemmadb.client.reading.entries import LogEntry
 from stemmadb.client.testing import World
+from stemmadb.protocol.errors import Malformed
 from stemmadb.protocol.model.log.commit_record import CommitKind
 from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, TimeMs, Version
 from stemmadb.protocol.model.values.json_values import Value
@@ -85,6 +86,10 @@ async def a_story(world: World) -> None:
         assert await explanations.no_revert(space, [made]) == (
             f"Version {made} wrote no entity (branch.create draft): there is nothing to take back."
         )
+        with pytest.raises(Malformed, match="wrote no entity"):
+            await explanations.revert(space, [made])
+        with pytest.raises(Malformed, match="was written on draft, not on main"):
+            await explanations.revert(space, [made + 1])
 
 
 def test_reports_show_old_and_new_values_and_say_why_nothing_is_done() -> None:

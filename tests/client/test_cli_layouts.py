@@ -121,11 +121,11 @@ VERSION  TIME                 AUTHOR         FACTS  NOTE
     "narrow log": """\
 VERSION  TIME                 AUTHOR         NOTE
      12  2026-11-16 09:30:25  z6Mk…xqZhQCUw  merge draft
-     11  2026-11-16 09:30:25  ada …Jmbg18W1  a longer note
+     11  2026-11-16 09:30:25  ada            a longer note
                                              that says why
                                              all of this had
                                              to be changed
-      2  2026-11-16 09:30:25  ada …Jmbg18W1  revert 1, 2: by
+      2  2026-11-16 09:30:25  ada            revert 1, 2: by
                                              mistake
 """,
     "history": """\
@@ -147,7 +147,7 @@ PATH    VALUE                 VERSION  TIME                 AUTHOR         NOTE
 """,
     "narrow blame": """\
 PATH    VALUE    VERSION  TIME                 AUTHOR
-/title  "write         2  2026-11-16 09:30:25  ada …Jmbg18W1
+/title  "write         2  2026-11-16 09:30:25  ada
         the
         specifi
         cation

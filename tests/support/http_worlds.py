@@ -172,3 +172,17 @@ async def http_world(folder: Path, *, ssl: Any = None, **settings: Any) -> Async
                 yield world
             finally:
                 world.end()
+
+
+@asynccontextmanager
+async def reopened(folder: Path, before: HttpWorld) -> AsyncIterator[HttpWorld]:
+    """A server on other data that has the space of another world, which is asked by the same identity."""
+    async with (
+        served(config_of(folder / "data")) as url,
+        connect(url, config=before.config) as db,
+    ):
+        world = HttpWorld(url, folder / "data", before.config, db, await db.space(before.did))
+        try:
+            yield world
+        finally:
+            world.end()

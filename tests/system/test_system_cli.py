@@ -307,7 +307,7 @@ def test_a_history_and_a_blame_at_80_columns(ada: Home) -> None:
     )
     blamed = timeless(ada("blame", "urn:todo:1").out).splitlines()
     assert blamed[0] == "PATH    VALUE       VERSION  TIME                 AUTHOR             NOTE"
-    assert blamed[1].startswith('/title  "write            2  2026-11-16 09:00:00  default …abcdefgh  first')
+    assert blamed[1].startswith('/title  "write the        2  2026-11-16 09:00:00  default …abcdefgh  first')
     assert blamed[-1] == "/done   true              4  2026-11-16 09:00:00  default …abcdefgh"
     entries = ada("history", "urn:todo:1", "--at", "3", "--json").json["entries"]
     assert [(entry["version"], entry["value"]) for entry in entries] == [(2, SPEC)]

@@ -7,6 +7,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import puppeteer, { type Browser, type Page } from "puppeteer-core";
 import { Server } from "../client/test/support/server.ts";
+import { PAGE, script as exampleScript } from "../example/serve.ts";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 
@@ -37,12 +38,13 @@ export class World {
     const world = new World();
     const files: { [path: string]: string } = {
       "/page.js": await bundled("page.ts"), "/react19.js": await bundled("react_page.ts"), "/react18.js": await bundled("react_page.ts", [react18]),
+      "/app.js": await exampleScript(),
     };
     world.pages = createServer((request, response) => {
       const { pathname } = new URL(request.url!, "http://x");
       const script = files[pathname];
       response.setHeader("Content-Type", script === undefined ? "text/html" : "text/javascript");
-      response.end(script ?? `<!doctype html><title>test</title><body><script src="${pathname === "/" ? "/page" : pathname}.js"></script>`);
+      response.end(script ?? (pathname === "/example" ? PAGE : undefined) ?? `<!doctype html><title>test</title><body><script src="${pathname === "/" ? "/page" : pathname}.js"></script>`);
     });
     await new Promise<void>((resolve) => world.pages.listen(0, "127.0.0.1", resolve));
     world.origin = `http://127.0.0.1:${(world.pages.address() as { port: number }).port}`;

@@ -1,14 +1,17 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { identityFromSeed } from "../src/keys/identity.ts";
 import { Membership } from "../src/nursery/confirmed.ts";
 import { ABSENT, keyOf } from "../src/nursery/entities.ts";
 import { Nursery } from "../src/nursery/nursery.ts";
 import { restored } from "../src/nursery/pending.ts";
 import { messageOf } from "../src/session/outgoing.ts";
-import type { Json } from "../src/values/json.ts";
-import { parse, stringify } from "../src/values/json.ts";
+import { fromBase64, toBase64 } from "../src/values/bytes.ts";
+import { type Json, parse, stringify } from "../src/values/json.ts";
+import { encode } from "../src/values/msgpack.ts";
 import { Watcher } from "../src/watching/watcher.ts";
 import { Connection } from "../src/wire/connection.ts";
-import type { Query, Sync } from "../src/wire/messages.ts";
+import type { Query, SessionOpen, Sync } from "../src/wire/messages.ts";
 import { assertSame, type Case, checkDraft, Lives } from "./support/cases.ts";
 import { rule } from "./support/rules.ts";
 import { vectors } from "./support/vectors.ts";
@@ -150,4 +153,25 @@ rule("NURSERY-6").test("a value that only changes its object is not reported, an
   assert.deepEqual(before.get("urn:a"), { x: 1 }, "a snapshot never changes");
   assert.equal(nursery.value("main", "urn:zzz"), ABSENT, "a filled watch says what is not there");
   assert.equal(stringify([...watcher.published.keys()]), '["urn:a","urn:b"]');
+});
+
+rule("WIRE-2", "WIRE-4", "TS-6").test("the client reads every conversation of transcripts.json, and signs as it was signed", async () => {
+  const { cases } = vectors<{ cases: { title: string; subprotocol: string; lines: { from: string; json: { [key: string]: Json } }[] }[] }>("transcripts");
+  const alice = await identityFromSeed(Uint8Array.from(createHash("sha256").update("alice").digest()));
+  const spoken = cases.filter((one) => one.subprotocol === "stemma.v1.json");
+  assert.equal(spoken.length, 3);
+  for (const { title, lines } of spoken) {
+    let connection = new Connection();
+    let hello: { [key: string]: Json } = {};
+    for (const { from, json } of lines) {
+      if (json["type"] === "hello") [connection, hello] = [new Connection(), json];
+      if (from === "server") assert.notEqual(connection.receive(stringify(json))?.kind, "closed", `${title}: ${stringify(json)}`);
+      else if (json["type"] === "session.open") {
+        const bytes = (name: string, of: { [key: string]: Json }): Uint8Array => fromBase64(of[name] as string);
+        const payload = encode(["stemma.v1 session.open", hello["server"]!, bytes("challenge", hello), json["space"]!, alice.did, bytes("session", json)]);
+        assert.equal(toBase64(await alice.sign(payload)), json["signature"], title);
+        connection.open(json as unknown as SessionOpen);
+      } else if (json["type"] !== "commit") assert.equal(connection.request(json as { type: string }).id, json["id"]);
+    }
+  }
 });

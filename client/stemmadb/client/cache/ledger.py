@@ -116,6 +116,11 @@ class CacheLedger:
     # ------------------------------------------------------------ a step
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing is cached, and nothing is to be."""
+        return not self._watches and not self._ended and self._head is None
+
+    @property
     def is_due(self) -> bool:
         """Whether a step would write more than where the cache stands."""
         return bool(self._due or self._ended or self._touched)
@@ -133,7 +138,7 @@ class CacheLedger:
         for number, ids in changes.members.items():
             self._move(number, ids, confirmed, enter, leave)
         self._judge(confirmed)
-        entities = self._encoded(confirmed, changes.entities)
+        entities = self._encoded(confirmed, changes)
         evicted = self._evict(entities, changes.entities, head.time, frozenset(in_use))
         cached = {number for number, watch in self._watches.items() if watch.ids is not None}
         before, self._head = self._head, head if cached else None
@@ -220,15 +225,17 @@ class CacheLedger:
                 del self._holders[key]
             self._touched.add(key)
 
-    def _encoded(self, confirmed: Confirmed, changed: set[Key]) -> dict[Key, CacheEntity]:
+    def _encoded(self, confirmed: Confirmed, changes: ConfirmedChanges) -> dict[Key, CacheEntity]:
         """The entities to write: known, held by a cached watch, and changed or not stored yet."""
         entities: dict[Key, CacheEntity] = {}
+        changed, bodies = changes.entities, changes.bodies
         self._touched |= changed
         for key in self._touched:
             is_news = key in self._holders and (key in changed or key not in self._stored)
             cached = confirmed.get(key) if is_news else None
             if cached is not None and not isinstance(cached.value, Nothing):
-                entities[key] = CacheEntity(*key, cached.version, cached.hash, body.encode(cached.value))
+                encoded = bodies.get(key) or body.encode(cached.value)
+                entities[key] = CacheEntity(key[0], key[1], cached.version, cached.hash, encoded)
         return entities
 
     def _removed(self, entities: dict[Key, CacheEntity], changed: set[Key]) -> tuple[Key, ...]:

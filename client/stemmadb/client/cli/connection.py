@@ -174,8 +174,9 @@ def person(target: Target, text: str) -> Did:
 
 
 def viewer(target: Target) -> Viewer:
-    """Who looks: own identities are shown by name."""
-    return Viewer({did: name for name, did in KeyRing(target.config).identities().items()})
+    """Who looks: own identities are shown by name, and so are spaces, whose keys write their first commit."""
+    spaces = {str(one.space): one.name for one in Names(target.config).spaces()}
+    return Viewer(spaces | {did: name for name, did in KeyRing(target.config).identities().items()})
 
 
 def _known(ring: KeyRing, name: str) -> Identity:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, Unpack
 
 from stemmadb.client.reading.entries import LogEntry
+from stemmadb.client.reading.undo import RevertOptions, RevertReport
 from stemmadb.client.space import Space
+from stemmadb.protocol.errors import Malformed
 from stemmadb.protocol.model.values.ids import Version
 
 RUNS_SHOWN: Final = 6
@@ -40,8 +42,18 @@ def reverted_merge(log: Iterable[LogEntry], source: str, target: str) -> str:
     return ""
 
 
+async def revert(space: Space, versions: Sequence[int], **options: Unpack[RevertOptions]) -> RevertReport:
+    """The same as `space.revert`, with a sentence for a person where a version wrote nothing that the branch sees."""
+    try:
+        return await space.revert(versions, **options)
+    except Malformed as error:
+        if "versions" not in str(error.facts.get("path")) or not (why := await no_revert(space, versions)):
+            raise
+        raise Malformed(why, path="versions", why=why) from None
+
+
 async def no_revert(space: Space, versions: Sequence[int]) -> str:
-    """Why there is nothing to take back, if a version wrote no entity."""
+    """Why there is nothing to take back, if a version wrote no entity, or wrote on another branch."""
     for version in versions:
         entry = await space.log(branch=None, version=version).first()
         if entry is not None and entry.version == version and not entry.facts_count:
@@ -50,6 +62,9 @@ async def no_revert(space: Space, versions: Sequence[int]) -> str:
                 f"Version {version} wrote no entity ({entry.kind} {about}".rstrip()
                 + "): there is nothing to take back."
             )
+        if entry is not None and entry.version == version and entry.branch not in (None, space.branch_name):
+            hint = "Name the branch, or merge it first; 'log --all' shows where each version was written."
+            return f"Version {version} was written on {entry.branch}, not on {space.branch_name}. {hint}"
     return ""
 
 

@@ -275,7 +275,9 @@ def revert_report(
 
 def compaction_preview(floor: int, kept: Sequence[Tag], space: str) -> TextLines:
     """What a compaction to this version would make unreadable."""
-    older = counted(max(floor - 1, 0), "version")
+    if floor <= 1:
+        return lines(line(f"{space}: every version would stay readable."))
+    older = counted(floor - 1, "version")
     shown = [line(f"{space}: {older} below {floor} could no longer be read.")]
     if kept:
         names = ", ".join(f"{clean(tag.name)} ({tag.version})" for tag in kept)

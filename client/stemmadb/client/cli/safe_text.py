@@ -33,7 +33,8 @@ class Viewer:
         known = self.names.get(did)
         if known is None:
             return TextCell(short_did(did), "cyan", wide=did)
-        return TextCell(f"{clean(known)} …{did[-DID_END:]}", "cyan", wide=f"{clean(known)} {did}")
+        name = clean(known)
+        return TextCell(f"{name} …{did[-DID_END:]}", "cyan", wide=f"{name} {did}", narrow=name)
 
     def named(self, did: str) -> str:
         """The DID whole, with the name before it if one is known."""

@@ -32,6 +32,8 @@ class TextCell(NamedTuple):
     style: str = ""
     wide: str | None = None
     is_json: bool = False
+    narrow: str | None = None
+    """Its short form on a narrow terminal."""
 
 
 class Column(NamedTuple):
@@ -132,6 +134,8 @@ def _text(given: Given, width: int, *, cut: bool) -> Text:
 
     cell = given if isinstance(given, TextCell) else TextCell(given)
     written = cell.wide if cell.wide is not None and width >= WIDE else cell.text
+    if cell.narrow is not None and width < NARROW:
+        written = cell.narrow
     text = Text(clean(written), style=cell.style, no_wrap=cut or None, overflow="ellipsis" if cut else "fold")
     if cell.is_json:
         JSONHighlighter().highlight(text)

@@ -77,10 +77,10 @@ def continuation(text: str) -> str:
 
 def prompt_pieces(state: ConsoleState) -> StyleAndTextTuples:
     """The prompt in colours: the past looks different from the head, and a console that writes says so."""
-    name, _, place = state.prompt.removesuffix("> ").removesuffix(WRITES).rpartition(" ")
+    name, _, place = state.prompt.removesuffix("> ").rpartition(" ")
     style = "class:place" if state.version is None else "class:past"
-    writes: StyleAndTextTuples = [("class:writes", WRITES)] if state.prompt.endswith(f"{WRITES}> ") else []
-    return [("class:space", name), ("", " "), (style, place), *writes, ("", "> ")]
+    writes: StyleAndTextTuples = [("class:writes", WRITES)] if name.endswith(WRITES) else []
+    return [("class:space", name.removesuffix(WRITES)), *writes, ("", " "), (style, place), ("", "> ")]
 
 
 @contextmanager

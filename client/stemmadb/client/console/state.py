@@ -53,7 +53,7 @@ class ConsoleState:
     @property
     def prompt(self) -> str:
         name = short_did(self.name) if self.name.startswith(identity.PREFIX) else clean(self.name)
-        return f"{name} {self.place}{WRITES if self.may_write and self.version is None else ''}> "
+        return f"{name}{WRITES if self.may_write and self.version is None else ''} {self.place}> "
 
     @property
     def reader(self) -> Space | Moment:

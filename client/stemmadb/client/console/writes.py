@@ -91,7 +91,7 @@ async def revert(state: ConsoleState, given: Arguments) -> ConsoleReply:
         state.check_writing()
     versions = [whole_number(word.text, "version") for word in given.words]
     head = await state.space.at().settled()
-    report = await state.space.revert(versions, dry_run=dry_run, note=_note(given))
+    report = await explanations.revert(state.space, versions, dry_run=dry_run, note=_note(given))
     is_done = report.writes_count or report.version is not None
     why = "" if is_done else await explanations.no_revert(state.space, versions)
     before = await old_values.of_planned(state.space, head, report.writes)

@@ -100,11 +100,12 @@ class Confirmed:
 
     # ------------------------------------------------------------ changing
 
-    def put(self, key: Key, cached: CachedEntity) -> None:
-        """This is the value now."""
+    def put(self, key: Key, cached: CachedEntity, body: bytes | None = None) -> None:
+        """This is the value now; `body` is how it came, if it came whole."""
         self._cached[key] = cached
         self._doubtful.pop(key, None)
-        self._note(key)
+        if self.changes is not None:
+            self.changes.changed(key, body)
 
     def doubt(self, key: Key, version: Version) -> None:
         """What is cached is not right, or something is missing: nobody is shown a guess (SYNC-4)."""
@@ -125,7 +126,7 @@ class Confirmed:
 
     def _note(self, key: Key) -> None:
         if self.changes is not None:
-            self.changes.entities.add(key)
+            self.changes.changed(key)
 
     def enter(self, watch: int, id_: EntityId) -> bool:
         """The watch holds it now; whether it did not before."""

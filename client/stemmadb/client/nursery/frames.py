@@ -143,9 +143,9 @@ class FrameApplier:
                 return
         self._put(key, _cached(shown, version, hash_, None if cached.as_of is None else version))
 
-    def _put(self, key: Key, cached: CachedEntity) -> None:
+    def _put(self, key: Key, cached: CachedEntity, encoded: bytes | None = None) -> None:
         self._change(key)
-        self._confirmed.put(key, cached)
+        self._confirmed.put(key, cached, encoded)
 
     def _doubt(self, key: Key, version: Version) -> None:
         self._change(key)
@@ -162,7 +162,7 @@ class FrameApplier:
         for one in self._frame.entered:
             if one.body is not None:
                 value = body.read_stored(one.body)
-                self._put((one.branch, one.id), CachedEntity(value, one.version, one.hash))
+                self._put((one.branch, one.id), CachedEntity(value, one.version, one.hash), one.body)
         for one in self._frame.entered:
             key = (one.branch, one.id)
             if one.watch not in self._confirmed.watches:

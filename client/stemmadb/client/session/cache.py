@@ -138,11 +138,16 @@ class SessionCache:
     @property
     def is_due(self) -> bool:
         """Whether there is something to write that need not be written at once."""
-        return self._is_on and (self._nursery.has_changes or self._ledger.is_due or self._is_clear_due)
+        if not self._is_on or (self._ledger.is_empty and not self._is_clear_due):
+            return False
+        return self._nursery.has_changes or self._ledger.is_due or self._is_clear_due
 
     def step(self) -> CacheStep | None:
         """What to write with where the nursery stands now; None if there is nothing."""
         if not self._is_on or self._nursery.hash is None:
+            return None
+        if self._ledger.is_empty and not self._is_clear_due:  # nothing is watched: most of what commits cost
+            self._nursery.take_changes()
             return None
         made = self._ledger.step(
             self._nursery.confirmed, self._nursery.take_changes(), self._head(self._nursery.hash), self.in_use()

@@ -7,12 +7,14 @@ spaces do not hold: `stemmadb space reindex` makes it anew.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from stemmadb.protocol.model.values.ids import Did
+
+if TYPE_CHECKING:
+    import sqlite3
 
 FILE: Final = "membership.db"
 _SCHEMA: Final = (
@@ -84,6 +86,8 @@ def write(data: Path, lists: Mapping[Did, object], *, afresh: bool = False) -> N
 
 
 def _opened(data: Path) -> sqlite3.Connection:
+    import sqlite3  # noqa: PLC0415  # a server that is not asked for its spaces does not need it at its start
+
     path = data / FILE
     path.touch(mode=0o600, exist_ok=True)
     connection = sqlite3.connect(path, timeout=10)

@@ -116,7 +116,7 @@ def revert(
 
     async def work(space: Space) -> tuple[RevertReport, dict[EntityId, Content], str]:
         head = await space.at().settled()
-        report = await space.revert(versions, **options)
+        report = await explanations.revert(space, versions, **options)
         why = (
             "" if report.writes_count or report.version is not None else await explanations.no_revert(space, versions)
         )

@@ -68,7 +68,7 @@ def compact(
         shell.show(layouts.compaction_preview(found.floor, found.tags, shell.named(found.did)))
         return {"space": found.did, "dry_run": True, "version": None, "floor": found.floor, "head": found.head}
     older = counted(max(found.floor - 1, 0), "version")
-    shell.confirm(f"{COMPACT_QUESTION.format(floor=f'version {found.floor}')} ({older})", yes=yes)
+    shell.confirm(COMPACT_QUESTION.format(floor=f"version {found.floor} ({older} below it)"), yes=yes)
 
     async def work(space: Space) -> Compaction:
         with shell.progress() as show:

