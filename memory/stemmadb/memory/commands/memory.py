@@ -11,6 +11,7 @@ import aiohttp  # noqa: F401 - where it is not installed there is no agent memor
 import click
 
 from stemmadb.memory.commands.asking import ask, asks, data_option, directory
+from stemmadb.memory.commands.decisions import COMMANDS as DECISION_COMMANDS
 from stemmadb.memory.commands.files import files
 from stemmadb.memory.commands.serving import serve
 from stemmadb.memory.rules.namespaces import read_name
@@ -30,6 +31,8 @@ def memory() -> None:
 
 memory.add_command(serve)
 memory.add_command(files)
+for _command in DECISION_COMMANDS:
+    memory.add_command(_command)
 
 
 @memory.command()

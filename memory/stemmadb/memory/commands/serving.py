@@ -30,6 +30,9 @@ _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 @click.option("--allow-host", "hosts", multiple=True, metavar="HOST:PORT", help="A further Host to answer to.")
 @click.option("--unsafe-bind", is_flag=True, help="Allow addresses that are not loopback; nothing is authenticated.")
 @click.option("--require-secret", is_flag=True, help="Commands need a secret for reading too.")
+@click.option(
+    "--cooldown", type=click.FloatRange(min=0), metavar="SECONDS", help="Between two writes of a secret; default: 2."
+)
 @click.option("--idle", type=float, metavar="SECONDS", help="Stop after so long without a client.")
 @click.option("--test-clock", metavar="+3500s", help="Shift the clock of memory, for tests.")
 @click.pass_obj
@@ -49,6 +52,7 @@ def serve(shell: Any, /, data: Path | None, port: int, **options: Any) -> None:
         unsafe=options["unsafe_bind"],
         requires_secret=options["require_secret"],
         idle=options["idle"],
+        cooldown=options["cooldown"],
         shift=options["test_clock"],
     )
     at = directory(data)
@@ -67,10 +71,12 @@ def _options(
     unsafe: bool = False,
     requires_secret: bool = False,
     idle: float | None = None,
+    cooldown: float | None = None,
     shift: str | None = None,
 ) -> MemoryOptions:
     from stemmadb.memory.process.http_listener import read_address  # noqa: PLC0415
     from stemmadb.memory.process.memory_server import HttpWish, MemoryOptions  # noqa: PLC0415
+    from stemmadb.memory.rules.cooldown import COOLDOWN_SECONDS  # noqa: PLC0415
 
     wishes = []
     for text in http:
@@ -84,6 +90,7 @@ def _options(
         http=wishes,
         allowed_hosts=tuple(hosts),
         idle_seconds=idle,
+        cooldown_seconds=COOLDOWN_SECONDS if cooldown is None else cooldown,
         clock_shift_ms=0 if shift is None else _shift(shift),
         requires_secret=requires_secret,
     )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from stemmadb.memory.rules import ids, records
+from stemmadb.memory.rules import ids, proposals, records
 from stemmadb.memory.rules.ids import MemoryId, NamespaceHash
 from stemmadb.memory.rules.records import Memory
+
+PROPOSAL: Final = "proposal"
+"""The kind of a proposal in the index; memories have kinds of their own."""
 
 
 class IndexedDocument(NamedTuple):
@@ -39,7 +42,8 @@ def is_searched(entity: str) -> bool:
 
 def searched_text(memory: Memory) -> str:
     """Everything that somebody may remember of it."""
-    return "\n".join(part for part in (memory.title, memory.target, memory.text, memory.rationale) if part)
+    parts = (memory.title, memory.target, memory.text, memory.rationale, *memory.consequences)
+    return "\n".join(part for part in parts if part)
 
 
 def _memory_document(entity: str, value: object) -> IndexedDocument | None:
@@ -61,5 +65,27 @@ def _memory_document(entity: str, value: object) -> IndexedDocument | None:
     )
 
 
-READERS: Final[Mapping[str, Callable[[str, object], IndexedDocument | None]]] = {ids.MEMORIES: _memory_document}
+def _proposal_document(entity: str, value: object) -> IndexedDocument | None:
+    parts, proposal = ids.proposal_parts_of(entity), proposals.proposal_of(value)
+    if parts is None or proposal is None:
+        return None
+    said = (proposal.title, proposal.target, proposal.rationale, *proposal.consequences)
+    return IndexedDocument(
+        nsh=parts[0],
+        uuid=parts[1],
+        kind=PROPOSAL,
+        status=proposal.status,
+        authority=proposal.author_kind,
+        target=None,  # only memories hold a target
+        pin=False,
+        created=proposal.created_at,
+        expires=None,
+        text="\n".join(said),
+    )
+
+
+READERS: Final[Mapping[str, Callable[[str, object], IndexedDocument | None]]] = {
+    ids.MEMORIES: _memory_document,
+    ids.PROPOSALS: _proposal_document,
+}
 """By the prefix of the entity id."""

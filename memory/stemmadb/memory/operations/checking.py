@@ -10,6 +10,7 @@ import apsw
 from stemmadb.memory.operations.forgetting import EVERY
 from stemmadb.memory.operations.memory_space import MemorySpace
 from stemmadb.memory.rules import ids
+from stemmadb.memory.rules.decisions import target_of
 from stemmadb.memory.rules.namespaces import namespace_of
 from stemmadb.memory.rules.records import memory_of
 
@@ -91,6 +92,17 @@ def _targets_have_one_active_decision(state: MemoryState) -> Iterator[CheckFindi
             )
 
 
+def _targets_name_their_active_decision(state: MemoryState) -> Iterator[CheckFinding]:
+    for entity, value in state.values.items():
+        target = target_of(value) if entity.startswith(ids.TARGETS) else None
+        if target is None or target.active is None:
+            continue
+        nsh = ids.namespace_hash(target.ns)
+        record = memory_of(state.values.get(ids.memory_entity(nsh, ids.MemoryId(target.active))))
+        if record is None or record.status != "active" or record.target != target.target:
+            yield CheckFinding("MEM-9", entity, f"it names {target.active}, which is no active decision of it")
+
+
 def _index_is_true(state: MemoryState) -> Iterator[CheckFinding]:
     stored = {entity for entity, value in state.values.items() if ids.parts_of(entity) and memory_of(value)}
     for entity in sorted(stored - state.indexed):
@@ -104,5 +116,6 @@ CHECKS: Final[Sequence[Callable[[MemoryState], Iterator[CheckFinding]]]] = (
     _memories_have_a_namespace,
     _vectors_have_a_memory,
     _targets_have_one_active_decision,
+    _targets_name_their_active_decision,
     _index_is_true,
 )

@@ -66,7 +66,7 @@ async def _belongings(
     for link in record.links:
         rel, _, other = link.partition(":")
         proposal = ids.proposal_entity(nsh, MemoryId(other))
-        if rel == "proposal" and await tx.get(proposal, "/v") is not None:
+        if rel == "proposal" and await tx.get(proposal, "/ns") is not None:
             found.append(proposal)
     if record.target is not None:
         found += await _freed_target(tx, memory, nsh, uuid, record.target)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stemmadb.memory.operations.memory_space import MemorySpace
 from stemmadb.memory.rules import roles
 from stemmadb.memory.rules.ids import MemoryId
 from stemmadb.memory.rules.instants import Millis
-from stemmadb.memory.rules.records import memory_of
 from stemmadb.memory.rules.refusals import NoSuchMemory
 from stemmadb.memory.rules.roles import MemoryCaller
 
@@ -34,8 +33,8 @@ async def history(memory: MemorySpace, caller: MemoryCaller, uuid: MemoryId) -> 
     await memory.index.reach()
     for known in await memory.index.find(uuid):
         entries = await memory.space.history(known.entity, order="oldest").all()
-        first = memory_of(entries[0].value) if entries else None
-        if first is None or roles.may_use(caller, first.ns):
+        first = entries[0].value if entries else None
+        if not isinstance(first, Mapping) or roles.may_use(caller, str(first.get("ns"))):
             return [
                 MemoryChange(
                     version=entry.version,

@@ -78,6 +78,8 @@ class MemorySpace:
         self.index = index
         self.clock = clock or SystemClock()
         self._new_id = new_id
+        self.proposed: dict[str, float] = {}
+        """Proposals that this process saw come, by entity, and when on the monotonic clock (the review window)."""
         self._locks = KeyLocks()
 
     def new_id(self) -> MemoryId:

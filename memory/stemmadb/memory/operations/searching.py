@@ -12,7 +12,7 @@ from stemmadb.memory.operations.moments import PastMoment
 from stemmadb.memory.rules import ids, instants, roles
 from stemmadb.memory.rules.ids import MemoryId
 from stemmadb.memory.rules.instants import Millis
-from stemmadb.memory.rules.records import Memory
+from stemmadb.memory.rules.records import KINDS, Memory
 from stemmadb.memory.rules.refusals import NotAllowed, UnknownMoment
 from stemmadb.memory.rules.roles import MemoryCaller
 from stemmadb.protocol.errors import Compacted
@@ -63,7 +63,7 @@ async def search(memory: MemorySpace, caller: MemoryCaller, query: SearchQuery) 
         namespaces=[ids.namespace_hash(name) for name in names],
         text=query.text,
         embedding=query.embedding,
-        kinds=query.kinds,
+        kinds=query.kinds or KINDS,  # memories only: proposals are searched beside decisions
         statuses=query.statuses,
         limit=query.limit,
         now=now,

@@ -39,6 +39,8 @@ class MemoryNote(msgspec.Struct, frozen=True, kw_only=True):
     socket: str
     spaces: dict[str, str]
     http: list[str] = []
+    cooldown: float | None = None
+    """Seconds between two writes of a secret by MCP tools."""
 
 
 REFUSALS: Final[Mapping[str, type[StemmaError]]] = {
@@ -99,7 +101,7 @@ def _start(data: Path) -> subprocess.Popen[bytes]:
     descriptor = os.open(data / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return subprocess.Popen(  # noqa: S603  # our own command
-            [*command, "--idle", str(IDLE_SECONDS)],
+            [*command, "--idle", str(IDLE_SECONDS), *_settings_of_the_dead(data)],
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,
@@ -108,6 +110,16 @@ def _start(data: Path) -> subprocess.Popen[bytes]:
         )
     finally:
         os.close(descriptor)
+
+
+def _settings_of_the_dead(data: Path) -> list[str]:
+    """What takes the place of a killed memory server has its cooldown: the note of the dead one is still there."""
+    try:
+        left = msgspec.json.decode((data / presence.NAME).read_bytes(), type=presence.Presence)
+        note = msgspec.convert(left.companions.get(NAME), MemoryNote)
+    except (OSError, ValueError):
+        return []
+    return [] if note.cooldown is None else ["--cooldown", str(note.cooldown)]
 
 
 class MemoryClient:

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
@@ -14,19 +15,25 @@ from stemmadb.memory.interfaces.command.call_protocol import answer_line
 from stemmadb.memory.interfaces.command.command_context import CommandContext
 from stemmadb.memory.interfaces.http.guards import HostGuard
 from stemmadb.memory.interfaces.http.plugin import make_app
+from stemmadb.memory.interfaces.mcp.tool_calls import ToolCalls
 from stemmadb.memory.operations.memory_space import SystemClock
 from stemmadb.memory.process import places
+from stemmadb.memory.process.audit_file import AuditFile
 from stemmadb.memory.process.control_server import ControlGreeting, ControlServer, send_line
 from stemmadb.memory.process.http_listener import ListenAddress, listening
 from stemmadb.memory.process.opened_memory import OpenedMemory, opened_memory
 from stemmadb.memory.process.secret_file import SecretFile
+from stemmadb.memory.rules.cooldown import COOLDOWN_SECONDS, Cooldown
+from stemmadb.memory.rules.namespaces import read_name
 from stemmadb.memory.rules.records import Via
 from stemmadb.memory.rules.refusals import InvalidRequest, Refusal
-from stemmadb.memory.rules.roles import MemoryCaller, check_role
+from stemmadb.memory.rules.roles import ROLES, MemoryCaller, Role, check_role
 from stemmadb.server.serving.app import RunningServer
 from stemmadb.server.serving.local_dial import URL, local_dial
 
 NAME: Final = "memory"
+MCP_SESSION: Final = "stemmadb.memory.interfaces.mcp.mcp_session"
+"""Imported when the first MCP client comes: the `mcp` package takes a second to import."""
 IDLE_LOOK_SECONDS: Final = 1.0
 
 
@@ -46,6 +53,8 @@ class MemoryOptions(NamedTuple):
     idle_seconds: float | None = None
     """It stops itself after so long without a client."""
     clock_shift_ms: int = 0
+    cooldown_seconds: float = COOLDOWN_SECONDS
+    """How long a secret waits between two writes by MCP tools."""
     requires_secret: bool = False
     """Without a secret not even reading is allowed, except over HTTP, which has none."""
 
@@ -53,10 +62,14 @@ class MemoryOptions(NamedTuple):
 class MemoryServer:
     """Holds the opened memories and says who a caller is. Interfaces get it from `memory_server`."""
 
-    def __init__(self, opened: Mapping[str, OpenedMemory], secrets: SecretFile, options: MemoryOptions) -> None:
+    def __init__(
+        self, opened: Mapping[str, OpenedMemory], secrets: SecretFile, audit: AuditFile, options: MemoryOptions
+    ) -> None:
         self.opened = opened
+        self.audit = audit
         self.secrets = secrets
         self.options = options
+        self.cooldown = Cooldown(options.cooldown_seconds)
 
     def memory(self, space: str | None) -> OpenedMemory:
         """The memory of a space; of the only one, if none is named."""
@@ -81,6 +94,24 @@ class MemoryServer:
             send_line(writer, await self._answer(greeting, line))
             await writer.drain()
 
+    async def serve_mcp(
+        self, greeting: ControlGreeting, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """The protocol `mcp` of the socket: JSON-RPC lines that `stemmadb mcp` copies (`interfaces.mcp`)."""
+        try:
+            opened, ns = self.memory(greeting.space), read_name(greeting.options.get("ns"), "ns")
+        except Refusal as refused:
+            send_line(writer, {"error": {"code": "bad_request", "message": str(refused)}})
+            return
+        lowered: Role = "admin" if greeting.options.get("role") not in ROLES else greeting.options["role"]
+
+        def caller() -> MemoryCaller:
+            return self.caller(greeting.secret, "mcp").lowered(lowered)
+
+        calls = ToolCalls(opened.memory, ns, caller, self.cooldown, self.audit)
+        session = await asyncio.to_thread(import_module, MCP_SESSION)
+        await session.serve_session(calls, reader, writer)
+
     async def _answer(self, greeting: ControlGreeting, line: bytes) -> dict[str, object]:
         try:
             opened, caller = self.memory(greeting.space), self.caller(greeting.secret, "command")
@@ -101,8 +132,12 @@ async def memory_server(running: RunningServer, options: MemoryOptions) -> Async
         for space in options.spaces:
             one = opened_memory(dial, url=URL, data=running.data, space=space, clock=clock)
             opened[space] = await stack.enter_async_context(one)
-        server = MemoryServer(opened, SecretFile(running.data), options)
-        control = ControlServer({"call": server.serve_calls})
+        audit = AuditFile(running.data)
+        stack.callback(audit.close)
+        server = MemoryServer(opened, SecretFile(running.data), audit, options)
+        if options.clock_shift_ms:
+            audit.write({"clock_shift_ms": options.clock_shift_ms})
+        control = ControlServer({"call": server.serve_calls, "mcp": server.serve_mcp})
         urls = [await stack.enter_async_context(_http(server, wish, control)) for wish in options.http]
         for url in urls:
             print(f"Agent memory is served on {url}", file=sys.stderr)
@@ -112,7 +147,8 @@ async def memory_server(running: RunningServer, options: MemoryOptions) -> Async
             idling = asyncio.create_task(_stop_when_idle(running, server, control, options.idle_seconds))
             stack.callback(idling.cancel)
         spaces = {name: one.memory.space.did for name, one in opened.items()}
-        yield {NAME: {"socket": str(path), "spaces": spaces, "http": urls}}
+        cooldown = options.cooldown_seconds
+        yield {NAME: {"socket": str(path), "spaces": spaces, "http": urls, "cooldown": cooldown}}
 
 
 def _http(server: MemoryServer, wish: HttpWish, control: ControlServer) -> Any:

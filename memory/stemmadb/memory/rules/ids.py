@@ -92,9 +92,18 @@ def read_memory_id(text: object, field: str = "id") -> MemoryId:
 
 def parts_of(entity: str) -> tuple[NamespaceHash, MemoryId] | None:
     """Namespace and uuid of a memory's entity id; None for any other entity."""
-    if not entity.startswith(MEMORIES):
+    return _parts(entity, MEMORIES)
+
+
+def proposal_parts_of(entity: str) -> tuple[NamespaceHash, MemoryId] | None:
+    """Namespace and uuid of a proposal's entity id; None for any other entity."""
+    return _parts(entity, PROPOSALS)
+
+
+def _parts(entity: str, prefix: str) -> tuple[NamespaceHash, MemoryId] | None:
+    if not entity.startswith(prefix):
         return None
-    nsh, _, uuid = entity[len(MEMORIES) :].partition(":")
+    nsh, _, uuid = entity[len(prefix) :].partition(":")
     if len(nsh) != HASH_CHARACTERS or not _UUID.fullmatch(uuid):
         return None
     return NamespaceHash(nsh), MemoryId(uuid)

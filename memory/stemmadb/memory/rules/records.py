@@ -52,7 +52,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     truth: float | None = None
     utility: float | None = None
     rationale: str | None = None
-    consequences: str | None = None
+    consequences: list[str] = msgspec.field(default_factory=list)
     pin: bool = False
     expires_at: Millis | None = None
     propagation: dict[str, Any] | None = None

@@ -68,3 +68,56 @@ class Busy(Refusal):
 
 class UnknownMoment(Refusal):
     """The version, time or tag does not exist, or lies on another branch than main."""
+
+
+class TargetTaken(Refusal):
+    """The target has an active decision already."""
+
+    def __init__(self, target: str, active: str) -> None:
+        super().__init__(
+            f"The target {target!r} has the active decision {active}. "
+            f"Call supersede_decision with old_decision_ids [{active}] to replace it."
+        )
+        self.active = active
+
+
+class NotTheActive(Refusal):
+    """The decisions that a caller would supersede are not the active ones of the target."""
+
+    def __init__(self, target: str, active: str | None) -> None:
+        there = "no active decision" if active is None else f"one active decision: {active}"
+        advice = "Call record_decision." if active is None else "Give exactly this id in old_decision_ids."
+        super().__init__(f"The target {target!r} has {there}. {advice}")
+        self.active = active
+
+
+class RateLimitExceeded(Refusal):
+    """The caller wrote a moment ago."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"Rate Limit Exceeded: wait {seconds:.1f} s before the next write.")
+        self.seconds = seconds
+
+
+class ReviewWindow(Refusal):
+    """The proposal is too young to be accepted."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"PI1 Violation: the review window of this proposal ends in {seconds} s. Accept it then.")
+        self.seconds = seconds
+
+
+class AlreadyReviewed(Refusal):
+    """The proposal was accepted or rejected before."""
+
+    def __init__(self, proposal: str, status: str, decision: str | None) -> None:
+        became = "" if decision is None else f" as decision {decision}"
+        super().__init__(f"DecisionProposal {proposal} is already {status}{became}.")
+
+
+class NoSuchProposal(NoSuchMemory):
+    """The proposal does not exist where the caller may look."""
+
+    def __init__(self, proposal: str) -> None:
+        super().__init__(proposal)
+        self.args = (f"There is no proposal {proposal}.",)

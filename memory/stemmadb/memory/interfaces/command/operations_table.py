@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from stemmadb.memory.interfaces.command.command_context import CommandContext, CommandOperation
+from stemmadb.memory.interfaces.command.decision_operations import DECISION_OPERATIONS
 from stemmadb.memory.interfaces.command.plan_operations import PLAN_OPERATIONS
 from stemmadb.memory.operations import checking, forgetting, histories, namespaces, searching, sweeping
 from stemmadb.memory.operations.moments import read_moment
@@ -124,5 +125,6 @@ OPERATIONS: Final[dict[str, CommandOperation]] = {
     "reindex": reindex,
     "search": search,
     "sweep": sweep,
+    **DECISION_OPERATIONS,
     **PLAN_OPERATIONS,
 }
