@@ -12,6 +12,7 @@ import click
 
 from stemmadb.memory.commands.asking import ask, asks, data_option, directory
 from stemmadb.memory.commands.files import files
+from stemmadb.memory.commands.json_requests import op
 from stemmadb.memory.commands.serving import serve
 from stemmadb.memory.rules.namespaces import read_name
 from stemmadb.memory.rules.refusals import InvalidRequest
@@ -30,6 +31,7 @@ def memory() -> None:
 
 memory.add_command(serve)
 memory.add_command(files)
+memory.add_command(op)
 
 
 @memory.command()

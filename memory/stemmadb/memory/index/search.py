@@ -129,16 +129,11 @@ class IndexSearch:
         if word not in self._shares:
             counted = [
                 doc
-                for stem in self._stems(word)
+                for stem in stems_of(self._connection, word)
                 for (doc,) in self._connection.execute("SELECT doc FROM vocab WHERE term=?", (stem,))
             ]
             self._shares[word] = max(counted, default=0) / max(rows, 1)
         return self._shares[word]
-
-    def _stems(self, word: str) -> list[str]:
-        tokenizer = self._connection.fts5_tokenizer("porter", ["unicode61"])
-        found = tokenizer(word.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False)
-        return [str(stem) for stems in found for stem in stems]
 
     # ------------------------------------------------------------ by substring, by time
 
@@ -276,3 +271,10 @@ class IndexSearch:
     @staticmethod
     def _filter_values(question: Question) -> tuple[int | str, ...]:
         return (question.version, question.version, question.now, *question.kinds, *question.statuses)
+
+
+def stems_of(connection: apsw.Connection, text: str) -> list[str]:
+    """The stems of a text's words, as the full-text index stores them."""
+    tokenizer = connection.fts5_tokenizer("porter", ["unicode61"])
+    found = tokenizer(text.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False)
+    return [str(stem) for stems in found for stem in stems]

@@ -71,6 +71,10 @@ def observations_of(nsh: NamespaceHash, memory: MemoryId) -> str:
     return f"{OBSERVATIONS}{nsh}:{memory}:"
 
 
+def observation_entity(nsh: NamespaceHash, memory: MemoryId, observation: MemoryId) -> str:
+    return observations_of(nsh, memory) + observation
+
+
 def forget_entity(uuid: str) -> str:
     return FORGETS + uuid
 
