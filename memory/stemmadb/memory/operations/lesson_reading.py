@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import apsw
@@ -11,7 +11,7 @@ import msgspec
 from stemmadb.memory.index import words
 from stemmadb.memory.index.documents import searched_text
 from stemmadb.memory.index.neighbours import links_at
-from stemmadb.memory.index.search import Question, stems_of
+from stemmadb.memory.index.search import Question, row_counts, stems_of
 from stemmadb.memory.operations.memories import read_memories
 from stemmadb.memory.operations.memory_space import MemorySpace
 from stemmadb.memory.operations.searching import FoundMemory, SearchAnswer, SearchQuery, search
@@ -79,10 +79,21 @@ async def _direct_hits(
         size = min(4 * size, CANDIDATES_MAX)
 
 
-def _covering(index: apsw.Connection, request: ReadLessons, found: Iterable[FoundMemory]) -> list[FoundMemory]:
+def _covering(index: apsw.Connection, request: ReadLessons, found: Sequence[FoundMemory]) -> list[FoundMemory]:
+    """Those that have enough of the query's words, with their BM25; what only a substring found has no score."""
     query = [stems_of(index, word) for word in words.words_of(request.query)]
+    if not query or not found:
+        return list(found)
+    texts = [stems_of(index, searched_text(one.memory)) for one in found]
+    mean = sum(map(len, texts)) / len(texts)
+    rows, having = row_counts(index, {stem for word in query for stem in word})
+    weights = {stem: reading.rarity(rows, count) for stem, count in having.items()}
     least = reading.COVERAGE_MIN[request.mode]
-    return [one for one in found if reading.coverage(query, set(stems_of(index, searched_text(one.memory)))) >= least]
+    return [
+        one._replace(score=reading.bm25(weights, text, mean))
+        for one, text in zip(found, texts, strict=True)
+        if reading.coverage(query, set(text)) >= least
+    ]
 
 
 # ---------------------------------------------------------------- neighbours, and the answer

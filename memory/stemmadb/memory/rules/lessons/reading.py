@@ -6,6 +6,8 @@ hit it was reached from, divided by the hop. The score is relevance weighted by 
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
@@ -18,6 +20,8 @@ COVERAGE_MIN: Final[Mapping[ReadMode, float]] = {"targeted": 0.65, "ambient": 0.
 """The share of the query's words that a direct hit has."""
 SHARES: Final[Mapping[ReadMode, tuple[int, int, int]]] = {"targeted": (4, 3, 1), "ambient": (4, 5, 3)}
 """Direct, explicit and implicit places of an answer."""
+K1: Final = 1.2
+B: Final = 0.75
 SIMILAR_MIN: Final = 0.25
 """The cosine from which a memory is a neighbour by its vector."""
 
@@ -51,6 +55,18 @@ def coverage(query: Sequence[Collection[str]], text: Collection[str]) -> float:
     if not query:
         return 1.0
     return sum(all(stem in text for stem in word) for word in query) / len(query)
+
+
+def rarity(rows: int, having: int) -> float:
+    """The weight of a word that is in so many of all rows; above 0 also where nearly every row has it."""
+    return math.log(1 + (max(rows - having, 0) + 0.5) / (having + 0.5))
+
+
+def bm25(weights: Mapping[str, float], text: Sequence[str], mean_length: float) -> float:
+    """How well a text, given as stems, matches the stems of a query with their weights."""
+    long = 1 - B + B * len(text) / mean_length
+    counts = Counter(stem for stem in text if stem in weights)
+    return sum(weights[stem] * count * (K1 + 1) / (count + K1 * long) for stem, count in sorted(counts.items()))
 
 
 def followed(options: NeighbourOptions) -> frozenset[str]:
