@@ -32,6 +32,7 @@ _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 @click.option("--require-secret", is_flag=True, help="Commands need a secret for reading too.")
 @click.option("--idle", type=float, metavar="SECONDS", help="Stop after so long without a client.")
 @click.option("--test-clock", metavar="+3500s", help="Shift the clock of memory, for tests.")
+@click.option("--test-ids", metavar="WORD", help="Make ids by counting, the same each time, for tests.")
 @click.pass_obj
 def serve(shell: Any, /, data: Path | None, port: int, **options: Any) -> None:
     """Start a memory server. It runs until Ctrl-C or SIGTERM.
@@ -50,6 +51,7 @@ def serve(shell: Any, /, data: Path | None, port: int, **options: Any) -> None:
         requires_secret=options["require_secret"],
         idle=options["idle"],
         shift=options["test_clock"],
+        test_ids=options["test_ids"],
     )
     at = directory(data)
     make_private(at)
@@ -68,6 +70,7 @@ def _options(
     requires_secret: bool = False,
     idle: float | None = None,
     shift: str | None = None,
+    test_ids: str | None = None,
 ) -> MemoryOptions:
     from stemmadb.memory.process.http_listener import read_address  # noqa: PLC0415
     from stemmadb.memory.process.memory_server import HttpWish, MemoryOptions  # noqa: PLC0415
@@ -86,6 +89,7 @@ def _options(
         idle_seconds=idle,
         clock_shift_ms=0 if shift is None else _shift(shift),
         requires_secret=requires_secret,
+        test_ids=test_ids,
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
@@ -20,6 +22,7 @@ from stemmadb.memory.process.control_server import ControlGreeting, ControlServe
 from stemmadb.memory.process.http_listener import ListenAddress, listening
 from stemmadb.memory.process.opened_memory import OpenedMemory, opened_memory
 from stemmadb.memory.process.secret_file import SecretFile
+from stemmadb.memory.rules.ids import numbered_id
 from stemmadb.memory.rules.records import Via
 from stemmadb.memory.rules.refusals import InvalidRequest, Refusal
 from stemmadb.memory.rules.roles import MemoryCaller, check_role
@@ -48,6 +51,8 @@ class MemoryOptions(NamedTuple):
     clock_shift_ms: int = 0
     requires_secret: bool = False
     """Without a secret not even reading is allowed, except over HTTP, which has none."""
+    test_ids: str | None = None
+    """Ids are made from this word by counting: for tests, on a new data directory."""
 
 
 class MemoryServer:
@@ -99,7 +104,8 @@ async def memory_server(running: RunningServer, options: MemoryOptions) -> Async
     async with AsyncExitStack() as stack:
         opened: dict[str, OpenedMemory] = {}
         for space in options.spaces:
-            one = opened_memory(dial, url=URL, data=running.data, space=space, clock=clock)
+            ids = None if options.test_ids is None else partial(next, _test_ids(f"{options.test_ids} {space}"))
+            one = opened_memory(dial, url=URL, data=running.data, space=space, clock=clock, new_id=ids)
             opened[space] = await stack.enter_async_context(one)
         server = MemoryServer(opened, SecretFile(running.data), options)
         control = ControlServer({"call": server.serve_calls})
@@ -113,6 +119,11 @@ async def memory_server(running: RunningServer, options: MemoryOptions) -> Async
             stack.callback(idling.cancel)
         spaces = {name: one.memory.space.did for name, one in opened.items()}
         yield {NAME: {"socket": str(path), "spaces": spaces, "http": urls}}
+
+
+def _test_ids(word: str) -> Iterator[str]:
+    print("The ids of agent memory are counted, for tests: anybody can guess them.", file=sys.stderr)
+    return (numbered_id(word, number) for number in count(1))
 
 
 def _http(server: MemoryServer, wish: HttpWish, control: ControlServer) -> Any:

@@ -94,6 +94,12 @@ def read_memory_id(text: object, field: str = "id") -> MemoryId:
     return MemoryId(lowered)
 
 
+def numbered_id(word: str, number: int) -> MemoryId:
+    """The same uuid for the same word and number, for examples and tests; anybody can guess it."""
+    digits = blake3(f"{word} {number}".encode()).hexdigest()
+    return MemoryId(f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}")
+
+
 def parts_of(entity: str) -> tuple[NamespaceHash, MemoryId] | None:
     """Namespace and uuid of a memory's entity id; None for any other entity."""
     if not entity.startswith(MEMORIES):
