@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from memory_worlds import ADMIN, AGENT, PLUGIN, TestClock, fact, memory_world
+from memory_worlds import ADMIN, AGENT, PLUGIN, TestClock, bytes_under, fact, memory_world
 from stemmadb.memory.interfaces.json.answers import answer
 from stemmadb.memory.operations import checking, memories
 from stemmadb.memory.operations.forgetting import forget_memory, make_namespace
@@ -304,3 +304,29 @@ async def test_scores_are_those_of_obvious_code(tmp_path: Path) -> None:
         assert len(scores) == 5
         assert scores == pytest.approx(expected, abs=2e-6)
         assert [memory["memory_id"] for memory in found] == sorted(scores, key=lambda uuid: (-scores[uuid], uuid))
+
+
+async def test_first_writes_at_once_make_one_namespace_and_lose_nothing(tmp_path: Path) -> None:
+    async with lessons_world(tmp_path) as one:
+        made = await asyncio.gather(*(one.write(f"zebra {number}") for number in range(20)))
+        found = await one.read("zebra", limit=100)
+        assert {memory["memory_id"] for memory in found} == set(made)
+        assert len(await one.memory.space.list("urn:ns:*")) == 1
+
+
+@pytest.mark.rule("MEM-7", "OPS-4")
+async def test_forgetting_a_lesson_destroys_its_observations_and_hides_links_to_it(tmp_path: Path) -> None:
+    async with memory_world(tmp_path / "data") as opened:
+        one = Lessons(opened.memory)
+        word = "ZEBRA-4711"
+        uuid = await one.write(f"the word is {word}", "problem")
+        fixed = await one.write("say no word", "solution", problem_id=uuid)
+        await one.ok(updating(uuid, truth=towards(1, rationale=f"{word} again", evidence_refs=[word])))
+        queued = await forget_memory(opened.memory, AGENT, MemoryId(uuid))
+        assert queued is not None
+        (shown,) = await one.read("say word")
+        assert (shown["memory_id"], shown["links"]) == (fixed, {})
+        await opened.job.erased(queued)
+        assert await opened.memory.space.list("urn:observation:*") == {}
+        assert (await checking.check(opened.memory))[1] == []
+    assert word.encode() not in bytes_under(tmp_path / "data")
