@@ -12,7 +12,7 @@ PACKAGES := pyproject.toml --group build --extra server
 # The tests start hundreds of processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: env server-env serve test quick checks style types layers tests tests-core tests-http tests-memory tests-cache pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts web tests-web tests-browser web-made
+.PHONY: env server-env serve test quick checks style types layers tests tests-core tests-http tests-memory tests-cache pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts web tests-web tests-browser web-made jq
 
 serve: server-env   ## start the server on 127.0.0.1:8420 with its data in ./data; ARGS="--port 9000" and the like
 	@$(VENV)/stemmadb serve $(ARGS)
@@ -45,6 +45,10 @@ tests: env          ## pytest
 
 tests-core: env     ## the tests of everything that is no part of its own
 	@$(PYTEST) tests $(PARTS:%=--ignore=tests/%) $(ARGS)
+
+tests-memory: jq    # the scripts for task files run jq; without it their tests are skipped, or fail where it is required
+jq:
+	@scripts/get-tools jq || true
 
 $(PARTS:%=tests-%): env   ## the tests of one part: http, memory, cache
 	@$(PYTEST) $(@:tests-%=tests/%) $(ARGS)

@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TYPESCRIPT = ROOT / "typescript"
 LOCKS = {"node": ROOT / "requirements/web.txt", "npm packages": TYPESCRIPT / "package-lock.json"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+QUICK = "(quick)"
+"""In the names of the browser tests that `make test` runs."""
 SKIPS = "STEMMADB_SKIPS"
 """Names a file that `make test` reads: what was skipped, a line each."""
 
@@ -62,7 +64,7 @@ def test(rest: Sequence[str]) -> int:
     _node_run("node_modules/typescript/bin/tsc", "-p", "tsconfig.json")
     build(())
     _node_tests(rest or _test_files("client/test", "react/test"))
-    return _browser_tests(["--test-name-pattern", "(quick)"])
+    return _browser_tests(["--test-name-pattern", QUICK], only=QUICK)
 
 
 def browser(rest: Sequence[str]) -> int:
@@ -110,10 +112,12 @@ def _node_tests(arguments: Sequence[str]) -> None:
     _node_run("--conditions=stemmadb-source", "--test", "--test-reporter=dot", *arguments)
 
 
-def _browser_tests(arguments: Sequence[str]) -> int:
+def _browser_tests(arguments: Sequence[str], only: str = "") -> int:
+    """The tests in files that hold this text."""
     program = _browser()
     os.environ["STEMMADB_BROWSER"] = program
-    _node_tests(["--test-concurrency=1", *arguments, *_test_files("browser")])
+    files = [file for file in _test_files("browser") if only in (TYPESCRIPT / file).read_text()]
+    _node_tests(["--test-concurrency=1", *arguments, *files])
     return 0
 
 

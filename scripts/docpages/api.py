@@ -74,7 +74,7 @@ def _function(found: griffe.Function) -> Iterator[str]:
     given = _parameters(found)
     line = f"{head}{', '.join(given)}{tail}"
     lines = [line] if len(line) <= WIDTH else [head, *(f"    {one}," for one in given), tail]
-    yield from ["", "```python", *lines, "```"]
+    yield from ["", "```py", *lines, "```"]  # not `python`: the tests run every block of that name
     if says := _text(found):
         yield from ["", says]
 

@@ -13,7 +13,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from console_worlds import Desk, in_a_console, in_the_story, put
+from console_worlds import TypedConsole, in_a_console, in_the_story, put
 from stemmadb.client.console import completer, history_file
 from stemmadb.client.console.completer import Choices, CompletionContext, ConsoleCompleter, SeenIds, wanted
 from stemmadb.client.console.history_file import KeptHistory
@@ -59,9 +59,9 @@ def test_commands_that_write_are_completed_only_where_they_work() -> None:
     assert wanted("set u", may_write=True) == CompletionContext("u", "id")
 
 
-def chosen(desk: Desk, line: str) -> Any:
-    choices = Choices(lambda: desk.state, SeenIds())
-    return choices.of(wanted(line, may_write=desk.state.may_write))
+def chosen(console: TypedConsole, line: str) -> Any:
+    choices = Choices(lambda: console.state, SeenIds())
+    return choices.of(wanted(line, may_write=console.state.may_write))
 
 
 @pytest.mark.parametrize(
@@ -82,51 +82,51 @@ def chosen(desk: Desk, line: str) -> Any:
     ],
 )
 def test_the_words_there_are_to_choose_from(line: str, expected: list[str]) -> None:
-    async def scenario(desk: Desk) -> None:
-        assert await chosen(desk, line) == expected
+    async def scenario(console: TypedConsole) -> None:
+        assert await chosen(console, line) == expected
 
     in_the_story(scenario)
 
 
 def test_a_console_that_writes_completes_its_commands() -> None:
-    async def scenario(desk: Desk) -> None:
-        assert await chosen(desk.writing(), "se") == ["set"]
+    async def scenario(console: TypedConsole) -> None:
+        assert await chosen(console.writing(), "se") == ["set"]
 
     in_a_console(scenario)
 
 
 def test_ids_are_those_of_the_moment_and_what_was_shown() -> None:
-    async def scenario(desk: Desk) -> None:
-        await put(desk.state.space, _1=1)
-        await put(desk.state.space, _2=1)
-        await desk.text("at 2")
-        assert await chosen(desk, "get urn:") == ["urn:todo:1"]
+    async def scenario(console: TypedConsole) -> None:
+        await put(console.state.space, _1=1)
+        await put(console.state.space, _2=1)
+        await console.text("at 2")
+        assert await chosen(console, "get urn:") == ["urn:todo:1"]
         remembered = SeenIds()
         remembered.add(["urn:other:1"])
-        choices = Choices(lambda: desk.state, remembered)
+        choices = Choices(lambda: console.state, remembered)
         assert await choices.of(CompletionContext("urn:", "id")) == ["urn:other:1", "urn:todo:1"]
 
     in_a_console(scenario)
 
 
 def test_a_server_that_does_not_answer_is_not_waited_for() -> None:
-    async def scenario(desk: Desk) -> None:
-        await put(desk.state.space, _1=1)
-        desk.world.network["alice"].offline()
+    async def scenario(console: TypedConsole) -> None:
+        await put(console.state.space, _1=1)
+        console.world.network["alice"].offline()
         remembered = SeenIds()
         remembered.add(["urn:todo:7"])
         before = asyncio.get_running_loop().time()
-        assert await Choices(lambda: desk.state, remembered).of(CompletionContext("urn:", "id")) == ["urn:todo:7"]
+        assert await Choices(lambda: console.state, remembered).of(CompletionContext("urn:", "id")) == ["urn:todo:7"]
         assert asyncio.get_running_loop().time() - before <= completer.ANSWER_SECONDS + 0.1
-        assert await chosen(desk, "branch ") == []
-        desk.world.network["alice"].online()
+        assert await chosen(console, "branch ") == []
+        console.world.network["alice"].online()
 
     in_a_console(scenario)
 
 
 def test_the_prompt_gets_what_follows_the_word() -> None:
-    async def scenario(desk: Desk) -> None:
-        completer = ConsoleCompleter(lambda: desk.state, SeenIds())
+    async def scenario(console: TypedConsole) -> None:
+        completer = ConsoleCompleter(lambda: console.state, SeenIds())
         document, event = Document("get urn:todo:"), CompleteEvent(completion_requested=True)
         found = [one async for one in completer.get_completions_async(document, event)]
         assert [(one.text, one.start_position) for one in found] == [("urn:todo:1", -9), ("urn:todo:2", -9)]
@@ -189,12 +189,12 @@ def test_a_second_line_has_no_command() -> None:
 
 
 def test_the_prompt_shows_the_past_in_another_colour() -> None:
-    async def scenario(desk: Desk) -> None:
-        assert prompt_pieces(desk.state)[2] == ("class:place", "main@head")
-        await desk.text("at 3")
-        assert prompt_pieces(desk.state)[2] == ("class:past", "main@3")
-        assert "".join(piece[1] for piece in prompt_pieces(desk.state)) == desk.state.prompt
-        writing = desk.writing().state
+    async def scenario(console: TypedConsole) -> None:
+        assert prompt_pieces(console.state)[2] == ("class:place", "main@head")
+        await console.text("at 3")
+        assert prompt_pieces(console.state)[2] == ("class:past", "main@3")
+        assert "".join(piece[1] for piece in prompt_pieces(console.state)) == console.state.prompt
+        writing = console.writing().state
         assert writing.prompt == "todo main@3> "  # the past cannot be written
         writing = replace(writing, moment=None)
         assert writing.prompt == "todo (writes) main@head> "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from console_worlds import Desk, in_a_console, in_the_story, put
+from console_worlds import TypedConsole, in_a_console, in_the_story, put
 
 
 def lines(text: str) -> list[str]:
@@ -14,15 +14,21 @@ def lines(text: str) -> list[str]:
 
 @pytest.mark.rule("HISTORY-2")
 def test_a_value_is_shown_as_it_was_at_a_version() -> None:
-    async def scenario(desk: Desk) -> None:
-        assert lines(await desk.text("get urn:todo:1"))[1:-1] == ['  "title": "write the manual",', '  "done": true']
-        assert await desk.text("at 2") == (
+    async def scenario(console: TypedConsole) -> None:
+        assert lines(await console.text("get urn:todo:1"))[1:-1] == [
+            '  "title": "write the manual",',
+            '  "done": true',
+        ]
+        assert await console.text("at 2") == (
             "You are at main@2, last written 2026-09-21 14:13:20 by alice …UShbGULs: first\nitems."
         )
-        assert lines(await desk.text("get urn:todo:1"))[1:-1] == ['  "title": "write the spec",', '  "done": false']
-        assert await desk.text("get urn:todo:1 /done") == "false"
-        assert await desk.text("at head") == "You are at main@head."
-        assert await desk.text("get urn:todo:1 /done") == "true"
+        assert lines(await console.text("get urn:todo:1"))[1:-1] == [
+            '  "title": "write the spec",',
+            '  "done": false',
+        ]
+        assert await console.text("get urn:todo:1 /done") == "false"
+        assert await console.text("at head") == "You are at main@head."
+        assert await console.text("get urn:todo:1 /done") == "true"
 
     in_the_story(scenario)
 
@@ -43,10 +49,10 @@ def test_a_value_is_shown_as_it_was_at_a_version() -> None:
     ],
 )
 def test_a_moment_can_be_written_in_many_ways(moment: str, place: str) -> None:
-    async def scenario(desk: Desk) -> None:
-        assert (await desk.text(f"at {moment}")).startswith(f"You are at {place}")
-        assert desk.state.prompt == f"todo {place}> "
-        assert (await desk.text("at")) == f"You are at {place}."
+    async def scenario(console: TypedConsole) -> None:
+        assert (await console.text(f"at {moment}")).startswith(f"You are at {place}")
+        assert console.state.prompt == f"todo {place}> "
+        assert (await console.text("at")) == f"You are at {place}."
 
     in_the_story(scenario)
 
@@ -85,75 +91,78 @@ def test_a_moment_can_be_written_in_many_ways(moment: str, place: str) -> None:
     ],
 )
 def test_a_wrong_command_gets_one_sentence(line: str, code: str, words: str) -> None:
-    async def scenario(desk: Desk) -> None:
-        before = desk.state
-        error = await desk.error(line)
+    async def scenario(console: TypedConsole) -> None:
+        before = console.state
+        error = await console.error(line)
         assert error.code == code
         assert words in error.message
-        assert desk.state is before
+        assert console.state is before
 
     in_the_story(scenario)
 
 
 def test_a_null_is_a_value_and_not_an_absence() -> None:
-    async def scenario(desk: Desk) -> None:
-        await put(desk.state.space, _1=None, _2={"a": None})
-        assert await desk.text("get urn:todo:1") == "null"
-        assert await desk.text("get urn:todo:2 /a") == "null"
-        await desk.text("at 2")
-        assert await desk.text("get urn:todo:1") == "null"
+    async def scenario(console: TypedConsole) -> None:
+        await put(console.state.space, _1=None, _2={"a": None})
+        assert await console.text("get urn:todo:1") == "null"
+        assert await console.text("get urn:todo:2 /a") == "null"
+        await console.text("at 2")
+        assert await console.text("get urn:todo:1") == "null"
 
     in_a_console(scenario)
 
 
 def test_ls_lists_a_prefix_with_or_without_a_star() -> None:
-    async def scenario(desk: Desk) -> None:
+    async def scenario(console: TypedConsole) -> None:
         expected = [
             "ID          VALUE",
             'urn:todo:1  {"title": "write the manual", "done": true}',
             'urn:todo:2  {"title": "soy milk", "done": false}',
         ]
-        assert lines(await desk.text("ls urn:todo:")) == expected
-        assert lines(await desk.text("ls urn:todo:*")) == expected
-        assert lines(await desk.text("ls urn:todo: --limit 1"))[1:] == [expected[1], "... and 1 more; use --limit 2"]
-        assert await desk.text("ls urn:nope:") == "Nothing is under 'urn:nope:*' in main@head."
-        await desk.text("branch fix")
-        assert "oat milk" in await desk.text("ls urn:todo:2")
+        assert lines(await console.text("ls urn:todo:")) == expected
+        assert lines(await console.text("ls urn:todo:*")) == expected
+        assert lines(await console.text("ls urn:todo: --limit 1"))[1:] == [
+            expected[1],
+            "... and 1 more; use --limit 2",
+        ]
+        assert await console.text("ls urn:nope:") == "Nothing is under 'urn:nope:*' in main@head."
+        await console.text("branch fix")
+        assert "oat milk" in await console.text("ls urn:todo:2")
 
     in_the_story(scenario)
 
 
 def test_a_query_finds_what_matches_a_schema() -> None:
-    async def scenario(desk: Desk) -> None:
+    async def scenario(console: TypedConsole) -> None:
         schema = '{"properties": {"done": {"const": true}}, "required": ["done"]}'
         found = ["ID          VALUE", 'urn:todo:1  {"title": "write the manual", "done": true}']
-        assert lines(await desk.text(f"query {schema}")) == found
-        assert lines(await desk.text(f"query urn:todo: {schema}")) == found
-        assert lines(await desk.text(f"query urn:todo:1 {schema}")) == found
-        assert await desk.text(f"query urn:todo:2 {schema}") == "Nothing matches in main@head."
-        await desk.text("at 2")
-        assert await desk.text(f"query {schema}") == "Nothing matches in main@2."
+        assert lines(await console.text(f"query {schema}")) == found
+        assert lines(await console.text(f"query urn:todo: {schema}")) == found
+        assert lines(await console.text(f"query urn:todo:1 {schema}")) == found
+        assert await console.text(f"query urn:todo:2 {schema}") == "Nothing matches in main@head."
+        await console.text("at 2")
+        assert await console.text(f"query {schema}") == "Nothing matches in main@2."
 
     in_the_story(scenario)
 
 
 @pytest.mark.rule("QUERY-8")
 def test_a_query_shows_the_first_in_order() -> None:
-    async def scenario(desk: Desk) -> None:
-        ascending = lines(await desk.text("query urn:todo: --order /title --limit 99"))[1:]
+    async def scenario(console: TypedConsole) -> None:
+        ascending = lines(await console.text("query urn:todo: --order /title --limit 99"))[1:]
         assert len(ascending) > 1
-        assert lines(await desk.text("query urn:todo: --order -/title --limit 99"))[1:] == ascending[::-1]
-        assert lines(await desk.text("query urn:todo: --order /title,/done --limit 1"))[1:] == ascending[:1]
+        assert lines(await console.text("query urn:todo: --order -/title --limit 99"))[1:] == ascending[::-1]
+        assert lines(await console.text("query urn:todo: --order /title,/done --limit 1"))[1:] == ascending[:1]
 
     in_the_story(scenario)
 
 
 def test_a_nested_query_shows_what_links_lead_to() -> None:
-    async def scenario(desk: Desk) -> None:
+    async def scenario(console: TypedConsole) -> None:
         link = {"/": {"link@1": {"id": "urn:todo:2"}}}
-        await put(desk.state.space, _1={"by": link}, _2={"name": "Ada"})
+        await put(console.state.space, _1={"by": link}, _2={"name": "Ada"})
         schema = '{"properties": {"by": {"properties": {"name": {}}}}}'
-        shown = await desk.text(f"query urn:todo:1 {schema} --nested")
+        shown = await console.text(f"query urn:todo:1 {schema} --nested")
         assert lines(shown) == ["{", '  "by": {', '    "name": "Ada"', "  }", "}"]
 
     in_a_console(scenario)
@@ -161,31 +170,31 @@ def test_a_nested_query_shows_what_links_lead_to() -> None:
 
 @pytest.mark.rule("HISTORY-1")
 def test_the_log_is_that_of_the_place_one_stands_at() -> None:
-    async def scenario(desk: Desk) -> None:
-        assert lines(await desk.text("log urn:todo:")) == [
+    async def scenario(console: TypedConsole) -> None:
+        assert lines(await console.text("log urn:todo:")) == [
             "VERSION  TIME                 AUTHOR           FACTS  NOTE",
             "      9  2026-09-21 14:17:20  alice …UShbGULs      1  soy",
             "      6  2026-09-21 14:16:20  alice …UShbGULs      1  merge draft",
             "      3  2026-09-21 14:14:20  alice …UShbGULs      1  finished",
             "      2  2026-09-21 14:13:20  alice …UShbGULs      2  first items",
         ]
-        assert lines(await desk.text("log --limit 1"))[-1] == "... older commits with --limit 5"
-        assert "branch.delete old" in await desk.text("log --all")
+        assert lines(await console.text("log --limit 1"))[-1] == "... older commits with --limit 5"
+        assert "branch.delete old" in await console.text("log --all")
         assert (
-            lines(await desk.text('log --since "3 minutes ago" --author alice'))[1:]
-            == lines(await desk.text("log urn:todo:"))[1:3]
+            lines(await console.text('log --since "3 minutes ago" --author alice'))[1:]
+            == lines(await console.text("log urn:todo:"))[1:3]
         )
-        assert await desk.text("log --author bob") == "No commit of main@head matches."
-        await desk.text("at 3")
-        assert len(lines(await desk.text("log urn:todo:"))) == 3
-        assert len(lines(await desk.text("log urn:todo: --until '2026-09-21 14:14:00'"))) == 2
+        assert await console.text("log --author bob") == "No commit of main@head matches."
+        await console.text("at 3")
+        assert len(lines(await console.text("log urn:todo:"))) == 3
+        assert len(lines(await console.text("log urn:todo: --until '2026-09-21 14:14:00'"))) == 2
 
     in_the_story(scenario)
 
 
 def test_the_log_shows_facts_if_asked() -> None:
-    async def scenario(desk: Desk) -> None:
-        assert lines(await desk.text("log --facts --limit 2"))[:4] == [
+    async def scenario(console: TypedConsole) -> None:
+        assert lines(await console.text("log --facts --limit 2"))[:4] == [
             "9  2026-09-21 14:17:20  alice …UShbGULs  main  soy",
             '    set urn:todo:2  {"title": "soy milk", "done": false}',
             "6  2026-09-21 14:16:20  alice …UShbGULs  main  merge draft",
@@ -196,22 +205,22 @@ def test_the_log_shows_facts_if_asked() -> None:
 
 
 def test_history_and_blame_tell_who_changed_what() -> None:
-    async def scenario(desk: Desk) -> None:
-        assert lines(await desk.text("history urn:todo:1 --limit 1")) == [
+    async def scenario(console: TypedConsole) -> None:
+        assert lines(await console.text("history urn:todo:1 --limit 1")) == [
             "VERSION  TIME                 AUTHOR           CHANGE                      NOTE",
             '      6  2026-09-21 14:16:20  alice …UShbGULs  /title  "write the spec"    merge',
             '                                               -> "write the manual"',
             "... older changes with --limit 5",
         ]
-        assert lines(await desk.text("blame urn:todo:1")) == [
+        assert lines(await console.text("blame urn:todo:1")) == [
             "PATH    VALUE            VERSION  TIME                 AUTHOR           NOTE",
             '/title  "write the             6  2026-09-21 14:16:20  alice …UShbGULs',
             '        manual"',
             "/done   true                   3  2026-09-21 14:14:20  alice …UShbGULs  finished",
         ]
-        await desk.text("at 2")
-        assert lines(await desk.text("blame urn:todo:1 /done"))[1].split()[:3] == ["/done", "false", "2"]
-        assert [line.split()[0] for line in lines(await desk.text("history urn:todo:1"))][1] == "2"
+        await console.text("at 2")
+        assert lines(await console.text("blame urn:todo:1 /done"))[1].split()[:3] == ["/done", "false", "2"]
+        assert [line.split()[0] for line in lines(await console.text("history urn:todo:1"))][1] == "2"
 
     in_the_story(scenario)
 
@@ -237,24 +246,24 @@ def test_history_and_blame_tell_who_changed_what() -> None:
     ],
 )
 def test_a_difference_leads_from_one_place_to_another(line: str, expected: list[str]) -> None:
-    async def scenario(desk: Desk) -> None:
-        assert lines(await desk.text(line)) == expected
+    async def scenario(console: TypedConsole) -> None:
+        assert lines(await console.text(line)) == expected
 
     in_the_story(scenario)
 
 
 def test_a_difference_with_one_side_leads_to_where_one_stands() -> None:
-    async def scenario(desk: Desk) -> None:
-        await desk.text("at 3")
-        assert lines(await desk.text("diff 2"))[0] == "main@2 -> main@3"
-        assert lines(await desk.text("diff 2 head"))[0] == "main@2 -> main@12"
+    async def scenario(console: TypedConsole) -> None:
+        await console.text("at 3")
+        assert lines(await console.text("diff 2"))[0] == "main@2 -> main@3"
+        assert lines(await console.text("diff 2 head"))[0] == "main@2 -> main@12"
 
     in_the_story(scenario)
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 200])
 def test_nothing_is_wider_than_the_terminal(columns: int) -> None:
-    async def scenario(desk: Desk) -> None:
+    async def scenario(console: TypedConsole) -> None:
         for line in (
             "ls",
             "log --all",
@@ -265,34 +274,34 @@ def test_nothing_is_wider_than_the_terminal(columns: int) -> None:
             "status",
             "diff 1",
         ):
-            assert max(map(len, lines(await desk.text(line, columns=columns)))) <= columns
+            assert max(map(len, lines(await console.text(line, columns=columns)))) <= columns
 
     in_the_story(scenario)
 
 
 def test_what_others_wrote_cannot_move_the_cursor() -> None:
-    async def scenario(desk: Desk) -> None:
-        await put(desk.state.space, "\x1b[2J gone", _1={"title": "\x1b]0;x\x07", "\r": 1})
+    async def scenario(console: TypedConsole) -> None:
+        await put(console.state.space, "\x1b[2J gone", _1={"title": "\x1b]0;x\x07", "\r": 1})
         for line in ("ls urn:", "get urn:todo:1", "log", "history urn:todo:1", "blame urn:todo:1", "diff 1"):
-            shown = await desk.text(line)
+            shown = await console.text(line)
             assert not any(letter in shown for letter in "\x1b\x07\r")
 
     in_a_console(scenario)
 
 
 def test_an_erased_value_says_so() -> None:
-    async def scenario(desk: Desk) -> None:
-        await put(desk.state.space, _1={"secret": 1})
-        await put(desk.state.space, _1={"secret": 0})
-        await desk.state.space.erase("urn:todo:1", [2])
-        await desk.text("at 2")
-        assert (await desk.error("get urn:todo:1")).code == "erased"
+    async def scenario(console: TypedConsole) -> None:
+        await put(console.state.space, _1={"secret": 1})
+        await put(console.state.space, _1={"secret": 0})
+        await console.state.space.erase("urn:todo:1", [2])
+        await console.text("at 2")
+        assert (await console.error("get urn:todo:1")).code == "erased"
 
     in_a_console(scenario)
 
 
 def test_every_answer_for_programs_can_be_read_as_json() -> None:
-    async def scenario(desk: Desk) -> None:
+    async def scenario(console: TypedConsole) -> None:
         for line in (
             "get urn:todo:1",
             "ls",
@@ -302,27 +311,29 @@ def test_every_answer_for_programs_can_be_read_as_json() -> None:
             "diff 1",
             "blame urn:todo:1",
         ):
-            assert msgspec.json.decode(msgspec.json.encode((await desk.reply(line)).data))
+            assert msgspec.json.decode(msgspec.json.encode((await console.reply(line)).data))
         for line in ("branches", "tags", "status", "whoami", "pending", "rejected", "at", "at 3", "help", "help get"):
-            assert msgspec.json.decode(msgspec.json.encode((await desk.reply(line)).data))
+            assert msgspec.json.decode(msgspec.json.encode((await console.reply(line)).data))
 
     in_the_story(scenario)
 
 
 def test_the_console_takes_what_the_command_line_takes() -> None:
-    async def scenario(desk: Desk) -> None:
-        assert await desk.text("get urn:todo:1 --path /title") == await desk.text("get urn:todo:1 /title")
-        assert await desk.text("blame urn:todo:1 --path /done") == await desk.text("blame urn:todo:1 /done")
-        assert await desk.text("log --prefix urn:todo:") == await desk.text("log urn:todo:")
+    async def scenario(console: TypedConsole) -> None:
+        assert await console.text("get urn:todo:1 --path /title") == await console.text("get urn:todo:1 /title")
+        assert await console.text("blame urn:todo:1 --path /done") == await console.text("blame urn:todo:1 /done")
+        assert await console.text("log --prefix urn:todo:") == await console.text("log urn:todo:")
         schema = '{"properties": {"done": {"const": true}}}'
-        assert await desk.text(f"query urn:todo:* --schema {schema}") == await desk.text(f"query urn:todo:* {schema}")
+        assert await console.text(f"query urn:todo:* --schema {schema}") == await console.text(
+            f"query urn:todo:* {schema}"
+        )
 
     in_the_story(scenario)
 
 
 def test_the_log_says_why_versions_are_missing() -> None:
-    async def scenario(desk: Desk) -> None:
-        assert "not on main: versions count all writes of the space" in " ".join((await desk.text("log")).split())
-        assert "versions count" not in await desk.text("log --all")
+    async def scenario(console: TypedConsole) -> None:
+        assert "not on main: versions count all writes of the space" in " ".join((await console.text("log")).split())
+        assert "versions count" not in await console.text("log --all")
 
     in_the_story(scenario)

@@ -11,19 +11,19 @@ from contextlib import contextmanager
 
 import pytest
 
-from console_worlds import Desk, desk, in_a_console, in_the_story, put
+from console_worlds import TypedConsole, console, in_a_console, in_the_story, put
 from stemmadb.client.cli.context import CliContext
 from stemmadb.client.console.session import LOST, STOPPED, ConsoleSession
 from stemmadb.client.testing import World
 
 
-def session_of(desk: Desk, *, is_json: bool = False) -> ConsoleSession:
-    return ConsoleSession(desk.state, CliContext(is_json=is_json))
+def session_of(console: TypedConsole, *, is_json: bool = False) -> ConsoleSession:
+    return ConsoleSession(console.state, CliContext(is_json=is_json))
 
 
 def test_a_console_goes_on_after_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    async def scenario(desk: Desk) -> None:
-        session = session_of(desk)
+    async def scenario(console: TypedConsole) -> None:
+        session = session_of(console)
         for line in (
             "get urn:nope",
             "",
@@ -47,8 +47,8 @@ def test_a_console_goes_on_after_an_error(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_every_answer_is_a_line_of_json_for_a_program(capsys: pytest.CaptureFixture[str]) -> None:
-    async def scenario(desk: Desk) -> None:
-        session = session_of(desk, is_json=True)
+    async def scenario(console: TypedConsole) -> None:
+        session = session_of(console, is_json=True)
         for line in ("get urn:todo:1 /done", "at 3", "get urn:nope", "watch urn:todo:1 --changes 1", ""):
             await session.line(line)
 
@@ -68,25 +68,27 @@ async def until_said(capsys: pytest.CaptureFixture[str], text: str) -> None:
         said += capsys.readouterr().out
 
 
-def interrupted(capsys: pytest.CaptureFixture[str], act: Callable[[Desk, ConsoleSession], Awaitable[None]]) -> None:
+def interrupted(
+    capsys: pytest.CaptureFixture[str], act: Callable[[TypedConsole, ConsoleSession], Awaitable[None]]
+) -> None:
     """In real time: a signal comes from outside."""
 
     async def run() -> None:
-        async with World(seed=5) as world, desk(world) as made:
+        async with World(seed=5) as world, console(world) as made:
             await put_quickly(made)
             await act(made, session_of(made))
 
     asyncio.run(run())
 
 
-async def put_quickly(made: Desk) -> None:
+async def put_quickly(made: TypedConsole) -> None:
     async with made.state.space.transaction() as tx:
         tx.set("urn:todo:1", {"done": True})
     await tx.confirmed()
 
 
 def test_ctrl_c_ends_a_watch_and_not_the_console(capsys: pytest.CaptureFixture[str]) -> None:
-    async def act(_made: Desk, session: ConsoleSession) -> None:
+    async def act(_made: TypedConsole, session: ConsoleSession) -> None:
         watching = asyncio.create_task(session.line("watch urn:todo:"))
         await until_said(capsys, "urn:todo:1")
         os.kill(os.getpid(), signal.SIGINT)
@@ -99,7 +101,7 @@ def test_ctrl_c_ends_a_watch_and_not_the_console(capsys: pytest.CaptureFixture[s
 
 
 def test_ctrl_c_ends_a_question_that_is_not_answered(capsys: pytest.CaptureFixture[str]) -> None:
-    async def act(made: Desk, session: ConsoleSession) -> None:
+    async def act(made: TypedConsole, session: ConsoleSession) -> None:
         made.world.network["alice"].stop_reading()
         asking = asyncio.create_task(session.line("ls urn:todo:"))
         await asyncio.sleep(0)
@@ -119,8 +121,8 @@ def test_a_key_stops_what_goes_on() -> None:
         stops.append(stop)
         yield
 
-    async def scenario(desk: Desk) -> None:
-        session = ConsoleSession(desk.state, CliContext(is_json=True), stopping=keys)
+    async def scenario(console: TypedConsole) -> None:
+        session = ConsoleSession(console.state, CliContext(is_json=True), stopping=keys)
         watching = asyncio.create_task(session.line("watch urn:todo:"))
         while not stops:
             await asyncio.sleep(0.01)
@@ -132,8 +134,8 @@ def test_a_key_stops_what_goes_on() -> None:
 
 
 def test_the_end_of_the_console_is_not_taken_for_the_end_of_a_line() -> None:
-    async def scenario(desk: Desk) -> None:
-        watching = asyncio.create_task(session_of(desk, is_json=True).line("watch urn:todo:"))
+    async def scenario(console: TypedConsole) -> None:
+        watching = asyncio.create_task(session_of(console, is_json=True).line("watch urn:todo:"))
         await asyncio.sleep(1)
         watching.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -143,31 +145,31 @@ def test_the_end_of_the_console_is_not_taken_for_the_end_of_a_line() -> None:
 
 
 def test_whoever_waits_is_told_that_the_connection_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
-    async def scenario(desk: Desk) -> None:
-        session = session_of(desk)
-        await put(desk.state.space, _1=1)
+    async def scenario(console: TypedConsole) -> None:
+        session = session_of(console)
+        await put(console.state.space, _1=1)
         watching = asyncio.create_task(session.line("watch urn:todo: --changes 2"))
         await asyncio.sleep(2)
-        desk.world.network["alice"].offline()
+        console.world.network["alice"].offline()
         await asyncio.sleep(30)
         assert capsys.readouterr().err == f"{LOST}\n"
-        desk.world.network["alice"].online()
+        console.world.network["alice"].online()
         await asyncio.sleep(60)
         assert capsys.readouterr().err == "Connected again.\n"
-        await put(desk.state.space, _1=2)
+        await put(console.state.space, _1=2)
         assert await watching
 
     in_a_console(scenario)
 
 
 def test_a_server_that_stays_away_is_told_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    async def scenario(desk: Desk) -> None:
-        session = session_of(desk)
-        desk.world.network["alice"].offline()
+    async def scenario(console: TypedConsole) -> None:
+        session = session_of(console)
+        console.world.network["alice"].offline()
         assert await session.line("ls urn:todo:")
         assert session.first_error is not None
         assert session.first_error.retriable
-        desk.world.network["alice"].online()
+        console.world.network["alice"].online()
         await asyncio.sleep(60)
         assert await session.line("ls urn:todo:")
         assert session.failed == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from requesters import Desk, PeerRequester, desk
+from requesters import PeerRequester, RequestWorld, request_world
 from service_peers import ALICE, BOB, CAROL, SPACE, Key, put, read
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.reading.access import ACL_TRIES_MAX, Acl, Roles
@@ -35,8 +35,8 @@ from stemmadb.protocol.wire.messages.commit import Rejected
 DAVE = Key("dave")
 
 
-def acl(it: Desk, meanwhile: Callable[[], Any] | None = None) -> Acl:
-    """One whose commits go through the writer of the desk, after whatever comes before them."""
+def acl(it: RequestWorld, meanwhile: Callable[[], Any] | None = None) -> Acl:
+    """One whose commits go through the writer of the request_world, after whatever comes before them."""
 
     async def commit(roles: Roles, version: Version) -> None:
         if meanwhile is not None:
@@ -54,7 +54,7 @@ def acl(it: Desk, meanwhile: Callable[[], Any] | None = None) -> Acl:
 
 @pytest.mark.rule("ACL-1")
 async def test_roles_are_given_changed_and_taken() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         first = {ALICE.did: "own", BOB.did: "write", CAROL.did: "read"}
         access = await acl(it).get()
         assert (access.version, access.roles, access.mine.role) == (1, first, "own")
@@ -72,7 +72,7 @@ async def test_roles_are_given_changed_and_taken() -> None:
 
 @pytest.mark.rule("ACL-1")
 async def test_the_list_keeps_an_owner_and_only_owners_change_it() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         with pytest.raises(InvalidValue, match="owner"):
             await acl(it).remove(ALICE.did)
         with pytest.raises(InvalidValue, match="owner"):
@@ -87,14 +87,14 @@ async def test_the_list_keeps_an_owner_and_only_owners_change_it() -> None:
         await acl(it).set(BOB.did, "write")
         await acl(it).remove(DAVE.did)
         assert (await acl(it).get()).version == version
-    async with desk(BOB) as it:
+    async with request_world(BOB) as it:
         with pytest.raises(Forbidden):
             await acl(it).set(DAVE.did, "read")
 
 
 @pytest.mark.rule("ACL-1")
 async def test_a_change_is_made_again_on_top_of_somebody_elses() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         other = await it.harness.peer(ALICE).open()
         roles = (await acl(it).get()).roles
         left: list[Roles] = [{**roles, DAVE.did: "write"}]
@@ -120,7 +120,7 @@ def identity_of(name: str) -> Identity:
     return Identity.from_seed(hashlib.sha256(name.encode()).digest())
 
 
-def delegator(it: Desk, name: str = "alice", held: tuple[bytes, ...] = ()) -> Delegator:
+def delegator(it: RequestWorld, name: str = "alice", held: tuple[bytes, ...] = ()) -> Delegator:
     return Delegator(
         it.requester, identity_of(name), space=SPACE.did, now=lambda: TimeMs(it.harness.clock.now), held=held
     )
@@ -132,14 +132,14 @@ def terms(
     return DelegationTerms(audience=audience.did, role=role, prefixes=prefixes or ("urn:todo:*",), expires=expires)
 
 
-async def reader(it: Desk, key: Key, *texts: str) -> Moment:
+async def reader(it: RequestWorld, key: Key, *texts: str) -> Moment:
     requester = PeerRequester(it.harness, key, delegations=read_tokens(texts))
     return Moment(requester, branch=MAIN, space=SPACE.did)
 
 
 @pytest.mark.rule("ACL-4")
 async def test_a_token_delegates_what_it_says_until_it_is_revoked() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put("urn:todo:1", 1), put("urn:other", 2))
         token = delegator(it).delegate(terms())
         assert token.replace("-", "").replace("_", "").isalnum()
@@ -154,7 +154,7 @@ async def test_a_token_delegates_what_it_says_until_it_is_revoked() -> None:
 
 @pytest.mark.rule("ACL-4")
 async def test_a_delegate_delegates_further_with_its_chain_and_never_wider() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put("urn:todo:1", 1), put("urn:todo:x:1", 2))
         first = delegator(it).delegate(terms(DAVE))
         dave = delegator(it, "dave", read_tokens([first]))
@@ -177,7 +177,7 @@ async def test_a_delegate_delegates_further_with_its_chain_and_never_wider() -> 
 
 @pytest.mark.rule("ACL-4")
 async def test_a_delegate_whose_clock_is_behind_delegates_no_longer_than_its_own_token() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put("urn:todo:1", 1))
         first = delegator(it).delegate(terms(DAVE))
         late = TimeMs(it.harness.clock.now - 600_000)
@@ -189,7 +189,7 @@ async def test_a_delegate_whose_clock_is_behind_delegates_no_longer_than_its_own
 
 @pytest.mark.rule("ACL-4")
 async def test_a_loan_ends_when_it_says_and_begins_before_any_clock_that_is_behind() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         now = datetime.fromtimestamp(it.harness.clock.now / 1000, UTC)
         for expires in (now + timedelta(minutes=1), timedelta(minutes=1), 60, 60.0):
             token = delegator(it).delegate(terms(CAROL, "read", "*", expires=expires))
@@ -201,7 +201,7 @@ async def test_a_loan_ends_when_it_says_and_begins_before_any_clock_that_is_behi
 
 
 async def test_what_nobody_could_use_is_not_made() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         for wrong in (terms(role="own"), terms(expires=-600), terms(DAVE, "read", "urn:a b*")):
             with pytest.raises(InvalidDelegation):
                 delegator(it).delegate(wrong)

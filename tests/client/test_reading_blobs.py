@@ -11,7 +11,7 @@ import pytest
 from blake3 import blake3
 from msgspec.structs import replace
 
-from requesters import Desk, Loss, PeerRequester, desk
+from requesters import Loss, PeerRequester, RequestWorld, request_world
 from service_peers import BOB, CAROL
 from stemmadb.client.reading import blob_sources
 from stemmadb.client.reading.blob_sources import at_once
@@ -41,7 +41,7 @@ NOT_YET: tuple[Loss, ...] = ("no",) * 7
 LOSSES: tuple[Loss, ...] = ("question", "answer")
 
 
-def blobs(it: Desk) -> Blobs:
+def blobs(it: RequestWorld) -> Blobs:
     return Blobs(it.requester)
 
 
@@ -51,7 +51,7 @@ def name_of(data: bytes) -> Hash:
 
 @pytest.mark.parametrize("data", [b"", b"small", DATA], ids=["empty", "small", "chunks"])
 async def test_bytes_are_put_and_got(data: bytes) -> None:
-    async with desk(limits=LIMITS) as it:
+    async with request_world(limits=LIMITS) as it:
         ref = await blobs(it).put(data, content_type="text/plain")
         assert ref == BlobRef(reference.write(name_of(data)), len(data), "text/plain")
         assert str(ref) == ref.hash
@@ -63,7 +63,7 @@ async def test_bytes_are_put_and_got(data: bytes) -> None:
 
 
 async def test_what_the_server_has_is_not_sent_again() -> None:
-    async with desk(limits=LIMITS) as it:
+    async with request_world(limits=LIMITS) as it:
         await blobs(it).put(DATA)
         it.requester.asked.clear()
         ref = await blobs(it).put(bytearray(DATA), content_type="image/png")
@@ -74,7 +74,7 @@ async def test_what_the_server_has_is_not_sent_again() -> None:
 async def test_a_file_is_sent_and_its_name_tells_its_type(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_bytes(DATA)
-    async with desk(limits=LIMITS) as it:
+    async with request_world(limits=LIMITS) as it:
         assert (await blobs(it).put(path)).content_type == "text/html"
         copy = tmp_path / "copy"
         assert await blobs(it).get(reference.write(name_of(DATA)), to=copy) == copy
@@ -110,7 +110,7 @@ async def pieces(data: bytes) -> AsyncIterator[bytes]:
 @pytest.mark.parametrize("held", [100, 1_000_000], ids=["on disk", "in memory"])
 async def test_what_can_be_read_once_is_put_aside_first(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blob_sources, "SPOOL_BYTES_MAX", held)
-    async with desk(limits=LIMITS) as it:
+    async with request_world(limits=LIMITS) as it:
         for data in (pieces(DATA), Unseekable(DATA)):
             ref = await blobs(it).put(data)  # type: ignore[arg-type]
             assert await blobs(it).get(ref) == DATA
@@ -119,7 +119,7 @@ async def test_what_can_be_read_once_is_put_aside_first(held: int, monkeypatch: 
 async def test_what_is_not_bytes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("text")
-    async with desk(limits=LIMITS) as it:
+    async with request_world(limits=LIMITS) as it:
         with pytest.raises(InvalidValue, match="Path"):
             await blobs(it).put("a.txt")  # type: ignore[arg-type]
         with path.open() as file, pytest.raises(InvalidValue, match="'rb'"):
@@ -137,7 +137,7 @@ async def test_what_is_not_bytes_is_refused(tmp_path: Path) -> None:
 
 
 async def test_who_may_not_write_may_not_upload() -> None:
-    async with desk(CAROL, limits=LIMITS) as it:
+    async with request_world(CAROL, limits=LIMITS) as it:
         with pytest.raises(Forbidden):
             await blobs(it).put(DATA)
         ref = await Blobs(PeerRequester(it.harness, BOB)).put(DATA)
@@ -145,7 +145,7 @@ async def test_who_may_not_write_may_not_upload() -> None:
 
 
 async def test_progress_is_told_both_ways() -> None:
-    async with desk(limits=LIMITS) as it:
+    async with request_world(limits=LIMITS) as it:
         told: list[tuple[int, int]] = []
         ref = await blobs(it).put(DATA, progress=lambda done, total: told.append((done, total)))
         total = len(DATA)
@@ -158,7 +158,7 @@ async def test_progress_is_told_both_ways() -> None:
 async def test_an_upload_goes_on_after_every_loss() -> None:
     for index in range(7):
         for loss in LOSSES:
-            async with desk(limits=LIMITS) as it:
+            async with request_world(limits=LIMITS) as it:
                 it.requester.losses.extend([*NOT_YET[:index], loss])
                 ref = await blobs(it).put(DATA)
                 assert await Blobs(PeerRequester(it.harness)).get(ref) == DATA
@@ -166,7 +166,7 @@ async def test_an_upload_goes_on_after_every_loss() -> None:
 
 
 async def test_an_upload_that_was_left_goes_on_where_it_stopped() -> None:
-    async with desk(limits=LIMITS) as it:
+    async with request_world(limits=LIMITS) as it:
         blob = name_of(DATA)
         await it.requester.ask(BlobBegin, BlobOffset, blob=blob, size=len(DATA))
         await it.requester.ask(BlobChunk, BlobOffset, blob=blob, offset=0, data=DATA[:1_500][:1_000])
@@ -178,7 +178,7 @@ async def test_an_upload_that_was_left_goes_on_where_it_stopped() -> None:
 
 
 async def test_wrong_bytes_of_somebody_else_under_the_same_name_are_sent_over() -> None:
-    async with desk(limits=LIMITS) as it:
+    async with request_world(limits=LIMITS) as it:
         blob = name_of(DATA)
         await it.requester.ask(BlobBegin, BlobOffset, blob=blob, size=len(DATA))
         await it.requester.ask(BlobChunk, BlobOffset, blob=blob, offset=0, data=b"wrong")
@@ -201,7 +201,7 @@ class Altered(PeerRequester):
     "changes", [{"data": DATA[1:1_001]}, {"data": b""}, {"offset": 7}, {"size": 3}], ids=lambda one: next(iter(one))
 )
 async def test_other_bytes_than_were_asked_for_are_never_given(changes: dict[str, Any], tmp_path: Path) -> None:
-    async with desk(limits=LIMITS) as it:
+    async with request_world(limits=LIMITS) as it:
         data = DATA[:1_000]
         ref = await blobs(it).put(data)
         altered = Blobs(Altered(it.harness, **changes))
@@ -219,7 +219,7 @@ async def test_a_file_that_changes_while_it_is_sent_is_refused(tmp_path: Path) -
     path = tmp_path / "a"
     for changed in (b"y" * 2_500, b""):
         path.write_bytes(b"x" * 2_500)
-        async with desk(limits=LIMITS) as it:
+        async with request_world(limits=LIMITS) as it:
 
             async def change(to: bytes = changed) -> None:
                 path.write_bytes(to)
@@ -233,7 +233,7 @@ async def test_a_file_that_changes_while_it_is_sent_is_refused(tmp_path: Path) -
 
 
 async def test_an_upload_may_be_cut_off_as_often_as_it_gets_farther() -> None:
-    async with desk(limits=LIMITS) as it:
+    async with request_world(limits=LIMITS) as it:
         it.requester.losses.extend([loss for _ in range(4) for loss in ONE_CHUNK])
         assert await blobs(it).get(await blobs(it).put(DATA)) == DATA
         assert not it.requester.losses
@@ -249,7 +249,7 @@ class Dropped(PeerRequester):
 
 
 async def test_an_upload_that_the_server_forgot_begins_again() -> None:
-    async with desk(limits=LIMITS) as it:
+    async with request_world(limits=LIMITS) as it:
         requester = Dropped(it.harness)
         await Blobs(requester).put(DATA)
         assert requester.asked.count(BlobBegin) == 2
@@ -265,7 +265,7 @@ class Endless(PeerRequester):
 
 
 async def test_more_bytes_than_there_are_end_the_reading() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         requester = Endless(it.harness)
         with pytest.raises(BlobMismatch):
             await Blobs(requester).get(reference.write(name_of(DATA)))
@@ -283,7 +283,7 @@ class Forgetful(PeerRequester):
 
 
 async def test_an_upload_that_gets_nowhere_ends() -> None:
-    async with desk(limits=LIMITS) as it:
+    async with request_world(limits=LIMITS) as it:
         requester = Forgetful(it.harness)
         with pytest.raises(Malformed):
             await Blobs(requester).put(DATA)

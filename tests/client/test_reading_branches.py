@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from requesters import PeerRequester, desk
+from requesters import PeerRequester, request_world
 from service_peers import CAROL, SPACE, put, remove
 from stemmadb.client.reading.branches import Branch, Branches, Tag, Tags
 from stemmadb.client.reading.merge import MergeClash, PlannedWrite, merge
@@ -38,7 +38,7 @@ DRAFT = BranchName("draft")
 
 @pytest.mark.rule("BRANCH-1")
 async def test_branches_are_made_listed_and_ended() -> None:
-    async with desk(limits=Limits(page_max=1)) as it:
+    async with request_world(limits=Limits(page_max=1)) as it:
         branches = Branches(it.requester)
         await it.commit(put(X, 1))
         made = await branches.create("draft", note="try")
@@ -55,7 +55,7 @@ async def test_branches_are_made_listed_and_ended() -> None:
 
 
 async def test_what_cannot_be_done_with_branches_says_why() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         branches = Branches(it.requester)
         await branches.create("draft")
         with pytest.raises(BranchExists):
@@ -75,14 +75,14 @@ async def test_what_cannot_be_done_with_branches_says_why() -> None:
         await branches.delete("draft")
         with pytest.raises(BranchDeleted):
             await branches.delete("draft")
-    async with desk(CAROL) as it:
+    async with request_world(CAROL) as it:
         with pytest.raises(Forbidden):
             await Branches(it.requester).create("draft")
 
 
 @pytest.mark.rule("COMMIT-11")
 async def test_a_write_whose_answer_was_lost_is_done_once() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         it.requester.losses.extend(["answer", "question", "answer"])
         made = await Branches(it.requester).create("draft")
         assert it.requester.asked == [CreateBranch] * 4
@@ -90,7 +90,7 @@ async def test_a_write_whose_answer_was_lost_is_done_once() -> None:
 
 
 async def test_tags_are_made_listed_and_removed() -> None:
-    async with desk(limits=Limits(page_max=1)) as it:
+    async with request_world(limits=Limits(page_max=1)) as it:
         tags = Tags(it.requester)
         await it.commit(put(X, 1))
         await tags.create("b")
@@ -108,7 +108,7 @@ async def test_tags_are_made_listed_and_removed() -> None:
 
 @pytest.mark.rule("MERGE-1")
 async def test_a_merge_brings_what_the_source_has_and_reports_what_both_changed() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1), put(Y, 1))
         await Branches(it.requester).create("draft")
         await it.commit(put(X, 2), put(Z, 3), branch="draft")
@@ -127,7 +127,7 @@ async def test_a_merge_brings_what_the_source_has_and_reports_what_both_changed(
 
 @pytest.mark.rule("MERGE-4")
 async def test_a_dry_run_says_what_would_be_written() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"a": 1}), put(Y, 1))
         await Branches(it.requester).create("draft")
         await it.commit(put(X, {"a": 2}), remove(Y), put(Z, {"z": None}), branch="draft")
@@ -143,7 +143,7 @@ async def test_a_dry_run_says_what_would_be_written() -> None:
 
 @pytest.mark.rule("MERGE-3")
 async def test_conflicts_under_fail_come_with_the_error_and_resolutions_settle_them() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1), put(Y, 1))
         await Branches(it.requester).create("draft")
         await it.commit(put(X, 2), put(Y, 2), branch="draft")
@@ -170,7 +170,7 @@ class Untold(PeerRequester):
 
 
 async def test_conflicts_that_cannot_be_read_do_not_hide_the_error() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         with pytest.raises(MergeConflict) as failed:
             await merge(Untold(it.harness), "draft", "main")
         assert failed.value.facts == {"count": 1, "conflicts": ()}
@@ -178,7 +178,7 @@ async def test_conflicts_that_cannot_be_read_do_not_hide_the_error() -> None:
 
 @pytest.mark.rule("MERGE-3")
 async def test_the_strategy_and_the_version_of_the_source_are_given() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         await Branches(it.requester).create("draft")
         version = await it.commit(put(X, 2), branch="draft")
@@ -197,7 +197,7 @@ async def test_the_strategy_and_the_version_of_the_source_are_given() -> None:
 
 @pytest.mark.rule("COMMIT-11")
 async def test_a_merge_whose_answer_was_lost_gives_the_same_report() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         await Branches(it.requester).create("draft")
         await it.commit(put(Y, 2), branch="draft")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from requesters import Desk, desk
+from requesters import RequestWorld, request_world
 from service_peers import SPACE, patch, put, remove
 from stemmadb.client.reading.blobs import Blobs
 from stemmadb.client.reading.branches import Branches, Tags
@@ -33,16 +33,16 @@ X, Y = "urn:x", "urn:y"
 pytestmark = pytest.mark.rule("HISTORY-2")
 
 
-def at(it: Desk, branch: str = MAIN, **when: Any) -> Moment:
+def at(it: RequestWorld, branch: str = MAIN, **when: Any) -> Moment:
     return Moment(it.requester, branch=BranchName(branch), space=SPACE.did, **when)
 
 
-def clock(it: Desk) -> datetime:
+def clock(it: RequestWorld) -> datetime:
     return datetime.fromtimestamp(it.harness.clock.now / 1000, UTC)
 
 
 async def test_a_value_is_read_as_it_was_at_a_version() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"a": {"b": 1}}))
         await it.commit(patch(X, {"op": "replace", "path": "/a/b", "value": 2}))
         await it.commit(remove(X))
@@ -55,7 +55,7 @@ async def test_a_value_is_read_as_it_was_at_a_version() -> None:
 
 
 async def test_a_value_is_read_as_it_was_at_a_time() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         first = clock(it)
         it.harness.clock.now += 1_000
@@ -71,7 +71,7 @@ async def test_a_value_is_read_as_it_was_at_a_time() -> None:
 
 
 async def test_what_is_asked_first_settles_the_version_for_all_that_follows() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         now = at(it)
         assert await now.get(X) == 1
@@ -82,7 +82,7 @@ async def test_what_is_asked_first_settles_the_version_for_all_that_follows() ->
 
 
 async def test_two_first_questions_at_once_are_of_one_version() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
 
         async def overtake() -> None:
@@ -95,7 +95,7 @@ async def test_two_first_questions_at_once_are_of_one_version() -> None:
 
 
 async def test_a_tag_names_a_version_of_its_branch() -> None:
-    async with desk(limits=Limits(page_max=1)) as it:
+    async with request_world(limits=Limits(page_max=1)) as it:
         await it.commit(put(X, 1))
         await Branches(it.requester).create("draft")
         await it.commit(put(X, 2), branch="draft")
@@ -112,7 +112,7 @@ async def test_a_tag_names_a_version_of_its_branch() -> None:
 
 
 async def test_a_list_has_everything_under_a_prefix_whatever_the_pages() -> None:
-    async with desk(limits=Limits(page_max=2)) as it:
+    async with request_world(limits=Limits(page_max=2)) as it:
         await it.commit(*(put(f"urn:n:{n}", n) for n in range(5)), put(X, "x"))
         then = at(it, version=2)
         await it.commit(remove("urn:n:3"), put("urn:n:9", 9))
@@ -124,7 +124,7 @@ async def test_a_list_has_everything_under_a_prefix_whatever_the_pages() -> None
 
 
 async def test_history_and_blame_go_up_to_the_moment() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         then = clock(it)
         it.harness.clock.now += 1_000
@@ -135,7 +135,7 @@ async def test_history_and_blame_go_up_to_the_moment() -> None:
 
 
 async def test_a_branch_is_read_at_any_version_as_well() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         await Branches(it.requester).create("draft")
         await it.commit(put(X, 2), branch="draft")
@@ -145,7 +145,7 @@ async def test_a_branch_is_read_at_any_version_as_well() -> None:
 
 
 async def test_what_cannot_be_read_says_why() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         with pytest.raises(FutureVersion) as future:
             await at(it, version=9).get(X)
@@ -165,7 +165,7 @@ async def test_what_cannot_be_read_says_why() -> None:
 
 @pytest.mark.rule("ERASE-1", "COMPACT-1")
 async def test_what_was_erased_or_compacted_is_not_taken_for_what_never_was() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"a": "secret"}))
         await it.commit(patch(X, {"op": "add", "path": "/b", "value": 1}))
         await it.commit(remove(X))
@@ -187,7 +187,7 @@ async def test_what_was_erased_or_compacted_is_not_taken_for_what_never_was() ->
 
 @pytest.mark.rule("ERASE-1")
 async def test_erasing_a_head_leaves_what_is_given_on_each_branch() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, "secret"))
         await Branches(it.requester).create("draft")
         done = await erase(it.requester, X, [2], survivors={"main": {"kept": None}, "draft": DELETED}, note="law")
@@ -200,7 +200,7 @@ async def test_erasing_a_head_leaves_what_is_given_on_each_branch() -> None:
 
 @pytest.mark.rule("ERASE-1")
 async def test_blobs_are_erased_with_the_value_that_names_them() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         ref = await Blobs(it.requester).put(b"secret")
         await it.commit(put(X, {"file": ref.hash}))
         await it.commit(put(X, {}))
@@ -210,7 +210,7 @@ async def test_blobs_are_erased_with_the_value_that_names_them() -> None:
 
 
 async def test_a_compaction_tells_what_it_removed() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         for value in range(4):
             await it.commit(put(X, value))
         done = await compact(it.requester, 5, note={"message": "old"})
@@ -218,7 +218,7 @@ async def test_a_compaction_tells_what_it_removed() -> None:
 
 
 async def test_what_a_moment_gives_belongs_to_the_reader() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"a": [1]}))
         then = at(it, version=2)
         value: Any = await then.get(X)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from requesters import desk
+from requesters import request_world
 from service_peers import ALICE, BOB, SPACE, patch, put, remove
 from stemmadb.client.reading.branches import Branches
 from stemmadb.client.reading.differences import EntityChange, diff
@@ -25,7 +25,7 @@ HERE = HistoryPoint(MAIN)
 
 @pytest.mark.rule("HISTORY-1")
 async def test_history_tells_every_change_with_its_commit_newest_first() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"a": 1}), note=encode({"message": "first"}))
         await it.commit(patch(X, {"op": "replace", "path": "/a", "value": 2}))
         await it.commit(remove(X))
@@ -47,7 +47,7 @@ async def test_history_tells_every_change_with_its_commit_newest_first() -> None
 
 @pytest.mark.rule("HISTORY-1", "QUERY-6")
 async def test_history_is_read_page_by_page_of_one_version_while_others_write() -> None:
-    async with desk(limits=Limits(page_max=2)) as it:
+    async with request_world(limits=Limits(page_max=2)) as it:
         for value in range(5):
             await it.commit(put(X, value))
         listing = history(it.requester, X, HERE, order="oldest")
@@ -65,7 +65,7 @@ async def test_history_is_read_page_by_page_of_one_version_while_others_write() 
 
 
 async def test_of_a_list_no_more_is_asked_for_than_is_wanted() -> None:
-    async with desk(limits=Limits(page_max=2)) as it:
+    async with request_world(limits=Limits(page_max=2)) as it:
         for value in range(5):
             await it.commit(put(X, value))
         listing = history(it.requester, X, HERE)
@@ -80,7 +80,7 @@ async def test_of_a_list_no_more_is_asked_for_than_is_wanted() -> None:
 
 
 async def test_the_history_of_what_never_was_is_not_found() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         with pytest.raises(NotFound):
             await history(it.requester, X, HERE).first()
         with pytest.raises(NotFound):
@@ -89,7 +89,7 @@ async def test_the_history_of_what_never_was_is_not_found() -> None:
 
 @pytest.mark.rule("HISTORY-1")
 async def test_the_log_shows_the_commits_that_pass_every_filter() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         bob = await it.harness.peer(BOB).open()
         await it.commit(put(X, 1))
         it.harness.clock.now += 1_000
@@ -114,7 +114,7 @@ async def test_the_log_shows_the_commits_that_pass_every_filter() -> None:
 async def test_a_commit_that_is_cut_between_pages_of_the_log_is_one_entry(page_max: int) -> None:
     big = "x" * 900
     limits = Limits(page_max=page_max, message_bytes_max=8_000, part_bytes_max=4_000, value_bytes_max=2_000)
-    async with desk(limits=limits) as it:
+    async with request_world(limits=limits) as it:
         await it.commit(*(put(f"urn:b:{n}", big) for n in range(6)))
         await it.commit(*(put(f"urn:c:{n}", big) for n in range(6)))
         entries = await log(it.requester, with_facts=True).all()
@@ -127,7 +127,7 @@ async def test_a_commit_that_is_cut_between_pages_of_the_log_is_one_entry(page_m
 
 
 async def test_what_a_write_did_is_told_in_words() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         await Branches(it.requester).create("draft", note="try it")
         entry = await log(it.requester).first()
@@ -138,7 +138,7 @@ async def test_what_a_write_did_is_told_in_words() -> None:
 
 @pytest.mark.rule("HISTORY-1")
 async def test_a_difference_leads_from_one_state_to_another() -> None:
-    async with desk(limits=Limits(page_max=1)) as it:
+    async with request_world(limits=Limits(page_max=1)) as it:
         await it.commit(put(X, {"a": 1}), put(Y, 1))
         await it.commit(put(X, {"a": 2}), remove(Y), put("urn:z", None))
         found = await diff(it.requester, 2, 3, branch=MAIN)
@@ -161,7 +161,7 @@ async def test_a_difference_leads_from_one_state_to_another() -> None:
 
 
 async def test_the_sides_of_a_difference_can_be_times_branches_and_moments() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         then = datetime.fromtimestamp(it.harness.clock.now / 1000, UTC)
         it.harness.clock.now += 1_000
@@ -179,7 +179,7 @@ async def test_the_sides_of_a_difference_can_be_times_branches_and_moments() -> 
 
 @pytest.mark.rule("HISTORY-1")
 async def test_blame_names_who_wrote_each_leaf_last() -> None:
-    async with desk(limits=Limits(page_max=1)) as it:
+    async with request_world(limits=Limits(page_max=1)) as it:
         bob = await it.harness.peer(BOB).open()
         await it.commit(put(X, {"a": 1, "b": {"c": 2}}))
         await bob.commit(patch(X, {"op": "replace", "path": "/b/c", "value": 3}), note=encode("better"))
@@ -191,7 +191,7 @@ async def test_blame_names_who_wrote_each_leaf_last() -> None:
 
 
 async def test_reading_goes_on_after_connections_were_lost() -> None:
-    async with desk(limits=Limits(page_max=1)) as it:
+    async with request_world(limits=Limits(page_max=1)) as it:
         for value in range(3):
             await it.commit(put(X, value))
         it.requester.losses.extend(["answer", "no", "question", "answer"])
@@ -200,7 +200,7 @@ async def test_reading_goes_on_after_connections_were_lost() -> None:
 
 
 async def test_what_is_read_belongs_to_the_reader() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"a": [1]}), note=encode({"m": 1}))
         listing = history(it.requester, X, HERE)
         entry = await listing.first()
@@ -213,7 +213,7 @@ async def test_what_is_read_belongs_to_the_reader() -> None:
 
 
 async def test_a_time_without_a_zone_is_refused() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         with pytest.raises(InvalidQuery, match="has no zone"):
             log(it.requester, since=datetime(2026, 1, 1))
         with pytest.raises(InvalidQuery):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from requesters import Desk, PendingWrites, desk
+from requesters import PendingWrites, RequestWorld, request_world
 from service_peers import SPACE, put, remove
 from stemmadb.client.reading.branches import Branches
 from stemmadb.client.reading.fetch import FetchedSnapshot
@@ -35,7 +35,7 @@ def link(id_: str) -> dict[str, Any]:
     return {"/": {"link@1": {"id": id_}}}
 
 
-def heads(it: Desk, own: PendingWrites | None = None, branch: str = MAIN) -> Heads:
+def heads(it: RequestWorld, own: PendingWrites | None = None, branch: str = MAIN) -> Heads:
     return Heads(it.requester, own or PendingWrites(), branch=BranchName(branch), space=SPACE.did)
 
 
@@ -44,7 +44,7 @@ def heads(it: Desk, own: PendingWrites | None = None, branch: str = MAIN) -> Hea
 
 @pytest.mark.rule("QUERY-1")
 async def test_a_query_takes_ids_prefixes_roots_and_several_of_them() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"a": 1}), put(Y, 2), put("urn:t:1", 3), put("urn:t:2", 4))
         at = heads(it)
         assert dict(await at.query(X)) == {X: {"a": 1}}
@@ -59,14 +59,14 @@ async def test_a_query_takes_ids_prefixes_roots_and_several_of_them() -> None:
 
 
 async def test_a_query_that_found_nothing_is_falsy() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         found = await heads(it).query("urn:t:*", schema=OPEN)
         assert not found
         assert (len(found), found.roots, found.unresolved, found.nested()) == (0, (), (), [])
 
 
 async def test_what_cannot_be_asked_is_refused_before_it_is_sent() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         at = heads(it)
         with pytest.raises(InvalidQuery):
             await at.query([])
@@ -85,7 +85,7 @@ async def test_what_cannot_be_asked_is_refused_before_it_is_sent() -> None:
 
 @pytest.mark.rule("QUERY-7")
 async def test_links_are_followed_and_nested() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"child": link(Y), "lost": link("urn:no")}), put(Y, {"n": 1}))
         for found in (
             await heads(it).query(X, schema=True),
@@ -97,7 +97,7 @@ async def test_links_are_followed_and_nested() -> None:
 
 
 async def test_what_a_query_gives_belongs_to_the_reader() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"child": link(Y), "other": link(Y)}), put(Y, {"n": [1]}))
         own = PendingWrites()
         own.add(Z, "set", {"deep": [1]})
@@ -120,7 +120,7 @@ async def test_what_a_query_gives_belongs_to_the_reader() -> None:
 
 @pytest.mark.rule("NURSERY-1")
 async def test_own_pending_writes_are_seen_at_once() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"n": 1}), put(Y, 2))
         own = PendingWrites()
         at = heads(it, own)
@@ -140,7 +140,7 @@ async def test_own_pending_writes_are_seen_at_once() -> None:
 
 @pytest.mark.rule("NURSERY-1")
 async def test_pending_writes_on_another_branch_are_not_seen() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         await Branches(it.requester).create("draft")
         own = PendingWrites(BranchName("draft"))
@@ -151,7 +151,7 @@ async def test_pending_writes_on_another_branch_are_not_seen() -> None:
 
 @pytest.mark.rule("QUERY-7")
 async def test_a_pending_link_is_followed_to_what_the_server_has() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"done": True}), put(Y, {"next": link(Z)}), put(Z, {"z": 1}))
         own = PendingWrites()
         own.add(X, "set", {"done": False, "next": link(Y)})
@@ -166,7 +166,7 @@ async def test_a_pending_link_is_followed_to_what_the_server_has() -> None:
 
 @pytest.mark.rule("NURSERY-1")
 async def test_a_read_that_would_miss_an_own_accepted_write_is_made_again() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         own = PendingWrites()
         at = heads(it, own)
@@ -185,7 +185,7 @@ async def test_a_read_that_would_miss_an_own_accepted_write_is_made_again() -> N
 
 @pytest.mark.rule("NURSERY-1")
 async def test_a_write_that_was_made_and_accepted_while_reading_is_not_lost_beneath_a_later_one() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"n": 1}))
         own = PendingWrites()
 
@@ -200,7 +200,7 @@ async def test_a_write_that_was_made_and_accepted_while_reading_is_not_lost_bene
 
 @pytest.mark.rule("NURSERY-1")
 async def test_a_later_pending_write_is_not_shown_without_an_earlier_one_that_was_accepted_meanwhile() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         own = PendingWrites()
 
@@ -215,7 +215,7 @@ async def test_a_later_pending_write_is_not_shown_without_an_earlier_one_that_wa
 
 @pytest.mark.rule("NURSERY-1")
 async def test_a_pending_write_that_no_longer_applies_is_not_shown() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"n": 1}))
         own = PendingWrites()
         own.add(X, "patch", [{"op": "remove", "path": "/gone"}])
@@ -224,7 +224,7 @@ async def test_a_pending_write_that_no_longer_applies_is_not_shown() -> None:
 
 
 async def test_a_pending_patch_makes_an_entity_match_that_did_not() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"done": True, "n": 1}))
         own = PendingWrites()
         own.add(X, "patch", [{"op": "replace", "path": "/done", "value": False}])
@@ -233,7 +233,7 @@ async def test_a_pending_patch_makes_an_entity_match_that_did_not() -> None:
 
 @pytest.mark.rule("QUERY-1")
 async def test_links_are_followed_at_the_version_of_the_roots_whatever_is_written_meanwhile() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1), put(Y, "old"))
         own = PendingWrites()
         own.add(X, "set", link(Y))
@@ -248,7 +248,7 @@ async def test_links_are_followed_at_the_version_of_the_roots_whatever_is_writte
 
 @pytest.mark.rule("NURSERY-1")
 async def test_a_refusal_while_links_are_followed_leaves_no_half_of_a_commit() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, {"to": link(Y)}), put(Y, {"old": 1}), put(Z, 1))
         own = PendingWrites()
         own.add(X, "set", {"to": link(Z), "new": True})
@@ -266,7 +266,7 @@ async def test_a_refusal_while_links_are_followed_leaves_no_half_of_a_commit() -
 
 
 async def test_a_head_that_own_commits_change_all_the_time_says_so() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 0))
         own = PendingWrites()
 
@@ -284,7 +284,7 @@ async def test_a_head_that_own_commits_change_all_the_time_says_so() -> None:
 @pytest.mark.rule("QUERY-6")
 async def test_bounds_hold_for_schemas_and_lists_come_in_pages() -> None:
     limits = Limits(page_max=3, query_entities_max=4, roots_max=2)
-    async with desk(limits=limits) as it:
+    async with request_world(limits=limits) as it:
         await it.commit(*(put(f"urn:n:{n}", {"n": n}) for n in range(4)))
         own = PendingWrites()
         for n in range(3, 9):
@@ -296,7 +296,7 @@ async def test_bounds_hold_for_schemas_and_lists_come_in_pages() -> None:
 
 
 async def test_lost_connections_do_not_show() -> None:
-    async with desk(limits=Limits(page_max=1)) as it:
+    async with request_world(limits=Limits(page_max=1)) as it:
         await it.commit(put(X, 1), put(Y, 2))
         own = PendingWrites()
         own.add(Z, "set", 3)
@@ -305,7 +305,7 @@ async def test_lost_connections_do_not_show() -> None:
 
 
 async def test_pages_of_two_versions_are_never_put_together() -> None:
-    async with desk(limits=Limits(page_max=1)) as it:
+    async with request_world(limits=Limits(page_max=1)) as it:
         await it.commit(put(X, 1), put(Y, 2))
         first = await it.requester.ask(QueryRequest, QueryAnswer, query=Query((Root("urn:*"),)))
         snapshot = FetchedSnapshot(first.version)
@@ -337,7 +337,7 @@ def random_value(rng: random.Random) -> Any:
 @pytest.mark.parametrize("seed", range(40))
 async def test_what_is_shown_with_pending_writes_is_what_the_server_has_once_they_are_accepted(seed: int) -> None:
     rng = random.Random(seed)
-    async with desk(limits=Limits(page_max=rng.choice([2, 1000]), roots_max=rng.choice([3, 1000]))) as it:
+    async with request_world(limits=Limits(page_max=rng.choice([2, 1000]), roots_max=rng.choice([3, 1000]))) as it:
         held = [id_ for id_ in IDS if rng.random() < 0.7]
         if held:
             await it.commit(*(put(id_, random_value(rng)) for id_ in held))

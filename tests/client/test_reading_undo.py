@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from requesters import Desk, desk
+from requesters import RequestWorld, request_world
 from service_peers import ALICE, BOB, SPACE, patch, put, remove
 from stemmadb.client.reading.merge import PlannedWrite
 from stemmadb.client.reading.moment import Moment
@@ -21,7 +21,7 @@ X, Y = "urn:x", "urn:y"
 pytestmark = pytest.mark.rule("COMMIT-9")
 
 
-async def state(it: Desk) -> dict[str, Any]:
+async def state(it: RequestWorld) -> dict[str, Any]:
     return await Moment(it.requester, branch=MAIN, space=SPACE.did).list("urn:*")
 
 
@@ -29,7 +29,7 @@ async def state(it: Desk) -> dict[str, Any]:
 
 
 async def test_a_revert_takes_commits_back_by_a_new_one() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         await it.commit(put(X, 2))
         await it.commit(put(Y, 1))
@@ -45,7 +45,7 @@ async def test_a_revert_takes_commits_back_by_a_new_one() -> None:
 
 
 async def test_the_commits_of_an_author_or_of_a_session_are_taken_back() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         bob = await it.harness.peer(BOB).open()
         await it.commit(put(X, 1))
         await bob.commit(put(X, 2))
@@ -65,7 +65,7 @@ async def test_the_commits_of_an_author_or_of_a_session_are_taken_back() -> None
 
 
 async def test_a_revert_of_what_others_changed_since_is_a_conflict() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         await it.commit(put(X, 1))
         await it.commit(put(X, 2))
         with pytest.raises(Conflict) as refused:
@@ -170,7 +170,7 @@ def test_the_oldest_are_forgotten_first() -> None:
 class Author:
     """One whose commits can be undone."""
 
-    def __init__(self, it: Desk) -> None:
+    def __init__(self, it: RequestWorld) -> None:
         self.it = it
         self.stack = UndoStack()
         self.undoing = UndoManager(it.requester, MAIN, self.stack)
@@ -180,7 +180,7 @@ class Author:
 
 
 async def test_undo_goes_back_through_commits_on_the_same_place_and_redo_comes_again() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         author = Author(it)
         states = [await state(it)]
         for value in (1, 2, 3):
@@ -199,7 +199,7 @@ async def test_undo_goes_back_through_commits_on_the_same_place_and_redo_comes_a
 
 
 async def test_an_undo_leaves_what_others_wrote_elsewhere() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         author, bob = Author(it), await it.harness.peer(BOB).open()
         await author.commit(put(X, {"a": 1, "b": 1}))
         await author.commit(patch(X, {"op": "replace", "path": "/a", "value": 2}))
@@ -213,7 +213,7 @@ async def test_an_undo_leaves_what_others_wrote_elsewhere() -> None:
 
 
 async def test_an_undo_that_others_stand_in_the_way_of_changes_nothing() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         author, bob = Author(it), await it.harness.peer(BOB).open()
         await author.commit(put(X, 1))
         await bob.commit(put(X, "bob"))
@@ -227,7 +227,7 @@ async def test_an_undo_that_others_stand_in_the_way_of_changes_nothing() -> None
 
 @pytest.mark.rule("COMMIT-11")
 async def test_an_undo_whose_answer_was_lost_is_done_once() -> None:
-    async with desk() as it:
+    async with request_world() as it:
         author = Author(it)
         await author.commit(put(X, 1))
         await author.commit(put(X, 2))
@@ -242,7 +242,7 @@ async def test_an_undo_whose_answer_was_lost_is_done_once() -> None:
 @pytest.mark.parametrize("seed", range(25))
 async def test_any_walk_of_commits_undos_and_redos_is_that_of_an_editor(seed: int) -> None:
     rng = random.Random(seed)
-    async with desk() as it:
+    async with request_world() as it:
         author = Author(it)
         past: list[dict[str, Any]] = [{}]
         future: list[dict[str, Any]] = []

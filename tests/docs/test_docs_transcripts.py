@@ -45,7 +45,11 @@ def test_the_tutorial_can_be_followed_again_with_another_name(tmp_path: Path) ->
     text = (ROOT / "docs" / "tutorial.md").read_text()
     again = re.search(r"^## Create a space.*", text, re.MULTILINE | re.DOTALL)
     assert again is not None
-    page = a_page(tmp_path, text, again[0].replace("STEMMADB_SPACE=todo", "STEMMADB_SPACE=todo-again"))
+    page = a_page(
+        tmp_path,
+        text,
+        again[0].replace("STEMMADB_SPACE=todo", "STEMMADB_SPACE=todo-again").replace("  todo …", "  todo-again …"),
+    )
     done = docpages("run", page, "--check")
     assert done.returncode == 0, done.stdout
 

@@ -56,6 +56,7 @@ async def test_a_token_that_no_server_takes_is_not_made(world: HttpWorld, how: d
 @pytest.mark.rule("TOKEN-1", "TOKEN-2")
 async def test_wrong_tokens_are_401_and_the_answer_says_why(world: HttpWorld) -> None:
     me, other = world.db.identity, Identity.make()
+    now = int(time.time() * 1_000)
     data = world.token_bytes(me)
     payload, signature = msgspec.msgpack.decode(data)
     long_form = b"\xdd\x00\x00\x00\x02" + encode((payload, signature))[1:]
@@ -65,8 +66,8 @@ async def test_wrong_tokens_are_401_and_the_answer_says_why(world: HttpWorld) ->
         "another server": world.token_of(me, server=other.did),
         "another space": world.token_of(me, space=other.did),
         "a server token": world.token_of(me, space=None, expires=TimeMs(int(time.time() * 1_000) + 600_000)),
-        "expired": world.token_of(me, not_before=TimeMs(NOW - 10_000), expires=TimeMs(NOW - 5_000)),
-        "not yet": world.token_of(me, not_before=TimeMs(NOW + 120_000), expires=TimeMs(NOW + 240_000)),
+        "expired": world.token_of(me, not_before=TimeMs(now - 10_000), expires=TimeMs(now - 5_000)),
+        "not yet": world.token_of(me, not_before=TimeMs(now + 600_000), expires=TimeMs(now + 900_000)),
         "another signer": access_token.write_text(encode((payload, other.sign(payload)))),
         "not the shortest form": access_token.write_text(long_form),
         "padded": access_token.PREFIX + base64.urlsafe_b64encode(data).decode() + "=",

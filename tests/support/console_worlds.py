@@ -26,7 +26,7 @@ SPACE: Final = "todo"
 MINUTE: Final = 60.0
 
 
-class Desk:
+class TypedConsole:
     """A console that remembers where it stands."""
 
     def __init__(self, world: World, state: ConsoleState) -> None:
@@ -52,13 +52,13 @@ class Desk:
         assert error.message.endswith((".", "?")) or "Usage:" in error.message
         return error
 
-    def writing(self) -> Desk:
+    def writing(self) -> TypedConsole:
         """The same in a console that writes."""
-        return Desk(self.world, replace(self.state, may_write=True))
+        return TypedConsole(self.world, replace(self.state, may_write=True))
 
 
 @asynccontextmanager
-async def desk(world: World, who: str = "alice") -> AsyncIterator[Desk]:
+async def console(world: World, who: str = "alice") -> AsyncIterator[TypedConsole]:
     """The console of somebody, in a space that all know."""
     await world.make_space(SPACE)
     names = {str(world.identity(name).did): name for name in ("alice", "bob", "carol")}
@@ -72,7 +72,7 @@ async def desk(world: World, who: str = "alice") -> AsyncIterator[Desk]:
             viewer=Viewer(names, zone=UTC),
             now=lambda: datetime.fromtimestamp(world.clock() / 1_000, UTC),
         )
-        yield Desk(world, state)
+        yield TypedConsole(world, state)
 
 
 async def put(space: Space, note: str | None = None, /, **values: Any) -> Version:
@@ -101,24 +101,24 @@ async def tell_story(space: Space) -> None:
     await space.tags.create("v1")  # 12
 
 
-def in_a_console(scenario: Callable[[Desk], Awaitable[None]], *, who: str = "alice", seed: int = 5) -> None:
+def in_a_console(scenario: Callable[[TypedConsole], Awaitable[None]], *, who: str = "alice", seed: int = 5) -> None:
     """Runs it in virtual time."""
 
     async def run(world: World) -> None:
-        async with desk(world, who) as made:
+        async with console(world, who) as made:
             await scenario(made)
 
     World(seed=seed).run(run)
 
 
-def in_the_story(scenario: Callable[[Desk], Awaitable[None]], *, who: str = "alice") -> None:
+def in_the_story(scenario: Callable[[TypedConsole], Awaitable[None]], *, who: str = "alice") -> None:
     """The same after the story was told, by alice."""
 
     async def run(world: World) -> None:
         await world.make_space(SPACE)
         async with world.connect("alice") as db:
             await tell_story(await db.space(SPACE))
-        async with desk(world, who) as made:
+        async with console(world, who) as made:
             await scenario(made)
 
     World(seed=5).run(run)

@@ -94,7 +94,7 @@ class PeerRequester:
         return result if loss == "no" else None
 
 
-class Desk(NamedTuple):
+class RequestWorld(NamedTuple):
     """A harness, one who asks, and one who commits in a session of its own."""
 
     harness: ServiceHarness
@@ -109,10 +109,10 @@ class Desk(NamedTuple):
 
 
 @asynccontextmanager
-async def desk(key: Key = ALICE, *, writer: Key = ALICE, **settings: Any) -> AsyncIterator[Desk]:
+async def request_world(key: Key = ALICE, *, writer: Key = ALICE, **settings: Any) -> AsyncIterator[RequestWorld]:
     """A harness whose space is at version 1: its access list."""
     async with service_harness(**settings) as it:
-        yield Desk(it, PeerRequester(it, key), await it.peer(writer).open())
+        yield RequestWorld(it, PeerRequester(it, key), await it.peer(writer).open())
 
 
 class PendingWrite(NamedTuple):

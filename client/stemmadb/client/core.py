@@ -54,7 +54,7 @@ class SpaceCore:
         session.notifier.on_confirmed = self._note_confirmed
         session.notifier.on_restored = self._start_anew
 
-    # ------------------------------------------------------------ for transactions (`transactions.Desk`)
+    # ------------------------------------------------------------ for transactions (`transactions.TransactionPort`)
 
     @property
     def limits(self) -> Limits:
@@ -85,7 +85,7 @@ class SpaceCore:
         return _cached(await fetch_query(self.session.requester, Query((Root(f"{prefix}*"),), branch, version)))
 
     async def begin(self) -> None:
-        """A transaction begins: it must stand on own writes beside commits, such as a merge (`transactions.Desk`)."""
+        """A transaction begins: it must stand on own writes beside commits, such as a merge."""
         self.check_open()
         if self.session.nursery.to < self.link.server_head and self.link.state == "open":
             await self.catch_up()

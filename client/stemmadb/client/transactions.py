@@ -77,8 +77,8 @@ class Transaction:
     it is decided, unless it was written `blind`. If the block raises, nothing is written.
     """
 
-    def __init__(self, desk: TransactionPort, branch: BranchName, *, note: Value = None) -> None:
-        self._desk = desk
+    def __init__(self, port: TransactionPort, branch: BranchName, *, note: Value = None) -> None:
+        self._port = port
         self._branch = branch
         self._note = given_note(note)
         self._view: NurseryView | None = None
@@ -93,11 +93,11 @@ class Transaction:
         if self._has_begun:
             raise _wrong("A transaction is used once; start another one.", "it was used")
         self._has_begun = True
-        await self._desk.begin()
-        self._view = self._desk.view(self._branch)
-        self._history = self._desk.history
+        await self._port.begin()
+        self._view = self._port.view(self._branch)
+        self._history = self._port.history
         self._at = self._view.to
-        self._draft = TransactionDraft(self._view, limits=self._desk.limits, note=self._note)
+        self._draft = TransactionDraft(self._view, limits=self._port.limits, note=self._note)
         return self
 
     async def __aexit__(
@@ -107,10 +107,10 @@ class Transaction:
         try:
             plan = await self._planned() if error is None else None
         finally:
-            self._desk.release(self._begun)
+            self._port.release(self._begun)
             self._view = self._draft = None
         if plan is not None:
-            self._handle = self._desk.submit(plan, history=self._history) if plan.writes else None
+            self._handle = self._port.submit(plan, history=self._history) if plan.writes else None
             self._has_failed = False
 
     async def _planned(self) -> CommitPlan:
@@ -151,7 +151,7 @@ class Transaction:
         bare = listed_prefix(prefix)
         found = self._open.listing(bare)
         if found is MISSING:
-            fetched = await self._fetched(lambda: self._desk.fetch_under(self._branch, bare, self._at))
+            fetched = await self._fetched(lambda: self._port.fetch_under(self._branch, bare, self._at))
             self._open.learn_listing(bare, fetched)
             found = self._open.listing(bare)
             assert found is not MISSING, "what was learned is known"
@@ -164,7 +164,7 @@ class Transaction:
             nonlocal wanted
             if not self._open.is_observed:  # what was learned before was learned of an older view
                 wanted = tuple(dict.fromkeys((*wanted, *sorted(self._open.missing()))))
-            return await self._desk.fetch(self._branch, wanted, self._at)
+            return await self._port.fetch(self._branch, wanted, self._at)
 
         found = await self._fetched(fetch)
         for id_ in wanted:
@@ -178,15 +178,15 @@ class Transaction:
         """
         for _ in range(HISTORIES_MAX):
             if not self._open.is_observed:
-                await self._desk.catch_up()
+                await self._port.catch_up()
                 self._move()
             try:
                 found = await fetch()
             except FutureVersion:
-                if self._desk.history == self._history:
+                if self._port.history == self._history:
                     raise
             else:
-                if self._desk.history == self._history:
+                if self._port.history == self._history:
                     return found
             if self._open.is_observed:
                 break
@@ -194,10 +194,10 @@ class Transaction:
 
     def _move(self) -> None:
         """Starts on the view of now: others may have written what this transaction is about to read."""
-        view = self._desk.view(self._branch)
+        view = self._port.view(self._branch)
         self._draft = self._open.moved_to(view)
-        self._desk.release(self._begun)
-        self._view, self._at, self._history = view, view.to, self._desk.history
+        self._port.release(self._begun)
+        self._view, self._at, self._history = view, view.to, self._port.history
 
     # ------------------------------------------------------------ writing
 

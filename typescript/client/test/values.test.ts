@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { StemmaError } from "../src/errors.ts";
 import { contentBytes } from "../src/nursery/pending.ts";
+import { sortedIds } from "../src/nursery/view.ts";
 import { apply } from "../src/patch/apply.ts";
 import { diff } from "../src/patch/diff.ts";
 import { footprint, type Footprint } from "../src/patch/footprint.ts";
@@ -93,6 +94,10 @@ rule("TS-2").test("integers beyond 2^53 are read as bigint and written back as t
     assert.throws(() => parse(bad), SyntaxError);
   }
   assert.throws(() => parse("[".repeat(100_000) + "1234567890123456"), SyntaxError, "bounded, however deep");
+});
+
+rule("TS-11").test("ids are in the order of code points, also beyond 16 bits", () => {
+  assert.deepEqual(sortedIds(["urn:\u{1f600}", "urn:\uffe0", "urn:b", "urn:", "urn:a"]), ["urn:", "urn:a", "urn:b", "urn:\uffe0", "urn:\u{1f600}"]);
 });
 
 rule("TS-5").test("1.0 is 1, -0 is 0, and a number beyond 2^53 is a float", () => {

@@ -46,7 +46,7 @@ class TransactionDraft:
         self._limits = limits
         self._note = None if note is None else inputs.take_note(note, limits)
         self._reads = Reads(limits)
-        self._desk = DraftContext(view.branch, limits, self._reads, patch.Work(limits.value_bytes_max))
+        self._context = DraftContext(view.branch, limits, self._reads, patch.Work(limits.value_bytes_max))
         self._pages: dict[EntityId, EntityDraft] = {}
         self._entries: list[DraftEntry] = []
         self._steps: list[tuple[EntityId, DraftStep]] = []
@@ -209,7 +209,7 @@ class TransactionDraft:
         if learned is None:
             # What is not in view can still be written whole: that claims it has not changed since.
             learned = _Learned(self._view.shown(id_) or Shown(UNKNOWN, self._view.to), None)
-        page = self._pages[id_] = EntityDraft(StepBase(id_, learned.shown, self._desk), learned.held)
+        page = self._pages[id_] = EntityDraft(StepBase(id_, learned.shown, self._context), learned.held)
         return page
 
     def _listed_one(self, id_: EntityId) -> _Learned | None:

@@ -44,12 +44,12 @@ class StepBase(NamedTuple):
 
     id: EntityId
     shown: Shown
-    desk: DraftContext
+    context: DraftContext
 
     def claim(self, state: DraftState, path: str) -> None:
         """Declares that a path was relied on, unless the draft itself wrote the entity before."""
         if not state.is_own:
-            self.desk.reads.declare(self.id, path, self.shown)
+            self.context.reads.declare(self.id, path, self.shown)
 
 
 class DraftStep(Protocol):
@@ -107,7 +107,7 @@ class Put(NamedTuple):
         if not self.blind:
             ground.claim(state, pointer.ROOT)
         if self.is_new and state.value is not ABSENT:
-            raise AlreadyExists(id=self.id, branch=ground.desk.branch)
+            raise AlreadyExists(id=self.id, branch=ground.context.branch)
         return self.ahead, self.write
 
 
@@ -130,7 +130,7 @@ class Delete(NamedTuple):
         if not self.blind:
             ground.claim(state, pointer.ROOT)
         if state.value is ABSENT:
-            raise NotFound(id=self.id, branch=ground.desk.branch)
+            raise NotFound(id=self.id, branch=ground.context.branch)
         return self.ahead, self.write
 
 
@@ -153,23 +153,23 @@ class Patch(NamedTuple):
         if not self.blind:
             _claim_all(claims(footprint), state, ground)
         try:
-            after = self._applied(state, ground.desk)
+            after = self._applied(state, ground.context)
         except (NotFound, PatchFailed):
             if not self.blind:
                 _claim_all(footprint.writes, state, ground)  # increments too: it was told what is there
             raise
         return after, self.write
 
-    def _applied(self, state: DraftState, desk: DraftContext) -> DraftState:
+    def _applied(self, state: DraftState, context: DraftContext) -> DraftState:
         """The state after it, within the bounds that a server keeps; nothing is spent on a patch that fails."""
         value, size = state.value, state.size
         if isinstance(value, Nothing):
             assert value is not UNKNOWN, "a patch waits for what is there"
-            raise NotFound(id=self.id, branch=desk.branch)
+            raise NotFound(id=self.id, branch=context.branch)
         if size is None:
             size = len(body.encode(value))
-        size_max, depth_max, spent = desk.limits.value_bytes_max, desk.limits.depth_max, desk.work.done
-        operations, work = self.taken.operations, desk.work
+        size_max, depth_max, spent = context.limits.value_bytes_max, context.limits.depth_max, context.work.done
+        operations, work = self.taken.operations, context.work
         try:
             value, size = patch.apply_sized(
                 value, size, operations, size_max=size_max, depth_max=depth_max, work=work
@@ -193,13 +193,13 @@ class Update(NamedTuple):
     def onto(self, state: DraftState, ground: StepBase) -> tuple[DraftState, CommitWrite | None]:
         if isinstance(state.value, Nothing):
             ground.claim(state, pointer.ROOT)
-            raise NotFound(id=self.id, branch=ground.desk.branch)
+            raise NotFound(id=self.id, branch=ground.context.branch)
         operations = patch.diff(state.value, self.taken.value)
         if not operations:
             return state, None
         made = CheckedPatch(body.encode(operations), operations, patch.footprint(operations))
         whole = Put(self.id, self.taken)
-        if self._is_better_whole(made, state, ground.desk.limits):
+        if self._is_better_whole(made, state, ground.context.limits):
             return whole.onto(state, ground)
         try:
             return Patch(self.id, made).onto(state, ground)

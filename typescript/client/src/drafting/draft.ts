@@ -2,7 +2,7 @@
 import { limitExceeded, StemmaError } from "../errors.ts";
 import { ABSENT, type Cached, isNothing, type Shown, type ShownLayer, type Seen, UNKNOWN } from "../nursery/entities.ts";
 import type { CommitPlan, CommitWrite } from "../nursery/plans.ts";
-import { byCodePoint } from "../nursery/view.ts";
+import { sortedIds } from "../nursery/view.ts";
 import { entityId, idPrefix } from "../values/ids.ts";
 import type { Json } from "../values/json.ts";
 import { found, type Limits, takeNote, takePatch, takePath, takeValue } from "./inputs.ts";
@@ -141,7 +141,7 @@ export class TransactionDraft {
     for (const [id, one] of shown) layers.set(id, one.layers); // what was learned may let a layer apply
     this.reads.declarePrefix(prefix, this.view.to, layers);
     const result = new Map<string, Json>();
-    for (const id of [...all.keys()].sort(byCodePoint)) {
+    for (const id of sortedIds(all.keys())) {
       const value = all.get(id)!;
       if (!isNothing(value)) result.set(id, value);
     }

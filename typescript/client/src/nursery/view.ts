@@ -83,21 +83,24 @@ export class NurseryView {
   private ids(prefix: string): string[] {
     const ids = this.source.idsUnder(this.branch, prefix);
     for (const id of this.retained.keys()) if (id.startsWith(prefix)) ids.add(id);
-    return [...ids].sort(byCodePoint);
+    return sortedIds(ids);
   }
 }
 
-/** The order of ids: by code point, as every server has it. */
+const SURROGATE = /[\ud800-\udfff]/;
+
+/** Ids in their order: by code point, as every server has it. JavaScript's own order differs only with surrogates. */
+export function sortedIds(ids: Iterable<string>): string[] {
+  const all = [...ids];
+  return all.some((id) => SURROGATE.test(id)) ? all.sort(byCodePoint) : all.sort();
+}
+
 export function byCodePoint(one: string, other: string): number {
-  if (one === other) return 0;
-  const [left, right] = [one, other];
-  for (let at = 0; ; at += 1) {
-    if (at >= left.length || at >= right.length) return left.length - right.length;
-    const [a, b] = [left.charCodeAt(at), right.charCodeAt(at)];
+  for (let at = 0; at < one.length && at < other.length; at += 1) {
+    const [a, b] = [one.charCodeAt(at), other.charCodeAt(at)];
     if (a === b) continue;
-    // Surrogates stand for code points above all others.
-    const isHigh = (code: number): boolean => code >= 0xd800 && code < 0xe000;
-    if (isHigh(a) !== isHigh(b)) return isHigh(a) ? 1 : -1;
-    return a - b;
+    const [aHigh, bHigh] = [a >= 0xd800 && a < 0xe000, b >= 0xd800 && b < 0xe000];
+    return aHigh === bHigh ? a - b : aHigh ? 1 : -1; // surrogates stand for code points above all others
   }
+  return one.length - other.length;
 }

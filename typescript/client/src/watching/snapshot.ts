@@ -2,7 +2,7 @@
 //
 // A snapshot is a shared base and a small difference to it, so that one change among 10,000 entities copies the
 // difference and not the 10,000. Its sorted form is made when somebody walks through it.
-import { byCodePoint } from "../nursery/view.ts";
+import { sortedIds } from "../nursery/view.ts";
 
 const DIFFERENCE_MAX = 128;
 
@@ -78,6 +78,6 @@ export class Snapshot<V> implements ReadonlyMap<string, V> {
   private merged(): ReadonlyMap<string, V> {
     const ids = [...this.base.keys()].filter((id) => !this.difference.has(id));
     for (const [id, value] of this.difference) if (value !== undefined) ids.push(id);
-    return new Map(ids.sort(byCodePoint).map((id) => [id, this.get(id)!]));
+    return new Map(sortedIds(ids).map((id) => [id, this.get(id)!]));
   }
 }

@@ -5,7 +5,7 @@
 import type { StemmaError } from "../errors.ts";
 import { ABSENT, isNothing, type Seen, UNKNOWN } from "../nursery/entities.ts";
 import type { Watched } from "../nursery/overlay.ts";
-import { byCodePoint } from "../nursery/view.ts";
+import { sortedIds } from "../nursery/view.ts";
 import { equal, type Json } from "../values/json.ts";
 import type { Query } from "../wire/messages.ts";
 import { Snapshot } from "./snapshot.ts";
@@ -149,7 +149,7 @@ export class Watcher implements Watched {
     const entered = new Map<string, Json>();
     const updated = new Map<string, Json>();
     const left = isWhole ? [...before.keys()].filter((id) => !seen.has(id)) : [];
-    for (const id of [...seen.keys()].sort(byCodePoint)) {
+    for (const id of sortedIds(seen.keys())) {
       const value = seen.get(id)!;
       const old = before.get(id);
       if (isNothing(value)) {
@@ -157,8 +157,7 @@ export class Watcher implements Watched {
       } else if (old === undefined) entered.set(id, value);
       else if (!equal(old, value)) updated.set(id, value);
     }
-    left.sort(byCodePoint);
     if (entered.size || updated.size || left.length) this.published = before.changed([entered, updated], left);
-    return { version, entered, updated, left };
+    return { version, entered, updated, left: sortedIds(left) };
   }
 }
