@@ -13,6 +13,7 @@ import click
 from stemmadb.memory.commands.asking import ask, asks, data_option, directory
 from stemmadb.memory.commands.decisions import COMMANDS as DECISION_COMMANDS
 from stemmadb.memory.commands.files import files
+from stemmadb.memory.commands.json_requests import op
 from stemmadb.memory.commands.serving import serve
 from stemmadb.memory.rules.namespaces import read_name
 from stemmadb.memory.rules.refusals import InvalidRequest
@@ -31,6 +32,7 @@ def memory() -> None:
 
 memory.add_command(serve)
 memory.add_command(files)
+memory.add_command(op)
 for _command in DECISION_COMMANDS:
     memory.add_command(_command)
 

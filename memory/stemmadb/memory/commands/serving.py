@@ -35,6 +35,7 @@ _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 )
 @click.option("--idle", type=float, metavar="SECONDS", help="Stop after so long without a client.")
 @click.option("--test-clock", metavar="+3500s", help="Shift the clock of memory, for tests.")
+@click.option("--test-ids", metavar="WORD", help="Make ids by counting, the same each time, for tests.")
 @click.pass_obj
 def serve(shell: Any, /, data: Path | None, port: int, **options: Any) -> None:
     """Start a memory server. It runs until Ctrl-C or SIGTERM.
@@ -54,6 +55,7 @@ def serve(shell: Any, /, data: Path | None, port: int, **options: Any) -> None:
         idle=options["idle"],
         cooldown=options["cooldown"],
         shift=options["test_clock"],
+        test_ids=options["test_ids"],
     )
     at = directory(data)
     make_private(at)
@@ -73,6 +75,7 @@ def _options(
     idle: float | None = None,
     cooldown: float | None = None,
     shift: str | None = None,
+    test_ids: str | None = None,
 ) -> MemoryOptions:
     from stemmadb.memory.process.http_listener import read_address  # noqa: PLC0415
     from stemmadb.memory.process.memory_server import HttpWish, MemoryOptions  # noqa: PLC0415
@@ -93,6 +96,7 @@ def _options(
         cooldown_seconds=COOLDOWN_SECONDS if cooldown is None else cooldown,
         clock_shift_ms=0 if shift is None else _shift(shift),
         requires_secret=requires_secret,
+        test_ids=test_ids,
     )
 
 

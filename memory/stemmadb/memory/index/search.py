@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import apsw
@@ -119,26 +119,16 @@ class IndexSearch:
 
     def _share(self, word: str) -> float:
         """Of all rows, how many have the word; counted again once there are a tenth more rows."""
-        ((rows,),) = self._connection.execute("SELECT coalesce(max(row), 0) FROM doc").fetchall()
-        assert isinstance(rows, int), "a count"
+        rows, _ = row_counts(self._connection, ())
         if rows < self._common_rows_min:
             return words.COMMON_SHARE
         if rows > self._rows_then * 1.1 or rows < self._rows_then:
             self._rows_then = rows
             self._shares.clear()
         if word not in self._shares:
-            counted = [
-                doc
-                for stem in self._stems(word)
-                for (doc,) in self._connection.execute("SELECT doc FROM vocab WHERE term=?", (stem,))
-            ]
-            self._shares[word] = max(counted, default=0) / max(rows, 1)
+            _, counted = row_counts(self._connection, stems_of(self._connection, word))
+            self._shares[word] = max(counted.values(), default=0) / max(rows, 1)
         return self._shares[word]
-
-    def _stems(self, word: str) -> list[str]:
-        tokenizer = self._connection.fts5_tokenizer("porter", ["unicode61"])
-        found = tokenizer(word.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False)
-        return [str(stem) for stems in found for stem in stems]
 
     # ------------------------------------------------------------ by substring, by time
 
@@ -276,3 +266,22 @@ class IndexSearch:
     @staticmethod
     def _filter_values(question: Question) -> tuple[int | str, ...]:
         return (question.version, question.version, question.now, *question.kinds, *question.statuses)
+
+
+def stems_of(connection: apsw.Connection, text: str) -> list[str]:
+    """The stems of a text's words, as the full-text index stores them."""
+    tokenizer = connection.fts5_tokenizer("porter", ["unicode61"])
+    found = tokenizer(text.encode(), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False)
+    return [str(stem) for stems in found for stem in stems]
+
+
+def row_counts(connection: apsw.Connection, stems: Collection[str]) -> tuple[int, dict[str, int]]:
+    """How many rows there have been, and how many have each stem."""
+    ((rows,),) = connection.execute("SELECT coalesce(max(row), 0) FROM doc").fetchall()
+    assert isinstance(rows, int), "a count"
+    counts = dict.fromkeys(stems, 0)
+    for stem in counts:
+        for (doc,) in connection.execute("SELECT doc FROM vocab WHERE term=?", (stem,)):
+            assert isinstance(doc, int), "a count"
+            counts[stem] = doc
+    return rows, counts

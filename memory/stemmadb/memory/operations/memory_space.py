@@ -54,6 +54,10 @@ class SystemClock:
         return time.monotonic()
 
 
+def random_id() -> str:
+    return str(uuid.uuid4())
+
+
 class Once(NamedTuple):
     """An idempotency key of a caller, and what the call asks for."""
 
@@ -72,7 +76,7 @@ class MemorySpace:
         index: SpaceIndex,
         *,
         clock: MemoryClock | None = None,
-        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        new_id: Callable[[], str] = random_id,
     ) -> None:
         self.space = space
         self.index = index

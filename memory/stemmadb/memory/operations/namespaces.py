@@ -109,10 +109,17 @@ async def check_is_there(tx: Transaction, memory: MemorySpace, name: str) -> Non
         raise NoSuchNamespace(name)
 
 
-async def ensure_namespace(tx: Transaction, memory: MemorySpace, name: str, kind: NamespaceKind = "custom") -> None:
+async def ensure_namespace(
+    tx: Transaction,
+    memory: MemorySpace,
+    name: str,
+    kind: NamespaceKind = "custom",
+    metadata: dict[str, Any] | None = None,
+) -> None:
     """Makes it in this transaction if it was never there; for interfaces that demand no namespace beforehand."""
     entity = ids.namespace_entity(ids.namespace_hash(name))
     if await tx.get(entity, "/kind") is None:
-        tx.create(entity, records.stored(Namespace(name=name, kind=kind, created_at=memory.clock.now())))
+        made = Namespace(name=name, kind=kind, metadata=metadata, created_at=memory.clock.now())
+        tx.create(entity, records.stored(made))
     else:
         await check_is_there(tx, memory, name)

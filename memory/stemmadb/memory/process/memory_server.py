@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from itertools import count
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +26,7 @@ from stemmadb.memory.process.http_listener import ListenAddress, listening
 from stemmadb.memory.process.opened_memory import OpenedMemory, opened_memory
 from stemmadb.memory.process.secret_file import SecretFile
 from stemmadb.memory.rules.cooldown import COOLDOWN_SECONDS, Cooldown
+from stemmadb.memory.rules.ids import numbered_id
 from stemmadb.memory.rules.namespaces import read_name
 from stemmadb.memory.rules.records import Via
 from stemmadb.memory.rules.refusals import InvalidRequest, Refusal
@@ -57,6 +60,8 @@ class MemoryOptions(NamedTuple):
     """How long a secret waits between two writes by MCP tools."""
     requires_secret: bool = False
     """Without a secret not even reading is allowed, except over HTTP, which has none."""
+    test_ids: str | None = None
+    """Ids are made from this word by counting: for tests, on a new data directory."""
 
 
 class MemoryServer:
@@ -130,7 +135,8 @@ async def memory_server(running: RunningServer, options: MemoryOptions) -> Async
     async with AsyncExitStack() as stack:
         opened: dict[str, OpenedMemory] = {}
         for space in options.spaces:
-            one = opened_memory(dial, url=URL, data=running.data, space=space, clock=clock)
+            ids = None if options.test_ids is None else partial(next, _test_ids(f"{options.test_ids} {space}"))
+            one = opened_memory(dial, url=URL, data=running.data, space=space, clock=clock, new_id=ids)
             opened[space] = await stack.enter_async_context(one)
         audit = AuditFile(running.data)
         stack.callback(audit.close)
@@ -149,6 +155,11 @@ async def memory_server(running: RunningServer, options: MemoryOptions) -> Async
         spaces = {name: one.memory.space.did for name, one in opened.items()}
         cooldown = options.cooldown_seconds
         yield {NAME: {"socket": str(path), "spaces": spaces, "http": urls, "cooldown": cooldown}}
+
+
+def _test_ids(word: str) -> Iterator[str]:
+    print("The ids of agent memory are counted, for tests: anybody can guess them.", file=sys.stderr)
+    return (numbered_id(word, number) for number in count(1))
 
 
 def _http(server: MemoryServer, wish: HttpWish, control: ControlServer) -> Any:

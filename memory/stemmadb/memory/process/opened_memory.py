@@ -12,7 +12,7 @@ from stemmadb.client import ClientSettings, Space, connect
 from stemmadb.client.keys.ring import KeyRing
 from stemmadb.memory.index.space_index import SpaceIndex
 from stemmadb.memory.operations.erasing import OURSELVES, EraseJob
-from stemmadb.memory.operations.memory_space import MemoryClock, MemorySpace, SystemClock
+from stemmadb.memory.operations.memory_space import MemoryClock, MemorySpace, SystemClock, random_id
 from stemmadb.memory.operations.sweeping import sweep
 from stemmadb.memory.process.places import SPACE
 from stemmadb.memory.rules.sweeps import SweepGuard
@@ -37,7 +37,13 @@ class OpenedMemory(NamedTuple):
 
 @asynccontextmanager
 async def opened_memory(
-    dial: Any, *, url: str, data: Path, space: str = SPACE, clock: MemoryClock | None = None
+    dial: Any,
+    *,
+    url: str,
+    data: Path,
+    space: str = SPACE,
+    clock: MemoryClock | None = None,
+    new_id: Callable[[], str] | None = None,
 ) -> AsyncIterator[OpenedMemory]:
     """Opens the space of a data directory, makes it if it is not there, and brings its index up to the log.
 
@@ -51,7 +57,7 @@ async def opened_memory(
         await _grant_own(opened)
         index = await SpaceIndex.opened(data / "index" / f"{opened.did.rpartition(':')[2]}.db", opened)
         try:
-            memory = MemorySpace(opened, index, clock=clock)
+            memory = MemorySpace(opened, index, clock=clock, new_id=new_id or random_id)
             job, guard = EraseJob(memory), SweepGuard(now=clock.now(), monotonic=clock.monotonic())
             sweeping = asyncio.create_task(_sweep_now_and_then(memory, job, guard))
             try:

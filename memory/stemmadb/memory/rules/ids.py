@@ -71,6 +71,10 @@ def observations_of(nsh: NamespaceHash, memory: MemoryId) -> str:
     return f"{OBSERVATIONS}{nsh}:{memory}:"
 
 
+def observation_entity(nsh: NamespaceHash, memory: MemoryId, observation: MemoryId) -> str:
+    return observations_of(nsh, memory) + observation
+
+
 def forget_entity(uuid: str) -> str:
     return FORGETS + uuid
 
@@ -88,6 +92,12 @@ def read_memory_id(text: object, field: str = "id") -> MemoryId:
     if not _UUID.fullmatch(lowered):
         raise InvalidRequest(f"{field} must be a uuid such as 550e8400-e29b-41d4-a716-446655440000.", field=field)
     return MemoryId(lowered)
+
+
+def numbered_id(word: str, number: int) -> MemoryId:
+    """The same uuid for the same word and number, for examples and tests; anybody can guess it."""
+    digits = blake3(f"{word} {number}".encode()).hexdigest()
+    return MemoryId(f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}")
 
 
 def parts_of(entity: str) -> tuple[NamespaceHash, MemoryId] | None:

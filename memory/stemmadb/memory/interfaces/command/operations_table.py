@@ -8,6 +8,7 @@ from typing import Any, Final
 from stemmadb.memory.interfaces.command.command_context import CommandContext, CommandOperation
 from stemmadb.memory.interfaces.command.decision_operations import DECISION_OPERATIONS
 from stemmadb.memory.interfaces.command.plan_operations import PLAN_OPERATIONS
+from stemmadb.memory.interfaces.json import answers
 from stemmadb.memory.operations import checking, forgetting, histories, namespaces, searching, sweeping
 from stemmadb.memory.operations.moments import read_moment
 from stemmadb.memory.operations.searching import FoundMemory, SearchQuery
@@ -99,6 +100,11 @@ async def reindex(context: CommandContext, _arguments: Mapping[str, Any]) -> Map
     return {"version": await context.memory.index.rebuild()}
 
 
+async def json_request(context: CommandContext, arguments: Mapping[str, Any]) -> Mapping[str, object]:
+    """Arguments: request. What is wrong with the request is its answer too."""
+    return await answers.answer(context.memory, context.caller, arguments.get("request"))
+
+
 async def about(context: CommandContext, _arguments: Mapping[str, Any]) -> Mapping[str, object]:
     """Who the caller is, and which space this is."""
     caller = context.caller
@@ -122,6 +128,7 @@ OPERATIONS: Final[dict[str, CommandOperation]] = {
     "forget": forget,
     "history": history,
     "namespaces": list_namespaces,
+    "op": json_request,
     "reindex": reindex,
     "search": search,
     "sweep": sweep,
