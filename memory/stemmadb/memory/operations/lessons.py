@@ -80,8 +80,11 @@ async def write_lesson(memory: MemorySpace, caller: MemoryCaller, request: Write
         tx.create(ids.memory_entity(nsh, uuid), records.stored(record))
         return CallAnswer(ids=[uuid])
 
-    reads = [ids.namespace_entity(nsh), *_possible(request.repo_id, _linked_ids(request.memory.links))]
-    await memory.write(work, reads=reads)
+    entity = ids.namespace_entity(nsh)
+    # Of many first writes at once all would make the namespace, and lose to each other: they go one by one.
+    locked = [entity] if await memory.space.get(entity, "/kind") is None else []
+    reads = [entity, *_possible(request.repo_id, _linked_ids(request.memory.links))]
+    await memory.write(work, locked=locked, reads=reads)
     return WrittenLesson(uuid, done[0].version or 0)
 
 
