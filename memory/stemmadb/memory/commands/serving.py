@@ -65,7 +65,7 @@ def serve(shell: Any, /, data: Path | None, port: int, **options: Any) -> None:
         run_server(shell, loaded.config, [_companion(made)])
 
 
-def _options(
+def _options(  # noqa: PLR0913  # one for each option of the command
     *,
     spaces: Sequence[str],
     http: Sequence[str],

@@ -7,8 +7,8 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from itertools import count
 from importlib import import_module
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
