@@ -18,7 +18,8 @@ from stemmadb.client.cli.ways import TwoWays
 
 IN_TWO_WAYS: Final = {"compact", "erase", "space", "spaces", "status"}
 ON_A_DIRECTORY: Final = {"backup", "export", "import", "restore", "serve", "verify"}
-THROUGH_A_SERVER: Final = set(points_by_command()) - IN_TWO_WAYS - ON_A_DIRECTORY
+AGENT_MEMORY: Final = {"mcp", "memory"}
+THROUGH_A_SERVER: Final = set(points_by_command()) - IN_TWO_WAYS - ON_A_DIRECTORY - AGENT_MEMORY
 SERVER_PACKAGES: Final = ("apsw", "picows", "prometheus_client", "pydantic", "uvloop")
 
 ASK_FOR_HELP: Final = """
@@ -85,11 +86,12 @@ def test_two_ways_of_a_command_are_one_command() -> None:
 
 
 def test_without_the_packages_of_the_server_its_commands_are_left_out() -> None:
-    _, said = helped("--help", *sorted(THROUGH_A_SERVER | IN_TWO_WAYS), without=SERVER_PACKAGES)
+    kept = THROUGH_A_SERVER | IN_TWO_WAYS | AGENT_MEMORY
+    _, said = helped("--help", *sorted(kept), without=SERVER_PACKAGES)
     everything = said.pop("--help")
     commands = everything.partition("Start:")[2].splitlines()
     listed = {line.split()[0] for line in commands if line.startswith("  ") and line[2:3].isalpha()}
-    assert listed == (THROUGH_A_SERVER | IN_TWO_WAYS) - HIDDEN
+    assert listed == kept - HIDDEN
     assert all(text.startswith(f"Usage: stemmadb {name} ") for name, text in said.items())
     assert not [name for name in IN_TWO_WAYS if "--data" in said[name]]
 

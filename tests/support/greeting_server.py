@@ -83,7 +83,12 @@ def get_stuck(store: Store, identity: ServerIdentity, config: Config, counts: Co
     return GreetingService(identity.did, counts, is_stuck=True)
 
 
+def no_web(service: object, identity: ServerIdentity, config: Config) -> None:
+    """HTTP is served by the real service alone."""
+
+
 if __name__ == "__main__":
     is_stuck = sys.argv[1:2] == [STUCK]
     build.make_service = get_stuck if is_stuck else greet
+    build.make_web = no_web
     main(sys.argv[2:] if is_stuck else sys.argv[1:])

@@ -340,7 +340,8 @@ def test_what_is_written_elsewhere_is_seen_as_it_happens(own: tuple[Stand, Proce
         terminal.expect("urn:todo:1")
         place.work(change)
         terminal.expect("main@9")
-        terminal.expect("default  reopened")
+        terminal.expect("default …")  # the name and the end of the DID, then the note
+        terminal.expect("  reopened")
         terminal.expect("/done  true -> false")
         terminal.send("q")
         terminal.expect(HEAD)

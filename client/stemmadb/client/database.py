@@ -220,6 +220,7 @@ class Database:
         async with self._beginning(core):
             if not core.session.is_cached:  # what is cached is shown before there is a connection (CACHE-3)
                 await core.link.settled()
+                self._server = core.session.server or self._server  # a server that refuses is known too
                 if core.link.state != "open" and not (core.link.state == "offline" and core.session.is_known):
                     raise core.link.why_not_open()
             self._server = core.session.server or self._server

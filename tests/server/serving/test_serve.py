@@ -174,7 +174,7 @@ def test_it_says_to_people_where_it_is_and_what_to_try(data: Path) -> None:
     try:
         assert running.stdout is not None
         lines = [running.stdout.readline()]
-        while "Ctrl-C" not in lines[-1]:
+        while lines[-1] and "Ctrl-C" not in lines[-1]:  # an empty line is the end of a process that failed
             lines.append(running.stdout.readline())
     finally:
         running.kill()
