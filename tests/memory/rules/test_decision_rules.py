@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memory_worlds import ADMIN, AGENT
@@ -196,7 +196,14 @@ def test_balanced_scores(status: Status, authority: Authority, expected: float) 
     assert scoring.score(ScoredCandidate("x", "t", status, authority, 0.5), "balanced") == expected
 
 
+NEARLY_EQUAL = [
+    ScoredCandidate(id="id-0", target="a", status="active", authority="human", similarity=0.9999999999999999),
+    ScoredCandidate(id="id-9", target="a", status="superseded", authority="agent", similarity=1.0),
+]
+
+
 @pytest.mark.rule("MCP-8")
+@example(NEARLY_EQUAL, "balanced", 3)
 @given(CANDIDATES, st.sampled_from(["strict", "balanced"]), st.integers(1, 20))
 def test_one_result_for_each_target_and_the_active_one_if_there_is_one(
     found: list[ScoredCandidate], mode: SearchMode, limit: int

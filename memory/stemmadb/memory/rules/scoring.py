@@ -61,9 +61,15 @@ def _one_for_each_target(
         active = actives.get(one.target)
         shown = one if active is None else active._replace(similarity=max(one.similarity, active.similarity))
         before = best.get(one.target)
-        if before is None or (score(shown, mode), before.id) > (score(before, mode), shown.id):
+        if before is None or _is_better(shown, before, mode):
             best[one.target] = shown
     return list(best.values())
+
+
+def _is_better(one: ScoredCandidate, other: ScoredCandidate, mode: SearchMode) -> bool:
+    """By score, then by id; of one decision with two similarities whose scores round to one, the larger."""
+    left, right = score(one, mode), score(other, mode)
+    return (left, other.id, one.similarity) > (right, one.id, other.similarity)
 
 
 def score(one: ScoredCandidate, mode: SearchMode) -> float:
