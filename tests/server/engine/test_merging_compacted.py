@@ -133,6 +133,30 @@ async def test_a_base_behind_a_checkpoint_is_read_from_the_checkpoint() -> None:
     assert reports[0][1] == {"n": 19, "t": "b", "o": {"m": 2}}
 
 
+@pytest.mark.rule("MERGE-3", "COMPACT-1")
+@pytest.mark.parametrize("strategy", ["fields", "lww"])
+async def test_a_copy_of_a_value_that_a_compaction_took_counts_from_the_merge(strategy: Strategy) -> None:
+    """All branches continue the copy, so nothing is kept of the branch that it came from. It was a KeyError."""
+    reports = []
+    for compacted in (False, True):
+        async with engine() as it:
+            story = Story(it)
+            await story.create("b0")
+            await story.set("b0", 0)
+            await story.merge("b0", "main", "lww")
+            await it.structure(BranchDelete(name=BranchName("b0")))
+            await story.create("b1")
+            if compacted:
+                await story.compact()
+            await story.increment("b1", "/n", 1)
+            await story.set("main", 3)
+            await story.create("b2")
+            await story.merge("b1", "b2", "source")
+            await story.increment("main", "/n", 1)
+            reports.append((told(await story.merge("b2", "main", strategy)), await it.value(E, "main")))
+    assert reports[0] == reports[1]
+
+
 @pytest.mark.rule("COMPACT-1")
 async def test_what_was_merged_goes_once_no_other_branch_can_be_merged_any_more() -> None:
     """Origins are kept for merges to come, and not for ever: with one branch left there are none."""

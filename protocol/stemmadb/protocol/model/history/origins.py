@@ -262,8 +262,9 @@ def inherited(old: Content, new: Content, mine: Stamp, other: Content, theirs: S
     if same(new, other):
         return theirs
     count = stamps.united(mine, old, theirs, other, new)
-    if count is None and stamps.is_number(
-        new
-    ):  # something new to count from, and not the same as an equal sum elsewhere
+    if count is None and stamps.is_number(new):
+        # Something new to count from, and not the same as an equal sum elsewhere.
         count = Count(version, new, version)
-    return Stamp(max(stamps.latest(mine), stamps.latest(theirs)), mine.assigned, count=count)
+    # Without a number before it is no sum: a copy, say, of a value that is compacted away where it was made.
+    assigned = mine.assigned if stamps.is_number(old) else version
+    return Stamp(max(stamps.latest(mine), stamps.latest(theirs)), assigned, count=count)
