@@ -31,6 +31,7 @@ from stemmadb.server.serving.listeners.http import Http, HttpAnswer, HttpRequest
 from stemmadb.server.serving.listeners.listener import Listener, ListenerSettings
 from stemmadb.server.serving.listeners.picows_listener import PicowsListener
 from stemmadb.server.serving.listeners.websockets_listener import WebsocketsListener
+from stemmadb.server.serving.ownership.routing import Routing
 
 PATIENCE = 20.0
 PATH = space_path(SPACE)
@@ -284,11 +285,16 @@ def plain(request: HttpRequest) -> HttpAnswer | None:
 
 @asynccontextmanager
 async def listening(
-    make: Make, *, client_context: ssl.SSLContext | None = None, http: Http = plain, **settings: Any
+    make: Make,
+    *,
+    client_context: ssl.SSLContext | None = None,
+    http: Http = plain,
+    routing: Routing | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Listening]:
     listener = make(ListenerSettings(host="127.0.0.1", port=0, **settings))
     handlers = RecordingHandlers()
-    await listener.start(handlers, http)
+    await listener.start(handlers, http, routing=routing)
     it = Listening(listener, handlers, client_context)
     try:
         yield it

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from abc import ABC, abstractmethod
 from collections import Counter, deque
+from functools import partial
 from typing import Final, Protocol
 
 from stemmadb.server.service.base.transport import HandlerFactory
@@ -14,6 +16,8 @@ from stemmadb.server.serving.listeners.http import Http
 from stemmadb.server.serving.listeners.listener import ListenerSettings
 from stemmadb.server.serving.listeners.origins import AllowedOrigins
 from stemmadb.server.serving.listeners.web_port import WebServer
+from stemmadb.server.serving.ownership.port import PassedConnection
+from stemmadb.server.serving.ownership.routing import Routing
 
 BACKLOG: Final = 1024
 _SWEEPS_PER_PERIOD: Final = 4
@@ -46,6 +50,8 @@ class Gate(ABC):
         self._unread: deque[Connection] = deque()
         self._beat_at = 0.0
         self.http_connections = 0
+        self.relays = 0
+        self.routing = Routing()
         shortest = min(
             settings.handshake_timeout_ms,
             settings.close_timeout_ms,
@@ -65,12 +71,16 @@ class Gate(ABC):
         assert self._server is not None, "start first"
         return self._port
 
-    async def start(self, handlers: HandlerFactory, http: Http, web: WebServer | None = None) -> None:
+    async def start(
+        self, handlers: HandlerFactory, http: Http, web: WebServer | None = None, routing: Routing | None = None
+    ) -> None:
         assert self._server is None, "a listener starts once"
+        self.routing = routing or self.routing
+        self._make_front = partial(Front, self, handlers, http, web)
         self.loop = asyncio.get_running_loop()
         settings = self.settings
         self._server = await self.loop.create_server(
-            lambda: Front(self, handlers, http, web),
+            self._make_front,
             settings.host,
             settings.port,
             ssl=settings.ssl,
@@ -80,6 +90,14 @@ class Gate(ABC):
         )
         self._port = int(self._server.sockets[0].getsockname()[1])
         self._timer = self.loop.call_later(self._interval, self._sweep)
+
+    async def adopt(self, sock: socket.socket, passed: PassedConnection) -> None:
+        """Goes on with a connection that another process has passed on: its own socket, or one that relays it."""
+        if self._server is None or not self._server.is_serving():
+            sock.close()
+            return
+        sock.setblocking(False)
+        await self.loop.connect_accepted_socket(partial(self._make_front, passed), sock)
 
     async def stop(self) -> None:
         if self._server is None or not self._server.is_serving():
@@ -95,7 +113,8 @@ class Gate(ABC):
         """Counts a new connection; returns why it is refused, if it is."""
         self._fronts.add(front)
         self._deadlines[front] = self.loop.time() + self.settings.handshake_timeout_ms / 1000
-        if len(self._fronts) + self.connections > self.settings.connections_max + self.settings.spare_max:
+        waiting = len(self._fronts) - self.relays
+        if waiting + self.connections > self.settings.connections_max + self.settings.spare_max:
             return EarlyRefusal.SILENT
         most = self.settings.connections_per_address_max
         if most is not None and self._addresses[front.address] >= most:
@@ -123,6 +142,26 @@ class Gate(ABC):
         self._deadlines.pop(front, None)
         return True
 
+    def may_relay(self) -> bool:
+        """Whether one more connection may go through here to another process."""
+        return self.relays < self.settings.connections_max
+
+    def relayed(self, front: Front) -> None:
+        """The peer's connection goes through here from now on; the limits for it are those of the owner."""
+        self.relays += 1
+        front.is_relayed = True
+        self._deadlines.pop(front, None)
+        if front.counted:
+            front.counted = False
+            self._forget(front.address)
+
+    def readdress(self, front: Front, address: str) -> None:
+        """The peer is another process of ours, and this is its client's address."""
+        if front.counted:
+            self._forget(front.address)
+            self._addresses[address] += 1
+        front.address = address
+
     def await_by(self, front: Front, milliseconds: int | None) -> None:
         """Sets the deadline of an HTTP connection anew, or takes it away."""
         if milliseconds is None:
@@ -135,6 +174,7 @@ class Gate(ABC):
         self._fronts.discard(front)
         self._deadlines.pop(front, None)
         self.http_connections -= front.is_handed
+        self.relays -= front.is_relayed
         if front.counted:
             self._forget(front.address)
 

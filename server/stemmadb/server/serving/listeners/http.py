@@ -119,6 +119,13 @@ def body_length(request: HttpRequest) -> int:
     return int(lengths[0])
 
 
+def closing(head: bytes) -> bytes:
+    """The head of a request as from a client that asks for one answer: its connection ends with it."""
+    lines = head[: -len(HEAD_END)].split(b"\r\n")
+    kept = [line for line in lines if line.partition(b":")[0].lower() not in (b"connection", b"keep-alive")]
+    return b"\r\n".join([*kept, b"Connection: close"]) + HEAD_END
+
+
 def _is_target(target: str) -> bool:
     return target.startswith("/") and all("!" <= character <= "~" for character in target)
 

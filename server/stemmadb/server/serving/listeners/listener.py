@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from typing import Final, Protocol
 
@@ -11,6 +12,8 @@ from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.server.service.base.transport import HandlerFactory
 from stemmadb.server.serving.listeners.http import Http
 from stemmadb.server.serving.listeners.web_port import WebServer
+from stemmadb.server.serving.ownership.port import PassedConnection
+from stemmadb.server.serving.ownership.routing import Routing
 
 RECEIVED_FACTOR: Final = 2
 """How much larger than `message_bytes_max` a message may be that is answered with an error and not with 1009."""
@@ -70,6 +73,8 @@ class Listener(Protocol):
     """WebSockets now."""
     http_connections: int
     """HTTP connections now that were passed a request on to the HTTP library."""
+    relays: int
+    """Connections now that go through here to the process that serves their space."""
     refused: int
     """Connections and handshakes that were refused."""
     bytes_in: int
@@ -83,8 +88,17 @@ class Listener(Protocol):
         """The port that is listened on, also if the settings said 0."""
         ...
 
-    async def start(self, handlers: HandlerFactory, http: Http, web: WebServer | None = None) -> None:
-        """Listens from now on. `web` answers requests that are neither for a WebSocket nor answered by `http`."""
+    async def start(
+        self, handlers: HandlerFactory, http: Http, web: WebServer | None = None, routing: Routing | None = None
+    ) -> None:
+        """Listens from now on. `web` answers requests that are neither for a WebSocket nor answered by `http`.
+
+        `routing` says which process answers requests that name a space; None: this one.
+        """
+        ...
+
+    async def adopt(self, sock: socket.socket, passed: PassedConnection) -> None:
+        """Goes on with a connection that another process has passed on: its own socket, or one that relays it."""
         ...
 
     async def stop(self) -> None:

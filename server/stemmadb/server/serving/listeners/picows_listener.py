@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
@@ -71,6 +72,22 @@ class _Frames(Protocol):
     def connection_lost(self, exc: Exception | None) -> None: ...
 
 
+class _RelayedSocket:
+    """A Unix socket that another process relays through: it has none of the options of TCP that picows sets."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        """There is nothing to set."""
+
+    def getsockopt(self, level: int, option: int) -> int:  # noqa: ARG002
+        return 0
+
+
 class _Transport:
     """The transport as picows sees it: it writes frames, but neither the handshake nor the end is its business."""
 
@@ -85,7 +102,10 @@ class _Transport:
 
     def get_extra_info(self, name: str) -> object:
         """Says that it is TLS: otherwise picows writes straight to the socket, past `write`."""
-        return True if name == "ssl_object" else self._extra_info(name)
+        if name == "ssl_object":
+            return True
+        found = self._extra_info(name)
+        return _RelayedSocket(found.fileno()) if name == "socket" and found.family == socket.AF_UNIX else found
 
     def writelines(self, parts: Iterable[bytes]) -> None:
         """Copies: picows uses the memory of a header again, while asyncio may keep it (since Python 3.12)."""

@@ -46,7 +46,17 @@ class FeedState(enum.Enum):
 class RequestFeed:
     """The requests of one connection; the transport of the HTTP library, as `http.web_server` uses it."""
 
-    def __init__(self, front: Front, gate: Gate, transport: asyncio.Transport, answers: Http, web: WebServer) -> None:
+    def __init__(
+        self,
+        front: Front,
+        gate: Gate,
+        transport: asyncio.Transport,
+        answers: Http,
+        web: WebServer,
+        *,
+        peer: tuple[str, int] | None = None,
+    ) -> None:
+        """`peer` is the client's address where the transport's is another."""
         self._front = front
         self._gate = gate
         self._transport = transport
@@ -67,7 +77,7 @@ class RequestFeed:
         self._is_stopping = False
         self._pauses: set[str] = set()
         """Why nothing is read now."""
-        self.get_extra_info = transport.get_extra_info
+        self._peer = peer
         self.get_write_buffer_size = transport.get_write_buffer_size
 
     # ---------------------------------------------------------------- what the Front brings
@@ -182,7 +192,7 @@ class RequestFeed:
         self._has_begun = self._is_stream = False
         self._state = FeedState.BODY if self._left else FeedState.ANSWER
         self._gate.await_by(self._front, self._gate.settings.body_timeout_ms if self._left else None)
-        self._protocol.data_received(head)
+        self._protocol.data_received(head if self._gate.routing.ownership.is_single else http.closing(head))
         if self._left and self._waiting:
             came = bytes(self._waiting)
             self._waiting.clear()
@@ -203,6 +213,11 @@ class RequestFeed:
         return rest
 
     # ---------------------------------------------------------------- the transport of the library
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        if name == "peername" and self._peer is not None:
+            return self._peer
+        return self._transport.get_extra_info(name, default)
 
     @property
     def has_whole_body(self) -> bool:
