@@ -1,4 +1,4 @@
-"""`stemmadb memory decide|supersede|propose|proposals|accept|reject|audit`, and `setup` for MCP clients."""
+"""`stemmadb memory decide|supersede|propose|accept|reject|audit`, and `setup` for MCP clients."""
 
 from __future__ import annotations
 
@@ -90,25 +90,6 @@ def _draft(
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Those that were reviewed, too.")
-@namespace_option
-@asks
-@click.pass_obj
-def proposals(
-    shell: Any, data: Path | None, space: str | None, ns: str | None, everything: bool
-) -> Mapping[str, object]:
-    """List the proposals that wait for a review.
-
-    Example: stemmadb memory proposals --ns custom:acme.api
-    """
-    found = ask(data, space, "proposals", ns=project_namespace(ns), all=everything)
-    for one in found["proposals"]:
-        shell.say(f"{one['proposal_id']}  {one['status']}  {one['target']}  {one['title']}")
-        shell.say(f"    {' '.join(one['rationale'].split())[:200]}")
-    return found
-
-
-@click.command()
 @click.argument("proposal_id", metavar="ID")
 @namespace_option
 @asks
@@ -175,4 +156,4 @@ def setup(shell: Any, client: str) -> Mapping[str, object]:
     return {"configuration": configuration, "where": _PLACES[client]}
 
 
-COMMANDS: Final = (decide, supersede, propose, proposals, accept, reject, audit, setup)
+COMMANDS: Final = (decide, supersede, propose, accept, reject, audit, setup)

@@ -14,7 +14,9 @@ from stemmadb.memory.commands.asking import ask, asks, data_option, directory
 from stemmadb.memory.commands.decisions import COMMANDS as DECISION_COMMANDS
 from stemmadb.memory.commands.files import files
 from stemmadb.memory.commands.json_requests import op
+from stemmadb.memory.commands.proposals import proposals
 from stemmadb.memory.commands.serving import serve
+from stemmadb.memory.commands.transfers import export, import_
 from stemmadb.memory.rules.namespaces import read_name
 from stemmadb.memory.rules.refusals import InvalidRequest
 
@@ -33,6 +35,9 @@ def memory() -> None:
 memory.add_command(serve)
 memory.add_command(files)
 memory.add_command(op)
+memory.add_command(proposals)
+memory.add_command(export)
+memory.add_command(import_)
 for _command in DECISION_COMMANDS:
     memory.add_command(_command)
 

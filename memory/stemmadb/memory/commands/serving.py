@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stemmadb.memory.commands.asking import data_option, directory
+from stemmadb.memory.commands.project_namespace import project_namespace
 from stemmadb.memory.process import places
 from stemmadb.memory.process.places import make_private
 
 if TYPE_CHECKING:  # a memory server takes a while to import, and other commands do not need it
+    from stemmadb.memory.process.http_listener import ListenAddress
     from stemmadb.memory.process.memory_server import MemoryOptions
     from stemmadb.server.serving.app import Companion, RunningServer
 
@@ -26,6 +28,9 @@ _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 @click.command()
 @data_option
 @click.option("--http", "http", multiple=True, metavar="ADDR", help="Serve the plugin API: HOST:PORT or unix:/PATH.")
+@click.option("--mcp", "mcp", multiple=True, metavar="ADDR", help="Serve MCP over HTTP: HOST:PORT or unix:/PATH.")
+@click.option("--ns", help="The namespace of --mcp; default: that of the project in this directory.")
+@click.option("--origins", "origins", multiple=True, metavar="ORIGIN", help="A web page that may use --mcp.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The WebSocket port; default: a free one.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="HOST:PORT", help="A further Host to answer to.")
 @click.option("--unsafe-bind", is_flag=True, help="Allow addresses that are not loopback; nothing is authenticated.")
@@ -33,6 +38,7 @@ _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_0
 @click.option(
     "--cooldown", type=click.FloatRange(min=0), metavar="SECONDS", help="Between two writes of a secret; default: 2."
 )
+@click.option("--min-evidence", type=click.IntRange(0), default=0, help="Evidence that a proposal needs.")
 @click.option("--idle", type=float, metavar="SECONDS", help="Stop after so long without a client.")
 @click.option("--test-clock", metavar="+3500s", help="Shift the clock of memory, for tests.")
 @click.option("--test-ids", metavar="WORD", help="Make ids by counting, the same each time, for tests.")
@@ -49,11 +55,15 @@ def serve(shell: Any, /, data: Path | None, port: int, **options: Any) -> None:
     made = _options(
         spaces=(places.SPACE,),
         http=options["http"],
+        mcp=options["mcp"],
+        ns=options["ns"],
+        origins=options["origins"],
         hosts=options["hosts"],
         unsafe=options["unsafe_bind"],
         requires_secret=options["require_secret"],
         idle=options["idle"],
         cooldown=options["cooldown"],
+        evidence_min=options["min_evidence"],
         shift=options["test_clock"],
         test_ids=options["test_ids"],
     )
@@ -69,35 +79,45 @@ def _options(  # noqa: PLR0913  # one for each option of the command
     *,
     spaces: Sequence[str],
     http: Sequence[str],
+    mcp: Sequence[str] = (),
+    ns: str | None = None,
+    origins: Sequence[str] = (),
     hosts: Sequence[str] = (),
     unsafe: bool = False,
     requires_secret: bool = False,
     idle: float | None = None,
     cooldown: float | None = None,
+    evidence_min: int = 0,
     shift: str | None = None,
     test_ids: str | None = None,
 ) -> MemoryOptions:
-    from stemmadb.memory.process.http_listener import read_address  # noqa: PLC0415
-    from stemmadb.memory.process.memory_server import HttpWish, MemoryOptions  # noqa: PLC0415
+    from stemmadb.memory.process.memory_server import HttpWish, McpWish, MemoryOptions  # noqa: PLC0415
     from stemmadb.memory.rules.cooldown import COOLDOWN_SECONDS  # noqa: PLC0415
 
-    wishes = []
-    for text in http:
-        space, sign, address = text.partition("=")
-        chosen = space if sign else spaces[0]
-        if chosen not in spaces or (not sign and len(spaces) > 1):
-            raise click.UsageError(f"Write {text!r} as SPACE=ADDR, with one of {', '.join(spaces)}")
-        wishes.append(HttpWish(chosen, read_address(address if sign else text, unsafe=unsafe)))
+    namespace = project_namespace(ns) if mcp else ""
     return MemoryOptions(
         spaces=tuple(spaces),
-        http=wishes,
+        http=[HttpWish(*_listener(text, spaces, unsafe=unsafe)) for text in http],
+        mcp=[McpWish(space, namespace, at) for space, at in (_listener(text, spaces, unsafe=unsafe) for text in mcp)],
+        origins=tuple(one.lower().rstrip("/") for one in origins),
         allowed_hosts=tuple(hosts),
         idle_seconds=idle,
         cooldown_seconds=COOLDOWN_SECONDS if cooldown is None else cooldown,
+        evidence_min=evidence_min,
         clock_shift_ms=0 if shift is None else _shift(shift),
         requires_secret=requires_secret,
         test_ids=test_ids,
     )
+
+
+def _listener(text: str, spaces: Sequence[str], *, unsafe: bool) -> tuple[str, ListenAddress]:
+    from stemmadb.memory.process.http_listener import read_address  # noqa: PLC0415
+
+    space, sign, address = text.partition("=")
+    chosen = space if sign else spaces[0]
+    if chosen not in spaces or (not sign and len(spaces) > 1):
+        raise click.UsageError(f"Write {text!r} as SPACE=ADDR, with one of {', '.join(spaces)}")
+    return chosen, read_address(address if sign else text, unsafe=unsafe)
 
 
 def _shift(text: str) -> int:
@@ -130,17 +150,34 @@ class MemoryCompanion:
                 metavar="ADDR",
                 help="Serve the memory plugin API: HOST:PORT or unix:/PATH; SPACE=ADDR with several spaces.",
             ),
+            click.Option(
+                ["--memory-mcp", "memory_mcp"],
+                multiple=True,
+                metavar="ADDR",
+                help="Serve memory by MCP over HTTP: HOST:PORT or unix:/PATH; SPACE=ADDR with several spaces.",
+            ),
+            click.Option(["--memory-ns", "memory_ns"], metavar="NAME", help="The namespace of --memory-mcp."),
+            click.Option(
+                ["--memory-cooldown", "memory_cooldown"],
+                type=click.FloatRange(min=0),
+                metavar="SECONDS",
+                help="Between two writes of a secret by MCP; default: 2.",
+            ),
         )
 
     def companion(
         self, flags: Mapping[str, object]
     ) -> Callable[[RunningServer], AbstractAsyncContextManager[Mapping[str, object]]] | None:
         spaces, http = _texts(flags["memory_spaces"]), _texts(flags["memory_http"])
-        if not spaces and not http:
+        mcp, ns, cooldown = _texts(flags["memory_mcp"]), flags["memory_ns"], flags["memory_cooldown"]
+        if not spaces and not http and not mcp:
             return None
         if not spaces:
-            raise click.UsageError("--memory-http needs --memory SPACE")
-        return _companion(_options(spaces=spaces, http=http))
+            raise click.UsageError(f"{'--memory-http' if http else '--memory-mcp'} needs --memory SPACE")
+        waits = cooldown if isinstance(cooldown, float) else None
+        return _companion(
+            _options(spaces=spaces, http=http, mcp=mcp, ns=None if ns is None else str(ns), cooldown=waits)
+        )
 
 
 def _texts(given: object) -> Sequence[str]:

@@ -84,6 +84,8 @@ class MemorySpace:
         self._new_id = new_id
         self.proposed: dict[str, float] = {}
         """Proposals that this process saw come, by entity, and when on the monotonic clock (the review window)."""
+        self.evidence_min = 0
+        """How many pieces of evidence a proposal needs before it is accepted."""
         self._locks = KeyLocks()
 
     def new_id(self) -> MemoryId:

@@ -81,6 +81,7 @@ async def accept_proposal(
         if proposal is None:
             raise NoSuchProposal(uuid)
         proposals.check_open(proposal, uuid)
+        proposals.check_evidence(proposal, memory.evidence_min)
         await _check_window(memory, entity)
         state = target_of(await tx.get(target))
         active = None if state is None or state.active is None else MemoryId(state.active)

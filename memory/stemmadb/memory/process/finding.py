@@ -39,6 +39,7 @@ class MemoryNote(msgspec.Struct, frozen=True, kw_only=True):
     socket: str
     spaces: dict[str, str]
     http: list[str] = []
+    mcp: list[str] = []
     cooldown: float | None = None
     """Seconds between two writes of a secret by MCP tools."""
 

@@ -61,7 +61,7 @@ async def listening(
     address: ListenAddress, make_app: Callable[[HostGuard], web.Application], allowed_hosts: tuple[str, ...] = ()
 ) -> AsyncIterator[str]:
     """Serves while the block runs; gives the URL. `Unavailable` if the address cannot be used."""
-    listener = _unix_socket(address.path) if address.path is not None else _tcp_socket(address)
+    listener = opened_socket(address)
     port = None if address.path is not None else int(listener.getsockname()[1])
     runner = web.AppRunner(make_app(HostGuard.of_listener(port, allowed_hosts)), access_log=None)
     try:
@@ -74,6 +74,11 @@ async def listening(
         listener.close()
         if address.path is not None:
             address.path.unlink(missing_ok=True)
+
+
+def opened_socket(address: ListenAddress) -> socket.socket:
+    """A socket that listens on the address; `Unavailable` if it cannot."""
+    return _unix_socket(address.path) if address.path is not None else _tcp_socket(address)
 
 
 def _tcp_socket(address: ListenAddress) -> socket.socket:

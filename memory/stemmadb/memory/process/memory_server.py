@@ -37,6 +37,8 @@ from stemmadb.server.serving.local_dial import URL, local_dial
 NAME: Final = "memory"
 MCP_SESSION: Final = "stemmadb.memory.interfaces.mcp.mcp_session"
 """Imported when the first MCP client comes: the `mcp` package takes a second to import."""
+MCP_LISTENER: Final = "stemmadb.memory.process.mcp_listener"
+"""Imported when MCP is served over HTTP."""
 IDLE_LOOK_SECONDS: Final = 1.0
 
 
@@ -47,17 +49,30 @@ class HttpWish(NamedTuple):
     address: ListenAddress
 
 
+class McpWish(NamedTuple):
+    """A listener of MCP over HTTP, for one memory space and by default for one namespace."""
+
+    space: str
+    ns: str
+    address: ListenAddress
+
+
 class MemoryOptions(NamedTuple):
     """How a memory server is started."""
 
     spaces: Sequence[str] = (places.SPACE,)
     http: Sequence[HttpWish] = ()
+    mcp: Sequence[McpWish] = ()
+    origins: tuple[str, ...] = ()
+    """Web pages that may use MCP over HTTP."""
     allowed_hosts: tuple[str, ...] = ()
     idle_seconds: float | None = None
     """It stops itself after so long without a client."""
     clock_shift_ms: int = 0
     cooldown_seconds: float = COOLDOWN_SECONDS
     """How long a secret waits between two writes by MCP tools."""
+    evidence_min: int = 0
+    """Pieces of evidence that a proposal needs before it is accepted."""
     requires_secret: bool = False
     """Without a secret not even reading is allowed, except over HTTP, which has none."""
     test_ids: str | None = None
@@ -138,6 +153,7 @@ async def memory_server(running: RunningServer, options: MemoryOptions) -> Async
             ids = None if options.test_ids is None else partial(next, _test_ids(f"{options.test_ids} {space}"))
             one = opened_memory(dial, url=URL, data=running.data, space=space, clock=clock, new_id=ids)
             opened[space] = await stack.enter_async_context(one)
+            opened[space].memory.evidence_min = options.evidence_min
         audit = AuditFile(running.data)
         stack.callback(audit.close)
         server = MemoryServer(opened, SecretFile(running.data), audit, options)
@@ -147,6 +163,9 @@ async def memory_server(running: RunningServer, options: MemoryOptions) -> Async
         urls = [await stack.enter_async_context(_http(server, wish, control)) for wish in options.http]
         for url in urls:
             print(f"Agent memory is served on {url}", file=sys.stderr)
+        mcp_urls = [await stack.enter_async_context(await _mcp(server, wish, control)) for wish in options.mcp]
+        for url in mcp_urls:
+            print(f"MCP is served on {url}", file=sys.stderr)
         path = places.control_socket(running.data)
         await stack.enter_async_context(control.listening(path))
         if options.idle_seconds is not None:
@@ -154,7 +173,7 @@ async def memory_server(running: RunningServer, options: MemoryOptions) -> Async
             stack.callback(idling.cancel)
         spaces = {name: one.memory.space.did for name, one in opened.items()}
         cooldown = options.cooldown_seconds
-        yield {NAME: {"socket": str(path), "spaces": spaces, "http": urls, "cooldown": cooldown}}
+        yield {NAME: {"socket": str(path), "spaces": spaces, "http": urls, "mcp": mcp_urls, "cooldown": cooldown}}
 
 
 def _test_ids(word: str) -> Iterator[str]:
@@ -169,6 +188,22 @@ def _http(server: MemoryServer, wish: HttpWish, control: ControlServer) -> Any:
         return make_app(opened.memory, opened.job, guard, control.used)
 
     return listening(wish.address, make, server.options.allowed_hosts)
+
+
+async def _mcp(server: MemoryServer, wish: McpWish, control: ControlServer) -> Any:
+    opened, options = server.memory(wish.space), server.options
+    listener = await asyncio.to_thread(import_module, MCP_LISTENER)
+
+    def calls_of(request: Any) -> ToolCalls:
+        def caller() -> MemoryCaller:
+            return server.caller(request.secret, "mcp")
+
+        ns = wish.ns if request.ns is None else read_name(request.ns, "ns")
+        return ToolCalls(opened.memory, ns, caller, server.cooldown, server.audit)
+
+    return listener.mcp_listening(
+        wish.address, calls_of, allowed_hosts=options.allowed_hosts, origins=options.origins, used=control.used
+    )
 
 
 async def _stop_when_idle(

@@ -16,7 +16,7 @@ from stemmadb.memory.rules.decisions import DecisionDraft
 from stemmadb.memory.rules.ids import MemoryId, read_memory_id
 from stemmadb.memory.rules.instants import Millis
 from stemmadb.memory.rules.records import Authority
-from stemmadb.memory.rules.refusals import AlreadyReviewed, ReviewWindow
+from stemmadb.memory.rules.refusals import AlreadyReviewed, NotEnoughEvidence, ReviewWindow
 
 REVIEW_MS: Final = 3_600_000
 FILE_ENDING: Final = ".md"
@@ -65,6 +65,13 @@ def check_window(begin: Millis, now: Millis, seen_seconds: float | None = None) 
         left = max(left, ceil((REVIEW_MS / 1_000 - seen_seconds) * 1_000))
     if left > 0:
         raise ReviewWindow(ceil(left / 1_000))
+
+
+def check_evidence(proposal: DecisionProposal, wanted: int) -> None:
+    """`NotEnoughEvidence` if it has fewer different pieces that are not blank."""
+    has = len({one.strip() for one in proposal.evidence if one.strip()})
+    if has < wanted:
+        raise NotEnoughEvidence(has, wanted)
 
 
 def check_open(proposal: DecisionProposal, uuid: str) -> None:

@@ -62,6 +62,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: Millis
 
 
+def with_status(memory: Memory, status: Status) -> Memory:
+    """The same memory in another state."""
+    return msgspec.structs.replace(memory, status=status)
+
+
 class Vector(msgspec.Struct, frozen=True, kw_only=True):
     """The value of `urn:vector:<nsh>:<uuid>`: an embedding that a caller gave."""
 

@@ -107,12 +107,19 @@ class ReviewWindow(Refusal):
         self.seconds = seconds
 
 
+class NotEnoughEvidence(Refusal):
+    """The memory server wants more evidence for a proposal."""
+
+    def __init__(self, has: int, wanted: int) -> None:
+        super().__init__(f"Not enough evidence: {has} of {wanted}. Propose it again with more evidence.")
+
+
 class AlreadyReviewed(Refusal):
     """The proposal was accepted or rejected before."""
 
     def __init__(self, proposal: str, status: str, decision: str | None) -> None:
         became = "" if decision is None else f" as decision {decision}"
-        super().__init__(f"DecisionProposal {proposal} is already {status}{became}.")
+        super().__init__(f"Proposal {proposal} is already {status}{became}.")
 
 
 class NoSuchProposal(NoSuchMemory):

@@ -1,9 +1,12 @@
-"""One MCP client on a pair of line streams, served with the `mcp` package. Import it late: `mcp` takes a second."""
+"""The protocol of MCP, served with the `mcp` package: `serve_session` for one client on a pair of line streams,
+`make_server` for any other transport. Import it late: `mcp` takes a second.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -17,8 +20,11 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from stemmadb.memory.interfaces.mcp import resources
 from stemmadb.memory.interfaces.mcp.tool_calls import ToolCalls
 from stemmadb.memory.interfaces.mcp.tool_schemas import CONTRACTS
+from stemmadb.memory.rules.refusals import Refusal
+from stemmadb.protocol.errors import StemmaError
 
 NAME: Final = "stemmadb-memory"
 API_VERSION: Final = "1.0.0"
@@ -29,11 +35,14 @@ INSTRUCTIONS: Final = (
 )
 _VALIDATORS: Final = {name: Draft202012Validator(one.arguments) for name, one in CONTRACTS.items()}
 _Received = SessionMessage | Exception
+RequestContext = ServerRequestContext[Any]
+CallsOf = Callable[[RequestContext], ToolCalls]
+"""Whose tools a request uses: over HTTP each request brings its own secret."""
 
 
 async def serve_session(calls: ToolCalls, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answers until the client closes its side."""
-    server = make_server(calls)
+    server = make_server(lambda _context: calls)
     to_server, received = anyio.create_memory_object_stream[_Received](16)
     sent, to_client = anyio.create_memory_object_stream[SessionMessage](16)
     async with anyio.create_task_group() as group:
@@ -75,17 +84,15 @@ async def _write(to_client: MemoryObjectReceiveStream[SessionMessage], writer: a
             await writer.drain()
 
 
-def make_server(calls: ToolCalls) -> Server[Any]:
-    """The protocol's side of the tools."""
+def make_server(calls_of: CallsOf) -> Server[Any]:
+    """The protocol's side of the tools and the resources."""
 
     async def list_tools(
-        _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+        _context: RequestContext, _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         return types.ListToolsResult(tools=_tools())
 
-    async def call_tool(
-        context: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    async def call_tool(context: RequestContext, params: types.CallToolRequestParams) -> types.CallToolResult:
         if params.name not in CONTRACTS:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name}. Tools are {', '.join(CONTRACTS)}.")
         arguments = params.arguments or {}
@@ -95,7 +102,43 @@ def make_server(calls: ToolCalls) -> Server[Any]:
             return _result({"status": "error", "message": f"{where}: {wrong.message}"}, is_error=True)
         meta = (context.params or {}).get("_meta")
         key = meta.get(KEY) if isinstance(meta, dict) else None
-        return _result(await calls.call(params.name, arguments, key if isinstance(key, str) else None))
+        return _result(await calls_of(context).call(params.name, arguments, key if isinstance(key, str) else None))
+
+    async def list_resources(
+        context: RequestContext, _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        try:
+            found = await calls_of(context).list_resources()
+        except (Refusal, StemmaError) as refused:
+            raise MCPError(types.INVALID_PARAMS, str(refused)) from None
+        shown = [types.Resource(**one._asdict(), mime_type=resources.JSON) for one in found]
+        return types.ListResourcesResult(resources=shown)
+
+    async def list_templates(
+        _context: RequestContext, _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        template = types.ResourceTemplate(
+            uri_template=resources.TEMPLATE,
+            name="decisions",
+            description="The decisions about a target, the active one first",
+            mime_type=resources.JSON,
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[template])
+
+    async def read_resource(
+        context: RequestContext, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        try:
+            text = await calls_of(context).read_resource(str(params.uri))
+        except (Refusal, StemmaError) as refused:
+            raise MCPError(types.INVALID_PARAMS, str(refused)) from None
+        content = types.TextResourceContents(uri=str(params.uri), mime_type=resources.JSON, text=text)
+        return types.ReadResourceResult(contents=[content])
+
+    async def list_prompts(
+        _context: RequestContext, _params: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=[])
 
     return Server(
         NAME,
@@ -103,6 +146,10 @@ def make_server(calls: ToolCalls) -> Server[Any]:
         instructions=INSTRUCTIONS.format(version=version("stemmadb")),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_list_resource_templates=list_templates,
+        on_read_resource=read_resource,
+        on_list_prompts=list_prompts,
     )
 
 

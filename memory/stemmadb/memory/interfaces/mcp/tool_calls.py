@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol, TypeVar
 
+from stemmadb.memory.interfaces.mcp.resources import MemoryResource, list_resources, read_resource
 from stemmadb.memory.interfaces.mcp.tool_schemas import CONTRACTS
 from stemmadb.memory.interfaces.mcp.tools import TOOLS, ToolAnswer, ToolCall
 from stemmadb.memory.operations.memory_space import MemorySpace, Once
@@ -15,6 +16,7 @@ from stemmadb.memory.rules.refusals import IsolationViolation, NotAllowed, Refus
 from stemmadb.memory.rules.roles import MemoryCaller
 from stemmadb.protocol.errors import StemmaError
 
+T = TypeVar("T")
 ID_ARGUMENTS: Final = ("id", "proposal_id", "old_decision_ids")
 """Arguments that hold ids only; the audit shows these and no others."""
 _UUID_CHARACTERS_MAX: Final = 40
@@ -42,6 +44,30 @@ class ToolCalls:
         self._caller = caller
         self._cooldown = cooldown
         self._audit = audit
+
+    async def list_resources(self) -> list[MemoryResource]:
+        """What can be read; a refusal is raised."""
+        return await self._audited("resources/list", lambda caller: list_resources(self._memory, caller, self._ns))
+
+    async def read_resource(self, uri: str) -> str:
+        """The JSON text of a resource; a refusal is raised."""
+        return await self._audited(
+            "resources/read", lambda caller: read_resource(self._memory, caller, self._ns, uri)
+        )
+
+    async def _audited(self, what: str, work: Callable[[MemoryCaller], Awaitable[T]]) -> T:
+        number, verdict = str(uuid.uuid4()), "failed"
+        try:
+            caller = self._caller()
+            self._note_call(number, caller, what, {})
+            found = await work(caller)
+            verdict = "success"
+        except Refusal as refused:
+            verdict = type(refused).__name__
+            raise
+        finally:
+            self._audit.write({"call": number, "verdict": verdict})
+        return found
 
     async def call(self, tool: str, arguments: Mapping[str, Any], key: str | None = None) -> ToolAnswer:
         """The answer of a tool whose arguments fit its schema. A refusal is an answer with the status `error`."""
