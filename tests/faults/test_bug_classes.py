@@ -20,6 +20,7 @@ from stemmadb.protocol.model.query.query import Query, Root
 from stemmadb.protocol.model.values.body import read_stored
 from stemmadb.protocol.model.values.ids import Local
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
+from stemmadb.protocol.wire.records import whole_body
 from violations import expect_none
 
 
@@ -101,7 +102,7 @@ async def test_commit_twice_after_a_retry_the_same_sent_again_gets_the_same_answ
             bob.lose()
         answer = await alice.ask(QueryRequest, query=Query(roots=(Root(X),)))
         assert isinstance(answer, QueryAnswer)
-        assert (versions, [read_stored(one.body) for one in answer.entities]) == ({3}, [{"n": 1}])
+        assert (versions, [read_stored(whole_body(one)) for one in answer.entities]) == ({3}, [{"n": 1}])
 
 
 # ---------------------------------------------------------------- reads

@@ -25,6 +25,7 @@ from stemmadb.protocol.wire.messages.commit import CommitMessage
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest, UnwatchRequest, WatchRequest
 from stemmadb.protocol.wire.messages.session import HeldWatch, Hello
 from stemmadb.protocol.wire.messages.sync import Sync
+from stemmadb.protocol.wire.records import whole_body
 
 RENEWING = ("identity_clash", "overtaken")
 """What makes new commits use a new session (NURSERY-5)."""
@@ -155,7 +156,7 @@ class Client:
         place = (BranchName(query.branch), EntityId(query.roots[0].id))
         held = None
         for one in answer.entities:
-            held = CachedEntity(read_stored(one.body), one.version, one.hash)
+            held = CachedEntity(read_stored(whole_body(one)), one.version, one.hash)
             if place in self.oracle.written():
                 self.oracle.learn(place, held.value, answer.version)
         self.nursery.answered(place, held, answer.version)

@@ -21,6 +21,7 @@ from stemmadb.protocol.wire.connection.client_side import Answered
 from stemmadb.protocol.wire.messages.access import AclRequest, RevokeRequest
 from stemmadb.protocol.wire.messages.base import Request
 from stemmadb.protocol.wire.messages.blobs import BlobRead
+from stemmadb.protocol.wire.messages.overview import CountRequest, PrefixesRequest
 from stemmadb.protocol.wire.messages.reading import (
     BlameRequest,
     DiffRequest,
@@ -99,7 +100,12 @@ def readings(made: ServiceHarness, owner: Peer) -> Iterator[Asked]:
         listed = Query(roots=tuple(map(Root, roots)), **moment)
         yield QueryRequest, {"query": listed}
         yield QueryRequest, {"query": listed, "limit": 1}
+        yield QueryRequest, {"query": listed, "shape": "ids"}
+        yield QueryRequest, {"query": listed, "shape": "preview", "limit": 2}
+        yield CountRequest, {"query": listed}
         yield QueryRequest, {"query": Query(roots=tuple(Root(one, schema=True) for one in roots), **moment)}
+    for prefix, moment, limit in product(("", "urn:", "urn:s:", "urn:a:"), MOMENTS, (None, 1)):
+        yield PrefixesRequest, {"prefix": prefix, "limit": limit, **moment}
     for id_, branch in product((*IDS, made.space, "urn:a:1"), ("main", "b")):
         yield HistoryRequest, {"entity": id_, "branch": branch}
         yield BlameRequest, {"entity": id_, "branch": branch}

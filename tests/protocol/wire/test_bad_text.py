@@ -145,7 +145,7 @@ def test_a_client_refuses_a_bad_message_of_its_server(text: str, error: type[Ste
         ("null", "result"),
         ('{"version":"x"}', "result/version"),
         ('{"version":1,"entities":[{"id":"a","version":1,"hash":"b3:","body":1}]}', "result/entities/0/hash"),
-        ('{"version":1,"entities":[{"id":"a","version":1,"hash":"' + REFERENCE + '"}]}', "result/entities/0/body"),
+        ('{"version":1,"entities":[{"id":"a","hash":"' + REFERENCE + '"}]}', "result/entities/0/version"),
     ],
 )
 def test_a_result_of_the_wrong_shape_is_malformed(result: str, place: str) -> None:

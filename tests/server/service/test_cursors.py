@@ -21,6 +21,7 @@ from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, Versio
 from stemmadb.protocol.model.values.json_values import INT_MAX
 from stemmadb.protocol.wire.messages.base import PagedRequest
 from stemmadb.protocol.wire.messages.fields import Cursor
+from stemmadb.protocol.wire.messages.overview import PrefixesRequest
 from stemmadb.protocol.wire.messages.reading import (
     BlameRequest,
     DiffRequest,
@@ -120,6 +121,8 @@ def forged(book: Cursors[Any], *written: Any) -> str:
         (cursors.QUERY, [-1], ["urn:a"]),
         (cursors.QUERY, [2**63], ["urn:a"]),
         (cursors.QUERY, ["3"], ["urn:a"]),
+        (cursors.PREFIXES, [3], ["a\n"]),
+        (cursors.PREFIXES, [3], [1]),
         (cursors.DIFF, [3], ["urn:a"]),
         (cursors.HISTORY, [3], [3]),
         (cursors.HISTORY, [3], [4, 0]),
@@ -164,6 +167,8 @@ REQUESTS: list[PagedRequest] = [
     QueryRequest(id=1, query=Query((Root("*"),))),
     HistoryRequest(id=1, entity=EntityId("urn:n:1")),
     HistoryRequest(id=1, entity=EntityId("urn:n:1"), order="oldest"),
+    PrefixesRequest(id=1, prefix="urn:n:"),
+    PrefixesRequest(id=1, separators=""),
     LogRequest(id=1),
     LogRequest(id=1, order="oldest", with_facts=True, branch=BranchName("draft")),
     DiffRequest(id=1, left=Moment(version=Version(1)), right=Moment()),

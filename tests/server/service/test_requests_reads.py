@@ -23,6 +23,7 @@ from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.access import AclAnswer, AclRequest
 from stemmadb.protocol.wire.messages.base import PagedRequest
+from stemmadb.protocol.wire.messages.overview import PrefixesRequest
 from stemmadb.protocol.wire.messages.reading import (
     BlameRequest,
     DiffRequest,
@@ -324,6 +325,9 @@ class Disturbing:
 
 LISTS: dict[str, tuple[PagedRequest, Callable[[Any], tuple[Any, ...]]]] = {
     "query": (query("*", "urn:no:1"), lambda page: page.entities + page.unresolved),
+    "query of ids": (msgspec.structs.replace(query("*"), shape="ids"), lambda page: page.entities),
+    "query of previews": (msgspec.structs.replace(query("*"), shape="preview"), lambda page: page.entities),
+    "prefixes": (PrefixesRequest(id=1, separators=""), lambda page: page.prefixes),
     "history": (HistoryRequest(id=1, entity=ONE), lambda page: page.entries),
     "history, oldest": (HistoryRequest(id=1, entity=ONE, order="oldest"), lambda page: page.entries),
     "log": (LogRequest(id=1, author=ALICE, with_facts=True), lambda page: page.entries),

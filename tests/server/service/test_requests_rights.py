@@ -23,6 +23,7 @@ from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.protocol.wire.messages.access import AclAnswer, AclRequest, RevokeRequest
 from stemmadb.protocol.wire.messages.base import PagedRequest, Request
 from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk, BlobEnd, BlobRead
+from stemmadb.protocol.wire.messages.overview import CountRequest, PrefixesRequest
 from stemmadb.protocol.wire.messages.reading import (
     BlameRequest,
     DiffRequest,
@@ -84,6 +85,10 @@ READS: list[Request] = [
     LogRequest(id=1),
     DiffRequest(id=1, left=Moment(), right=Moment(branch=DRAFT)),
     BlameRequest(id=1, entity=ONE),
+    CountRequest(id=1, query=Query((Root("*"),))),
+    PrefixesRequest(id=1),
+    msgspec.structs.replace(EVERYTHING, shape="ids"),
+    msgspec.structs.replace(EVERYTHING, shape="preview"),
     ListBranches(id=1),
     ListTags(id=1),
     AclRequest(id=1),
@@ -231,6 +236,8 @@ PAGED: dict[str, tuple[PagedRequest, Callable[[Any], tuple[Any, ...]]]] = {
         QueryRequest(id=1, query=Query((Root("urn:*"), Root("urn:todo:2*"), Root("urn:a:*"), Root("urn:secret:1")))),
         lambda page: page.entities + page.unresolved,
     ),
+    "query of ids": (msgspec.structs.replace(EVERYTHING, shape="ids"), lambda page: page.entities),
+    "query of previews": (msgspec.structs.replace(EVERYTHING, shape="preview"), lambda page: page.entities),
     "log": (LogRequest(id=1, with_facts=True), lambda page: page.entries),
     "log of a branch": (LogRequest(id=1, with_facts=True, branch=DRAFT), lambda page: page.entries),
     "diff": (DiffRequest(id=1, left=Moment(version=Version(0)), right=Moment()), lambda page: page.changes),
@@ -267,6 +274,35 @@ async def test_no_page_tells_what_may_not_be_read_and_together_they_tell_the_res
         lost = [UnresolvedLink(id="urn:secret:1")] if name == "several roots" else []
         assert sorted(map(repr, found)) == sorted(map(repr, [*may_see, *lost]))
     assert all(limit is None or len(items(page)) <= limit or page.unresolved for page in pages)
+
+
+@pytest.mark.rule("ACL-2", "QUERY-10", "QUERY-11")
+@pytest.mark.parametrize("prefixes", [("urn:todo:",), ("urn:todo:2", "urn:a:1"), ("x:",), ()])
+async def test_overviews_count_what_may_be_read_and_name_nothing_else(
+    it: RequestHarness, prefixes: tuple[str, ...]
+) -> None:
+    for id_ in ("urn:a:1", "urn:a:2", "urn:todo:20", "urn:z:1"):
+        await it.engine.must(set_(id_, "value", blind=True))
+    rights = Rights("read", prefixes)
+    for root in ("*", "urn:todo:*", "urn:secret:1"):
+        asked = Query((Root(root),))
+        counted = await it.ask(CountRequest(id=1, query=asked), rights=rights)
+        assert (counted.entities, counted.exact) == (
+            len((await it.ask(QueryRequest(id=1, query=asked), rights=rights)).entities),
+            True,
+        )
+    readable = [one.id for one in (await it.ask(EVERYTHING)).entities if rights.may_read(one.id)]
+    for prefix in ("", "urn:", "urn:todo:"):
+        pages = await it.pages(PrefixesRequest(id=1, prefix=prefix, limit=1), rights=rights)
+        shown = [(one.prefix, one.entities) for page in pages for one in page.prefixes]
+        ends = sorted({_child(id_, prefix) for id_ in readable if id_.startswith(prefix)})
+        assert shown == [(end, sum(_child(id_, prefix) == end for id_ in readable)) for end in ends]
+        assert not [page for page in pages if "secret" in told(page)]
+
+
+def _child(id_: str, prefix: str) -> str:
+    head, separator, _ = id_[len(prefix) :].partition(":")
+    return prefix + head + separator
 
 
 @pytest.mark.rule("ACL-2")

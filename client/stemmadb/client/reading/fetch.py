@@ -11,6 +11,7 @@ from stemmadb.protocol.errors import Malformed, Unavailable
 from stemmadb.protocol.model.query.query import Query, Root, Unresolved
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.reading import QueriedEntity, QueryAnswer, QueryRequest
 from stemmadb.protocol.wire.version import WINDOW
 
@@ -158,4 +159,5 @@ async def _ask(requester: Requester, query: Query, after: str | None) -> QueryAn
 
 
 def _entity(one: QueriedEntity) -> FetchedEntity:
-    return FetchedEntity(one.id, one.version, one.hash, one.body, decoded(one.body))
+    body = records.whole_body(one)
+    return FetchedEntity(one.id, one.version, one.hash, body, decoded(body))

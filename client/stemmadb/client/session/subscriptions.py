@@ -22,6 +22,7 @@ from stemmadb.protocol.errors import LimitExceeded, StemmaError, Unready, Unsupp
 from stemmadb.protocol.model.query.query import Query, Root
 from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.ids import BranchName, Did
+from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.base import Part
 from stemmadb.protocol.wire.messages.reading import (
     QueriedEntity,
@@ -342,4 +343,4 @@ def _entity(branch: BranchName, id_: str) -> Query:
 
 
 def _cached(one: QueriedEntity) -> CachedEntity:
-    return CachedEntity(body.read_stored(one.body), one.version, one.hash)
+    return CachedEntity(body.read_stored(records.whole_body(one)), one.version, one.hash)

@@ -14,7 +14,7 @@ from stemmadb.protocol.model.log.commit_record import Commit, Identity, LocalIde
 from stemmadb.protocol.model.log.facts import NO_BODY, Fact
 from stemmadb.protocol.model.values.ids import BranchName, Hash, Version
 from stemmadb.protocol.wire.messages.commit import Accepted
-from stemmadb.protocol.wire.messages.reading import LogEntry
+from stemmadb.protocol.wire.messages.reading import LogEntry, QueriedEntity
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem
 
 
@@ -145,6 +145,13 @@ def commit_of(entry: LogEntry) -> Commit:
         note_salt=entry.note_salt,
         hash=entry.hash,
     )
+
+
+def whole_body(one: QueriedEntity) -> bytes:
+    """The value of an entity of which all was asked for; `Malformed` where less came."""
+    if one.body is None or one.truncated:
+        raise Malformed(path="/entities", why=f"the value of {one.id!r} is not whole")
+    return one.body
 
 
 def joined_entries(entries: Sequence[LogEntry]) -> tuple[LogEntry, ...]:

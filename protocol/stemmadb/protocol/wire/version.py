@@ -22,8 +22,12 @@ EXPECT_TARGET: Final = "merge.expect_target"
 FOLLOW: Final = "ping.follow"
 WINDOW: Final = "query.window"
 """`order`, `limit` and `after` of a query (QUERY-8)."""
-FEATURES: Final = (ERASE_ENTITIES, EXPECT_TARGET, FOLLOW, WINDOW)
-"""Optional fields that a server of this version reads. A client sends them only to a server that announced them."""
+COUNT: Final = "count"
+PREFIXES: Final = "prefixes"
+SHAPE: Final = "query.shape"
+FEATURES: Final = (COUNT, ERASE_ENTITIES, EXPECT_TARGET, FOLLOW, PREFIXES, SHAPE, WINDOW)
+"""Optional messages and fields that a server of this version reads. A client sends them only to a server that
+announced them."""
 
 _SPACES: Final = "/v1/spaces/"
 

@@ -15,8 +15,9 @@ from stemmadb.protocol.model.values import body as bodies
 from stemmadb.protocol.model.values import ids, pointer, reference
 from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.values.json_values import Value
+from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.codec import untyped
-from stemmadb.protocol.wire.messages.reading import QueriedEntity, QueryAnswer, QueryRequest
+from stemmadb.protocol.wire.messages.reading import QueriedEntity, QueryAnswer, QueryRequest, Shape
 from stemmadb.protocol.wire.messages.structure import ListTags
 from stemmadb.server.engine.base import moments, states
 from stemmadb.server.engine.base.moments import ReadMoment
@@ -52,11 +53,12 @@ class EntityWriteParams(Params, frozen=True, kw_only=True):
 
 
 class EntitiesParams(PageParams, frozen=True, kw_only=True):
-    """The entities whose ids begin with `prefix`."""
+    """The entities whose ids begin with `prefix`, whole, without their values or shortened to a preview."""
 
     prefix: str = ""
     branch: str = MAIN
     version: int | None = None
+    shape: Shape = "whole"
 
 
 class EntityRoutes:
@@ -82,7 +84,7 @@ class EntityRoutes:
         headers = (PRIVATE, ("ETag", etag(mark)), await call.version_header(answer.version))
         if is_known(call.head.all("if-none-match"), mark) and call.head.all("if-none-match"):
             return HttpReply(status=304, headers=headers)
-        value = bodies.read_stored(entity.body)
+        value = bodies.read_stored(records.whole_body(entity))
         for token in tokens:
             value = _member(value, token, params.id, query.branch)
         return HttpReply(body=msgspec.json.encode(value), headers=headers)
@@ -99,7 +101,8 @@ class EntityRoutes:
     async def list(self, call: SpaceCall[EntitiesParams]) -> HttpReply:
         params = call.params
         query = Query((Root(params.prefix + EVERY),), branch=params.branch, version=params.version)
-        answer: QueryAnswer = await call.ask(QueryRequest(id=1, query=query, after=params.after, limit=params.limit))
+        request = QueryRequest(id=1, query=query, after=params.after, limit=params.limit, shape=params.shape)
+        answer: QueryAnswer = await call.ask(request)
         return part_reply(answer, headers=(await call.version_header(answer.version), *next_link(call, answer.next)))
 
     async def put(self, call: SpaceCall[EntityWriteParams]) -> HttpReply:

@@ -14,6 +14,7 @@ from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.ids import Did, EntityId
 from stemmadb.protocol.model.values.json_values import INT_MAX, Value
 from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.reading import QueryAnswer
 
 
@@ -28,7 +29,10 @@ def nested(asked: Query, answer: QueryAnswer, *, space: Did, limits: Limits) -> 
     """The value of each root of the query, every link replaced."""
     bounds = replace(limits, query_entities_max=INT_MAX, query_bytes_max=INT_MAX)
     prepared = query.prepare(asked, limits=bounds, space=space)
-    found = {EntityId(one.id): FoundEntity(body.read_stored(one.body), len(one.body)) for one in answer.entities}
+    found = {
+        EntityId(one.id): FoundEntity(body.read_stored(records.whole_body(one)), len(records.whole_body(one)))
+        for one in answer.entities
+    }
     return nested_result.assemble(_walked(prepared, found, bounds), limits=bounds)
 
 

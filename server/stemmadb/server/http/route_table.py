@@ -11,11 +11,11 @@ from stemmadb.protocol import identity
 from stemmadb.protocol.model.commit.request import Content
 from stemmadb.protocol.model.query.query import Query
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.protocol.wire.messages import reading, structure
+from stemmadb.protocol.wire.messages import overview, reading, structure
 from stemmadb.protocol.wire.messages.access import AclAnswer
 from stemmadb.protocol.wire.messages.base import Part, Written
 from stemmadb.protocol.wire.messages.blobs import BlobStored
-from stemmadb.server.http import blob_routes, read_routes, structure_routes, watch_routes
+from stemmadb.server.http import blob_routes, overview_routes, read_routes, structure_routes, watch_routes
 from stemmadb.server.http.commits import CommitWriter
 from stemmadb.server.http.entity_routes import (
     EntitiesParams,
@@ -93,7 +93,7 @@ def routes(writer: CommitWriter) -> tuple[Route, ...]:
         done = await writer.write(call, call.body)
         return commit_reply(done, status=201, headers=done.headers)
 
-    read, build, blobs = read_routes, structure_routes, blob_routes
+    read, build, blobs, overviews = read_routes, structure_routes, blob_routes, overview_routes
     return (
         Route(
             method="GET", path="", summary="The head of the space, and the caller's rights.", handle=read.get_space
@@ -143,6 +143,22 @@ def routes(writer: CommitWriter) -> tuple[Route, ...]:
             handle=entities.list,
             params=EntitiesParams,
             answer=reading.QueryAnswer,
+        ),
+        Route(
+            method="GET",
+            path="/entities/count",
+            summary="How many entities there are under a prefix.",
+            handle=overviews.count,
+            params=overviews.CountParams,
+            answer=overview.CountAnswer,
+        ),
+        Route(
+            method="GET",
+            path="/entities/prefixes",
+            summary="The children of a prefix.",
+            handle=overviews.prefixes,
+            params=overviews.PrefixesParams,
+            answer=overview.PrefixesAnswer,
         ),
         Route(
             method="POST",
@@ -330,6 +346,7 @@ def routes(writer: CommitWriter) -> tuple[Route, ...]:
 BELOW: Final = frozenset(
     {
         "", "/acl", "/entity", "/entities", "/commits", "/query", "/log", "/diff", "/entity/history", "/entity/blame",
+        "/entities/count", "/entities/prefixes",
         "/branches", "/tags", "/branch", "/tag", "/merges", "/reverts", "/blobs", "/watch",
     }
 )  # fmt: skip

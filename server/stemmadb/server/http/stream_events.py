@@ -16,6 +16,7 @@ from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model.query.query import Query, Root
 from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.codec.json_form import form_of
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
 from stemmadb.protocol.wire.messages.sync import CommitItem, Sync
@@ -92,7 +93,7 @@ async def change_of(call: SpaceCall[Any], branch: str, frame: Sync) -> StreamEve
 def _entered(one: Any, known: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if one.body is None:
         return known.get(one.id, {"id": one.id, "version": one.version})
-    return {"id": one.id, "version": one.version, "value": body.read_stored(one.body)}
+    return {"id": one.id, "version": one.version, "value": body.read_stored(records.whole_body(one))}
 
 
 def _commits(commits: tuple[CommitItem, ...]) -> list[dict[str, Any]]:
@@ -114,7 +115,11 @@ async def _values(call: SpaceCall[Any], branch: str, frame: Sync, ids: list[str]
             except StemmaError:
                 return found
             for one in answer.entities:
-                found[one.id] = {"id": one.id, "version": one.version, "value": body.read_stored(one.body)}
+                found[one.id] = {
+                    "id": one.id,
+                    "version": one.version,
+                    "value": body.read_stored(records.whole_body(one)),
+                }
             after = answer.next
             if after is None:
                 break

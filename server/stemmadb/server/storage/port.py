@@ -159,6 +159,21 @@ class Replay(msgspec.Struct, frozen=True):
     facts: tuple[Recorded, ...]
 
 
+StateKind: TypeAlias = Literal["value", "absent", "erased"]
+
+
+class LastFact(msgspec.Struct, frozen=True, gc=False):
+    """The newest fact of an entity in a lineage, and what state it leaves, without its value.
+
+    `state` is None where that takes more than a look at the newest facts: then it is found by a replay.
+    """
+
+    version: Version
+    index: int
+    hash: Hash
+    state: StateKind | None
+
+
 class StoredTag(msgspec.Struct, frozen=True):
     name: str
     branch: BranchName
@@ -256,6 +271,10 @@ class LogReader(Protocol):
         addition every fact later than that version, so that its recent changes are known; those before the beginning
         may lack their body unless they are patches, since they change the whole whatever they say (COMMIT-2).
         """
+        ...
+
+    def last_facts(self, spans: Sequence[Span], ids: Iterable[EntityId]) -> dict[EntityId, LastFact]:
+        """For each entity with a fact in the spans the newest one. Reads no value (`last_facts.from_replays`)."""
         ...
 
     def ids(self, prefix: str, after: EntityId | None, limit: int) -> list[EntityId]:

@@ -217,6 +217,20 @@ export interface Contested {
   readonly winner: "source" | "target" | "both" | "resolution";
 }
 
+/** How many entities the query would give, as of `version`; a lower bound unless `exact`. */
+export interface CountAnswer {
+  readonly version: number;
+  readonly entities: number;
+  readonly exact: boolean;
+}
+
+/** Counts the entities of a query without a schema. */
+export interface CountRequest {
+  readonly type: "count";
+  readonly id: number;
+  readonly query: Query;
+}
+
 /** Forks `parent` at `fork`, or at its head. */
 export interface CreateBranch {
   readonly type: "branch.create";
@@ -621,12 +635,42 @@ export interface Pong {
   readonly version: number;
 }
 
-/** An entity of an answer, whole: `version` and `hash` are those of its last fact. */
+/** A prefix, which ends with a separator, or a whole id; `entities` is a lower bound unless `exact`. */
+export interface PrefixEntry {
+  readonly prefix: string;
+  readonly entities: number;
+  readonly exact: boolean;
+}
+
+/** In the order of the prefixes; those without an entity are left out. */
+export interface PrefixesAnswer {
+  readonly version: number;
+  readonly next?: string;
+  readonly prefixes?: readonly PrefixEntry[];
+}
+
+/** The children of a prefix: up to the next separator, or to the end of the id. */
+export interface PrefixesRequest {
+  readonly type: "prefixes";
+  readonly id: number;
+  readonly after?: string;
+  readonly limit?: number;
+  readonly prefix?: string;
+  readonly separators?: string;
+  readonly branch?: string;
+  readonly version?: number;
+  readonly time?: number;
+}
+
+/** An entity of an answer: `version` and `hash` are those of its last fact. */
 export interface QueriedEntity {
   readonly id: string;
   readonly version: number;
   readonly hash: string;
-  readonly body: Json;
+  readonly body?: Json;
+  readonly truncated?: boolean;
+  readonly size?: number;
+  readonly omitted?: readonly string[];
 }
 
 /** Roots on a branch at a moment: a version, a time, or, with neither, the head (QUERY-1). */
@@ -649,13 +693,14 @@ export interface QueryAnswer {
   readonly erased?: readonly string[];
 }
 
-/** Runs a query once. Paging is for queries without a schema. */
+/** Runs a query once. Paging is for queries without a schema. `shape` says how much of each value comes. */
 export interface QueryRequest {
   readonly type: "query";
   readonly id: number;
   readonly after?: string;
   readonly limit?: number;
   readonly query: Query;
+  readonly shape?: "whole" | "ids" | "preview";
 }
 
 /** A declared read of one path of an entity, or of a whole id prefix ("nothing else is there") (COMMIT-2). */
@@ -864,6 +909,8 @@ export interface ClientMessages {
   "log": LogRequest;
   "diff": DiffRequest;
   "blame": BlameRequest;
+  "count": CountRequest;
+  "prefixes": PrefixesRequest;
   "branch.create": CreateBranch;
   "branch.delete": DeleteBranch;
   "branch.list": ListBranches;
@@ -900,6 +947,8 @@ export interface Answers {
   "log": LogAnswer;
   "diff": DiffAnswer;
   "blame": BlameAnswer;
+  "count": CountAnswer;
+  "prefixes": PrefixesAnswer;
   "branch.create": Written;
   "branch.delete": Written;
   "branch.list": BranchesAnswer;

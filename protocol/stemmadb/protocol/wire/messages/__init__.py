@@ -8,6 +8,7 @@ from stemmadb.protocol.wire.messages.access import AclRequest, RevokeRequest
 from stemmadb.protocol.wire.messages.base import Message, Part, Request
 from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk, BlobEnd, BlobRead
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
+from stemmadb.protocol.wire.messages.overview import CountRequest, PrefixesRequest
 from stemmadb.protocol.wire.messages.reading import (
     BlameRequest,
     DiffRequest,
@@ -42,6 +43,8 @@ ClientMessage: TypeAlias = (
     | LogRequest
     | DiffRequest
     | BlameRequest
+    | CountRequest
+    | PrefixesRequest
     | CreateBranch
     | DeleteBranch
     | ListBranches

@@ -25,16 +25,24 @@ from stemmadb.protocol.wire.messages.fields import (
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem
 
 Order: TypeAlias = Literal["newest", "oldest"]
+Shape: TypeAlias = Literal["whole", "ids", "preview"]
 ErasedSides: TypeAlias = Literal["left", "right", "both"]
 
 
 class QueriedEntity(Part, frozen=True, kw_only=True):
-    """An entity of an answer, whole: `version` and `hash` are those of its last fact."""
+    """An entity of an answer: `version` and `hash` are those of its last fact.
+
+    Of the shape `ids` it has no `body`. Of the shape `preview` a large value is `truncated`: `size` is that of the
+    whole in bytes of JSON, and `omitted` names what was left out, or the first of it (QUERY-9).
+    """
 
     id: EntityId
     version: WireVersion
     hash: WireHash
-    body: Body
+    body: Body | None = None
+    truncated: bool = False
+    size: Count | None = None
+    omitted: tuple[str, ...] = ()
 
 
 class UnresolvedLink(Part, frozen=True, kw_only=True):
@@ -53,10 +61,11 @@ class QueryAnswer(PagedAnswer, frozen=True, kw_only=True):
 
 
 class QueryRequest(PagedRequest, frozen=True, kw_only=True, tag="query"):
-    """Runs a query once. Paging is for queries without a schema."""
+    """Runs a query once. Paging is for queries without a schema. `shape` says how much of each value comes."""
 
     answer: ClassVar[type[Part]] = QueryAnswer
     query: Query
+    shape: Shape = "whole"
 
 
 class WatchAnswer(Part, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import groupby
 
 import msgspec
@@ -60,7 +60,7 @@ def run(
     budget: WorkBudget | None = None,
 ) -> Queried:
     """The whole answer; what was erased is listed, and its value counts as not there (QUERY-5)."""
-    resolved = _resolve(reader, prepared)
+    resolved = resolve_query(reader, prepared)
     walk: Generator[Ask, Supply[EntityValue], TraversalResult[EntityValue]] = traverse(
         prepared, limits=limits, budget=budget
     )
@@ -133,19 +133,25 @@ def page(
     limit: int | None = None,
     may_read: MayRead = anything,
     limits: Limits = DEFAULTS,
+    size_of: Callable[[EntityValue], int] = told_size,
 ) -> QueriedPage:
     """The next entities of the answer, and what of the named roots up to the last of them is unresolved.
 
     All pages together are the answer of `run`, without its bounds on the whole: no link is followed, so that each
-    entity is in the answer or not by itself. A query with a schema is `InvalidQuery`.
+    entity is in the answer or not by itself. A query with a schema is `InvalidQuery`. `size_of` is what an entity
+    takes in a message.
     """
     if any(start.conjuncts is not None for start in prepared.starts):
         raise InvalidQuery(why="only a query without a schema comes in pages")
     budget = Budget(limit, limits)
-    resolved = _resolve(reader, prepared)
+    resolved = resolve_query(reader, prepared)
     if len(prepared.starts) == 1 and not prepared.starts[0].listing and after is None:
         return _page_of_one(reader, resolved, prepared, may_read)
-    items, next_ = fill(_looked_at(reader, resolved, prepared, after, may_read), _size, budget)
+
+    def size(item: _Item) -> int:
+        return _size_of_rest(item) + (0 if item.entity is None else size_of(item.entity))
+
+    items, next_ = fill(_looked_at(reader, resolved, prepared, after, may_read), size, budget)
     entities = tuple(item.entity for item in items if item.entity is not None)
     unresolved = tuple(one for item in items for one in item.unresolved)
     return QueriedPage(
@@ -164,7 +170,8 @@ def _page_of_one(reader: LogReader, resolved: ResolvedMoment, prepared: Prepared
     return QueriedPage(resolved.version, entities, item.unresolved, None, item.erased)
 
 
-def _resolve(reader: LogReader, prepared: Prepared) -> ResolvedMoment:
+def resolve_query(reader: LogReader, prepared: Prepared) -> ResolvedMoment:
+    """The moment that a query is about."""
     version = None if prepared.version is None else Version(prepared.version)
     time = None if prepared.time is None else TimeMs(prepared.time)
     return resolve_moment(reader, ReadMoment(prepared.branch, version, time))
@@ -177,10 +184,15 @@ def _looked_at(
     for visit in prepared.named():
         named.setdefault(visit.id, []).append(visit)
     listings = prepared.listings()
-    below = (ids_under(reader, prefix, after) for prefix in prepared.prefixes())
-    candidates = heapq.merge(sorted(id_ for id_ in named if after is None or id_ > after), *below)
-    for id_, (state,) in scan(reader, [resolved.spans], (id_ for id_, _ in groupby(candidates)), may_read):
+    for id_, (state,) in scan(reader, [resolved.spans], candidates(reader, prepared, after), may_read):
         yield id_, _item(state, named.get(id_, []), listed(listings, id_), prepared)
+
+
+def candidates(reader: LogReader, prepared: Prepared, after: EntityId | None = None) -> Iterator[EntityId]:
+    """Every id that a query without a schema names or lists, once and in order."""
+    named = sorted({visit.id for visit in prepared.named() if after is None or visit.id > after})
+    below = (ids_under(reader, prefix, after) for prefix in prepared.prefixes())
+    return (id_ for id_, _ in groupby(heapq.merge(named, *below)))
 
 
 def _item(state: LoadedEntity | None, named: list[Visit], listed_: list[Visit], prepared: Prepared) -> _Item | None:
@@ -192,7 +204,6 @@ def _item(state: LoadedEntity | None, named: list[Visit], listed_: list[Visit], 
     return None if item is None and not lost and not erased else _Item(item, lost, erased)
 
 
-def _size(item: _Item) -> int:
-    whole = 0 if item.entity is None else told_size(item.entity)
-    whole += sum(len(id_.encode()) + ITEM_BYTES for id_ in item.erased)
-    return whole + sum(len(one.id.encode()) + len(one.path.encode()) + ITEM_BYTES for one in item.unresolved)
+def _size_of_rest(item: _Item) -> int:
+    erased = sum(len(id_.encode()) + ITEM_BYTES for id_ in item.erased)
+    return erased + sum(len(one.id.encode()) + len(one.path.encode()) + ITEM_BYTES for one in item.unresolved)

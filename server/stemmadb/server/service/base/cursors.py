@@ -140,6 +140,13 @@ def _read_name(parts: list[Piece]) -> BranchName:
     raise _Unfit
 
 
+def _read_text(parts: list[Piece]) -> str:
+    match parts:
+        case [str(text)]:
+            return ids.id_prefix(text, ID_BYTES_MAX)
+    raise _Unfit
+
+
 def _read_place(parts: list[Piece]) -> FactPosition:
     match parts:
         case [int(version), int(index)] if index >= 0:
@@ -162,6 +169,7 @@ def _read_count(parts: list[Piece]) -> int:
 
 
 QUERY: Final[Kind[EntityId]] = Kind("query", 1, lambda id_: [id_], _read_id)
+PREFIXES: Final[Kind[str]] = Kind("prefixes", 1, lambda prefix: [prefix], _read_text)
 DIFF: Final[Kind[EntityId]] = Kind("diff", 2, lambda id_: [id_], _read_id)
 HISTORY: Final[Kind[FactPosition]] = Kind("history", 1, lambda place: [place.version, place.index], _read_place)
 LOG: Final[Kind[LogPlace]] = Kind("log", 1, lambda place: [place.version, place.index], _read_log_place)

@@ -9,6 +9,7 @@ from stemmadb.protocol.wire.messages import type_of
 from stemmadb.protocol.wire.messages.access import AclRequest, RevokeRequest
 from stemmadb.protocol.wire.messages.base import Part, Request
 from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk, BlobEnd, BlobRead
+from stemmadb.protocol.wire.messages.overview import CountRequest, PrefixesRequest
 from stemmadb.protocol.wire.messages.reading import (
     BlameRequest,
     DiffRequest,
@@ -29,7 +30,16 @@ from stemmadb.protocol.wire.messages.structure import (
     RevertRequest,
 )
 from stemmadb.server.service.base.request_context import Caller, RequestContext
-from stemmadb.server.service.requests import access, blobs, planned_writes, query_request, reads, structure, writes
+from stemmadb.server.service.requests import (
+    access,
+    blobs,
+    overviews,
+    planned_writes,
+    query_request,
+    reads,
+    structure,
+    writes,
+)
 
 R = TypeVar("R", bound=Request)
 Handler: TypeAlias = Callable[[R, Caller, RequestContext], Awaitable[Part]]
@@ -54,6 +64,8 @@ HANDLERS: Final[Mapping[type[Request], Handler[Any]]] = (
     .on(LogRequest, reads.log)
     .on(DiffRequest, reads.diff)
     .on(BlameRequest, reads.blame)
+    .on(CountRequest, overviews.count)
+    .on(PrefixesRequest, overviews.prefixes)
     .on(CreateBranch, writes.create_branch)
     .on(DeleteBranch, writes.delete_branch)
     .on(ListBranches, structure.list_branches)

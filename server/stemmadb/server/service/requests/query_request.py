@@ -13,15 +13,19 @@ from stemmadb.protocol.model.query.query import Prepared, Query, Unresolved
 from stemmadb.protocol.model.schema import WorkBudget
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, EntityId, Version
 from stemmadb.protocol.model.values.limits import Limits
+from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.messages.base import Request
 from stemmadb.protocol.wire.messages.reading import QueriedEntity, QueryAnswer, QueryRequest, UnresolvedLink
-from stemmadb.server.engine.read import store_queries
+from stemmadb.server.engine.read import id_pages, store_queries
 from stemmadb.server.engine.read.entities import EntityValue
+from stemmadb.server.engine.read.id_pages import IdPage
 from stemmadb.server.engine.read.past_states import PastState
+from stemmadb.server.engine.read.store_queries import QueriedPage
 from stemmadb.server.service.base import cursors
 from stemmadb.server.service.base.cursors import Cursors, going_on, place_of
 from stemmadb.server.service.base.request_context import Caller, RequestContext, check_reads
 from stemmadb.server.service.requests.readable_ids import limit_to_readable
+from stemmadb.server.service.requests.shapes import shaped, size_in
 from stemmadb.server.storage.port import LogReader
 
 
@@ -55,7 +59,7 @@ def _past(request: QueryRequest, context: RequestContext) -> _Past | None:
     (root,) = asked.roots
     if root.schema is not None or root.path or root.id.endswith(queries.EVERY) or asked.has_window():
         return None
-    if request.after is not None or request.limit is not None:
+    if request.after is not None or request.limit is not None or request.shape != "whole":
         return None
     return _Past(BranchName(asked.branch), EntityId(root.id), Version(asked.version))
 
@@ -78,10 +82,11 @@ async def _whole(request: QueryRequest, caller: Caller, context: RequestContext)
         budget.check(0)  # the caller may have gone while this waited for its turn
         prepared = _prepared(request.query, caller, context)
         found = store_queries.run(log, prepared, may_read=caller.may_read, limits=limits, budget=budget)
-        _check_fits(found.answer.entities.values(), limits)
+        if request.shape == "whole":
+            _check_fits(found.answer.entities.values(), limits)
         return QueryAnswer(
             version=found.version,
-            entities=_entities(found.answer.entities.values()),
+            entities=shaped(found.answer.entities.values(), request.shape),
             unresolved=_unresolved(sorted(found.answer.unresolved)),
             erased=found.erased,
         )
@@ -103,18 +108,31 @@ async def _page(request: QueryRequest, caller: Caller, context: RequestContext) 
     past, generation = _past(request, context), context.space.past.generation
 
     def ask(log: LogReader) -> tuple[QueryAnswer, Version]:
-        page = store_queries.page(
-            log,
-            _prepared(asked, caller, context),
-            after=place_of(at),
-            limit=request.limit,
-            may_read=caller.may_read,
-            limits=context.space.limits,
-        )
+        prepared = _prepared(asked, caller, context)
+        page: QueriedPage | IdPage
+        if request.shape == "ids" and not id_pages.needs_values(prepared):
+            page = id_pages.page(
+                log,
+                prepared,
+                after=place_of(at),
+                limit=request.limit,
+                may_read=caller.may_read,
+                limits=context.space.limits,
+            )
+        else:
+            page = store_queries.page(
+                log,
+                prepared,
+                after=place_of(at),
+                limit=request.limit,
+                may_read=caller.may_read,
+                limits=context.space.limits,
+                size_of=size_in(request.shape),
+            )
         answer = QueryAnswer(
             version=page.version,
             next=book.write([page.version], page.next),
-            entities=_entities(page.entities),
+            entities=shaped(page.entities, request.shape),
             unresolved=_unresolved(page.unresolved),
             erased=page.erased,
         )
@@ -124,7 +142,7 @@ async def _page(request: QueryRequest, caller: Caller, context: RequestContext) 
         answer, floor = await context.space.read(ask)
     if past is not None and answer.entities:
         (entity,) = answer.entities
-        state = PastState(entity.version, entity.hash, entity.body)
+        state = PastState(entity.version, entity.hash, records.whole_body(entity))
         context.space.past.keep(past.branch, past.id, state, asked=past.version, floor=floor, generation=generation)
     return answer
 
@@ -139,12 +157,6 @@ def _check_fits(entities: Iterable[EntityValue], limits: Limits) -> None:
     size = sum(entity.size for entity in entities)
     if size > limits.message_bytes_max:
         raise LimitExceeded(bound="message_bytes_max", maximum=limits.message_bytes_max, actual=size)
-
-
-def _entities(entities: Iterable[EntityValue]) -> tuple[QueriedEntity, ...]:
-    return tuple(
-        QueriedEntity(id=entity.id, version=entity.version, hash=entity.hash, body=entity.body) for entity in entities
-    )
 
 
 def _unresolved(lost: Iterable[Unresolved]) -> tuple[UnresolvedLink, ...]:

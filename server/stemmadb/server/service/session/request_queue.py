@@ -259,7 +259,7 @@ class RequestQueue:
 def _weight(result: Part) -> int:
     """The bytes of the bodies in it, of those answers that can be large."""
     if isinstance(result, QueryAnswer):
-        return sum(len(entity.body) for entity in result.entities)
+        return sum(len(entity.body or b"") for entity in result.entities)
     if isinstance(result, BlobPart):
         return len(result.data)
     if isinstance(result, HistoryAnswer):

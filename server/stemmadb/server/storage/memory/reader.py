@@ -12,9 +12,11 @@ from stemmadb.protocol.model.log.commit_record import NO_ARGUMENTS, Commit, Iden
 from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.log.state import BranchState, KnownCommit
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
+from stemmadb.server.storage import last_facts
 from stemmadb.server.storage.memory.contents import MemoryContents
 from stemmadb.server.storage.port import (
     FactPosition,
+    LastFact,
     LogFilter,
     Order,
     Recorded,
@@ -96,6 +98,9 @@ class MemoryReader:
         if since is not None:
             start = min(start, sum(fact.version <= since for fact in facts))
         return Replay(snapshot, tuple(map(_recorded, facts[start:])))
+
+    def last_facts(self, spans: Sequence[Span], ids: Iterable[EntityId]) -> dict[EntityId, LastFact]:
+        return last_facts.from_replays(self.replays(spans, ids))
 
     def ids(self, prefix: str, after: EntityId | None, limit: int) -> list[EntityId]:
         ids = [id_ for id_ in self._contents.places if id_.startswith(prefix)]

@@ -9,8 +9,27 @@ from stemmadb.protocol.model.log.commit_record import Commit, Identity
 from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.log.state import BranchState, KnownCommit
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
-from stemmadb.server.storage.port import FactPosition, LogFilter, Order, Replay, Snapshot, StoredBlob, StoredTag, Tip
-from stemmadb.server.storage.sqlite import blobs, commit_filter, history, listing, positions, records, replay
+from stemmadb.server.storage.port import (
+    FactPosition,
+    LastFact,
+    LogFilter,
+    Order,
+    Replay,
+    Snapshot,
+    StoredBlob,
+    StoredTag,
+    Tip,
+)
+from stemmadb.server.storage.sqlite import (
+    blobs,
+    commit_filter,
+    history,
+    last_facts,
+    listing,
+    positions,
+    records,
+    replay,
+)
 from stemmadb.server.storage.sqlite import identities as known_identities
 from stemmadb.server.storage.sqlite.read_view import ReadView
 from stemmadb.server.storage.sqlite.structure import StoredStructure
@@ -66,6 +85,9 @@ class SqliteReader:
         self, spans: Sequence[Span], ids: Iterable[EntityId], since: Mapping[EntityId, Version] | None = None
     ) -> dict[EntityId, Replay]:
         return replay.replays(self._view, self._structure, spans, ids, since)
+
+    def last_facts(self, spans: Sequence[Span], ids: Iterable[EntityId]) -> dict[EntityId, LastFact]:
+        return last_facts.last_facts(self._view, self._structure, spans, ids)
 
     def ids(self, prefix: str, after: EntityId | None, limit: int) -> list[EntityId]:
         return listing.ids(self._view, prefix, after, limit)

@@ -1,0 +1,70 @@
+"""Requests that look at many entities and bring none: count and prefixes (QUERY-10, QUERY-11)."""
+
+from __future__ import annotations
+
+from stemmadb.protocol.errors import LimitExceeded
+from stemmadb.protocol.model.query import query as queries
+from stemmadb.protocol.model.values import ids
+from stemmadb.protocol.wire.messages.overview import (
+    CountAnswer,
+    CountRequest,
+    PrefixEntry,
+    PrefixesAnswer,
+    PrefixesRequest,
+)
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.read import counting
+from stemmadb.server.service.base import cursors
+from stemmadb.server.service.base.cursors import Cursors, going_on, place_of
+from stemmadb.server.service.base.request_context import Caller, RequestContext, check_reads
+from stemmadb.server.service.requests.readable_ids import limit_to_readable, prefixes_within
+from stemmadb.server.storage.port import LogReader
+
+
+async def count(request: CountRequest, caller: Caller, context: RequestContext) -> CountAnswer:
+    """How many entities the pages of the query would have together."""
+    check_reads(caller)
+    space = context.space
+
+    def ask(log: LogReader) -> CountAnswer:
+        prepared = queries.prepare(request.query, limits=space.limits, space=space.did)
+        found = counting.count(
+            log, limit_to_readable(caller, prepared), may_read=caller.may_read, limits=space.limits
+        )
+        return CountAnswer(version=found.version, entities=found.entities, exact=found.exact)
+
+    return await space.read(ask)
+
+
+async def prefixes(request: PrefixesRequest, caller: Caller, context: RequestContext) -> PrefixesAnswer:
+    """The children of a prefix under which the caller may read something."""
+    check_reads(caller)
+    limits = context.space.limits
+    prefix, branch = ids.id_prefix(request.prefix, limits.id_bytes_max), ids.branch_name(request.branch)
+    asked = (prefix, request.separators, branch, request.version, request.time)
+    book = Cursors(cursors.PREFIXES, context.space.did, asked)
+    at = book.read(request.after)
+    limit = limits.page_max if request.limit is None else request.limit
+    if limit > limits.page_max:
+        raise LimitExceeded(bound="page_max", maximum=limits.page_max, actual=limit)
+    moment = ReadMoment(branch, request.version, request.time)
+    if at is not None:
+        moment = ReadMoment(branch, at.pinned[0])
+
+    def ask(log: LogReader) -> PrefixesAnswer:
+        page = counting.children(
+            log,
+            prefix,
+            moment,
+            within=prefixes_within(caller, prefix),
+            separators=request.separators,
+            after=place_of(at),
+            limit=limit,
+        )
+        entries = tuple(
+            PrefixEntry(prefix=one.prefix, entities=one.entities, exact=one.exact) for one in page.children
+        )
+        return PrefixesAnswer(version=page.version, next=book.write([page.version], page.next), prefixes=entries)
+
+    with going_on(at):
+        return await context.space.read(ask)
