@@ -2,6 +2,7 @@
 import { StemmaError } from "../errors.ts";
 import type { Cached } from "../nursery/entities.ts";
 import type { Requests, RequestType, Fields } from "../session/requests.ts";
+import { wholeBody } from "../wire/entities.ts";
 import type { Answers, Query, QueryAnswer, UnresolvedLink } from "../wire/messages.ts";
 
 const STARTS_MAX = 3;
@@ -34,8 +35,9 @@ async function fetchPages(requests: Requests, query: Query): Promise<Snapshot> {
   let after: string | undefined;
   do {
     answer = await requests.ask("query", { query, ...(after === undefined ? {} : { after }) });
-    for (const { id, body, version, hash } of answer.entities ?? []) {
-      entities.set(id, { value: body, version, hash, asOf: answer.version });
+    for (const one of answer.entities ?? []) {
+      const { id, version, hash } = one;
+      entities.set(id, { value: wholeBody(one), version, hash, asOf: answer.version });
     }
     unresolved.push(...(answer.unresolved ?? []));
     erased.push(...(answer.erased ?? []));

@@ -5,6 +5,7 @@ import { branchOf, idOf, type Key } from "../nursery/entities.ts";
 import type { Nursery } from "../nursery/nursery.ts";
 import { type Change, Watcher } from "../watching/watcher.ts";
 import { stringify } from "../values/json.ts";
+import { wholeBody } from "../wire/entities.ts";
 import type { HeldWatch, Query, QueryAnswer } from "../wire/messages.ts";
 import { pause, type Requests } from "./requests.ts";
 
@@ -153,7 +154,7 @@ export class Subscriptions {
         const answer = await this.answer(key);
         if (answer === undefined) return;
         const one = answer.entities?.[0];
-        const cached = one && { value: one.body, version: one.version, hash: one.hash, asOf: null };
+        const cached = one && { value: wholeBody(one), version: one.version, hash: one.hash, asOf: null };
         if (this.nursery.answered(key, cached, answer.version)) return this.wake();
       }
       this.giveUp();
