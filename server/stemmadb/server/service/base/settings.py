@@ -26,6 +26,8 @@ class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Requests of one connection that are worked on together; the others wait."""
     unsent_bytes_max: int = 4 * MEBIBYTE
     """Bytes that wait for one client; beyond it nothing more is built for it."""
+    answer_wait_ms: int = 5_000
+    """How long an answer waits for the stream of its session to reach its version, before it is `unavailable`."""
     feed_bytes_max: int = 32 * MEBIBYTE
     """Recent batches that are kept of one space."""
     feed_batches_max: int = 4_096

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from stemmadb.protocol.errors import Internal, LimitExceeded, StemmaError
+from stemmadb.protocol.errors import Internal, LimitExceeded, StemmaError, Unavailable
 from stemmadb.protocol.model.query import query
 from stemmadb.protocol.model.query.query import Prepared
 from stemmadb.protocol.model.values.ids import Version
@@ -38,7 +38,7 @@ from stemmadb.server.service.watch.watch_groups import WatchGroup
 WAITING_BYTES_MAX: Final = 32 * MEBIBYTE
 """Requests of one connection that wait; beyond it no more are read."""
 
-
+ANSWER_TOO_LATE: Final = "The server has not sent the changes before this answer in time. Try again in a moment."
 LARGE_BYTES: Final = 1 * MEBIBYTE
 """An answer that is not made for a client that has not taken the one before."""
 
@@ -171,7 +171,8 @@ class RequestQueue:
             if result.version <= outbox.to:
                 self._answer(request, result)
             else:
-                outbox.answer(result.version, lambda: self._answer(request, result))
+                late = partial(self._fail, request, Unavailable(ANSWER_TOO_LATE))
+                outbox.answer(result.version, lambda: self._answer(request, result), late)
                 self._session.changed()
         else:
             self._answer(request, result)

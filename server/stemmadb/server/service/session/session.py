@@ -193,7 +193,7 @@ class Session:
             hub.broadcasts,
             hub.counts,
             limits=limits,
-            unsent_bytes_max=server.settings.unsent_bytes_max,
+            settings=server.settings,
             has_bytes=self._commits.has_bytes,
         )
         self._requests = RequestQueue(self, hub, at_once_max=server.settings.requests_at_once_max)

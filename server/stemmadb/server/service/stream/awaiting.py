@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Version
@@ -78,23 +79,57 @@ def _made(verdict: Verdict | Own) -> Verdict:
     return verdict_on(verdict) if isinstance(verdict, tuple) else verdict
 
 
+class PendingAnswer:
+    """An answer that waits, and the timer that ends the wait."""
+
+    def __init__(self, version: Version, send: Callable[[], None], give_up: Callable[[], None]) -> None:
+        self.version = version
+        self.send = send
+        self.give_up = give_up
+        """Answers that it took too long."""
+        self.timer: asyncio.TimerHandle | None = None
+
+
 class PendingAnswers:
-    """Each is sent once the stream has reached its version."""
+    """Each is sent once the stream has reached its version, or is given up."""
 
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Version, Callable[[], None]]] = []
+    def __init__(self, wait_ms: int) -> None:
+        self.waiting: list[PendingAnswer] = []
+        self._wait_seconds = wait_ms / 1_000
 
-    def add(self, version: Version, send: Callable[[], None]) -> None:
-        self.waiting.append((version, send))
+    def add(self, answer: PendingAnswer, is_stalled: Callable[[], bool]) -> None:
+        """While the client does not read, the wait is its own and goes on."""
+        self.waiting.append(answer)
+        self._await(answer, is_stalled)
+
+    def _await(self, answer: PendingAnswer, is_stalled: Callable[[], bool]) -> None:
+        loop = asyncio.get_running_loop()
+        answer.timer = loop.call_later(self._wait_seconds, self._late, answer, is_stalled)
+
+    def _late(self, answer: PendingAnswer, is_stalled: Callable[[], bool]) -> None:
+        if is_stalled():
+            self._await(answer, is_stalled)
+        else:
+            self.waiting.remove(answer)
+            answer.give_up()
 
     def are_due(self, to: Version) -> bool:
         """Whether a frame to there lets one of them go."""
-        return any(version <= to for version, _ in self.waiting)
+        return any(answer.version <= to for answer in self.waiting)
 
     def release(self, to: Version) -> None:
         waiting, self.waiting = self.waiting, []
-        for version, send in waiting:
-            if version <= to:
-                send()
-            else:
-                self.waiting.append((version, send))
+        for answer in waiting:
+            if answer.version > to:
+                self.waiting.append(answer)
+                continue
+            if answer.timer is not None:
+                answer.timer.cancel()
+            answer.send()
+
+    def close(self) -> None:
+        """The session is over: nobody waits any longer."""
+        for answer in self.waiting:
+            if answer.timer is not None:
+                answer.timer.cancel()
+        self.waiting.clear()

@@ -33,9 +33,10 @@ from stemmadb.protocol.wire.connection.server_side import ServerConnection
 from stemmadb.protocol.wire.messages.commit import Verdict
 from stemmadb.protocol.wire.messages.sync import Ended, Kept, Reset, Sync
 from stemmadb.server.counters import SpaceCounts
+from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.base.transport import DRAIN_BYTES, Socket
 from stemmadb.server.service.stream import frame_changes
-from stemmadb.server.service.stream.awaiting import PendingAnswers, PendingVerdicts
+from stemmadb.server.service.stream.awaiting import PendingAnswer, PendingAnswers, PendingVerdicts
 from stemmadb.server.service.stream.broadcast import BroadcastGroup, BroadcastGroups, BroadcastKey
 from stemmadb.server.service.stream.frame_changes import HasBytes
 from stemmadb.server.service.stream.frames import Frame
@@ -68,7 +69,7 @@ class Outbox:
         counts: SpaceCounts,
         *,
         limits: Limits,
-        unsent_bytes_max: int,
+        settings: ServiceSettings,
         has_bytes: HasBytes,
     ) -> None:
         self.socket: Final = socket
@@ -79,10 +80,10 @@ class Outbox:
         self._broadcasts = broadcasts
         self._counts = counts
         self._limits = limits
-        self._unsent_bytes_max = unsent_bytes_max
+        self._unsent_bytes_max = settings.unsent_bytes_max
         self._has_bytes = has_bytes
         self._verdicts = PendingVerdicts()
-        self._answers = PendingAnswers()
+        self._answers = PendingAnswers(settings.answer_wait_ms)
         self._refused: list[Ended] = []
         self._parts: Iterator[Sync] | None = None
         self._reset: Reset | None = None
@@ -122,13 +123,16 @@ class Outbox:
             self.leave_broadcast()
         self._verdicts.add_own(own)
 
-    def answer(self, version: Version, send: Callable[[], None]) -> None:
-        """Sends a result with state once the stream has reached its version (SYNC-7)."""
+    def answer(self, version: Version, send: Callable[[], None], give_up: Callable[[], None]) -> None:
+        """Sends a result with state once the stream has reached its version (SYNC-7).
+
+        Gives up after `answer_wait_ms`: then the answer says `unavailable`, and the client asks again.
+        """
         if version <= self.to:
             send()
         else:
             self.leave_broadcast()
-            self._answers.add(version, send)
+            self._answers.add(PendingAnswer(version, send, give_up), lambda: self.is_stalled)
 
     def owe(self) -> None:
         """A frame is due even if it is empty: the session has had none for a while."""
@@ -177,6 +181,7 @@ class Outbox:
     def close(self) -> None:
         for number in [*self.watches, *self._joining]:
             self.remove(number)
+        self._answers.close()
         self._is_started = False
 
     # ------------------------------------------------------------ what goes out

@@ -43,6 +43,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "refusals_per_second": "Messages of one connection that the server refuses per second; past it, it closes.",
     "requests_at_once_max": "Requests of one connection that run at the same time; the others wait.",
     "unsent_bytes_max": "Unsent bytes of one client above which no more frames are built for it.",
+    "answer_wait_ms": "How long an answer waits for the changes before it, until it is given up as unavailable.",
     "feed_bytes_max": "Bytes of recent batches that are kept in memory for each space.",
     "feed_batches_max": "Recent batches that are kept in memory for each space.",
     "watch_groups_max": "Different watches of one space; equal watches count once.",
