@@ -41,6 +41,7 @@ from stemmadb.server.storage.sqlite.connection import (
 from stemmadb.server.storage.sqlite.pool import Pool
 from stemmadb.server.storage.sqlite.read_view import ReadView
 from stemmadb.server.storage.sqlite.reader import SqliteReader
+from stemmadb.server.storage.sqlite.structure import KnownStructure
 from stemmadb.server.storage.sqlite.truncate_wal import LONG_BYTES, TRUNCATE_WAIT_MS, WalTruncation
 from stemmadb.server.storage.sqlite.wal import apply, blocks
 from stemmadb.server.storage.sqlite.wal.apply import Applier
@@ -103,6 +104,8 @@ class SqliteLog:
         self._is_closed = False
         self._workers = workers
         self._pool = Pool(file, vfs)
+        self._structure: KnownStructure | None = None
+        """Of the tip that was read last; replaced whole, so that readers in several threads can share it."""
         self._writer: apsw.Connection | None = None
         self._applier: Applier | None = None
         try:
@@ -280,7 +283,10 @@ class SqliteLog:
     @contextmanager
     def reader(self) -> Iterator[SqliteReader]:
         with self._view() as view:
-            yield SqliteReader(view, self.space)
+            known = self._structure
+            if known is None or known.tip != view.tip:
+                known = self._structure = KnownStructure(view.tip)
+            yield SqliteReader(view, self.space, known)
 
     @contextmanager
     def _view(self) -> Iterator[ReadView]:

@@ -32,16 +32,16 @@ from stemmadb.server.storage.sqlite import (
 )
 from stemmadb.server.storage.sqlite import identities as known_identities
 from stemmadb.server.storage.sqlite.read_view import ReadView
-from stemmadb.server.storage.sqlite.structure import StoredStructure
+from stemmadb.server.storage.sqlite.structure import KnownStructure, StoredStructure
 
 
 class SqliteReader:
     """Implements `port.LogReader`."""
 
-    def __init__(self, view: ReadView, space: Did) -> None:
+    def __init__(self, view: ReadView, space: Did, known: KnownStructure) -> None:
         self._view = view
         self._space = space
-        self._structure = StoredStructure(view)
+        self._structure = StoredStructure(view, known)
 
     # -- structure
 
@@ -84,7 +84,7 @@ class SqliteReader:
     def replays(
         self, spans: Sequence[Span], ids: Iterable[EntityId], since: Mapping[EntityId, Version] | None = None
     ) -> dict[EntityId, Replay]:
-        return replay.replays(self._view, self._structure, spans, ids, since)
+        return replay.replays(self._view, self._structure, spans, list(ids), since)
 
     def last_facts(self, spans: Sequence[Span], ids: Iterable[EntityId]) -> dict[EntityId, LastFact]:
         return last_facts.last_facts(self._view, self._structure, spans, ids)

@@ -11,10 +11,11 @@ all others change the whole, whatever they say (COMMIT-2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from stemmadb.protocol.model.log.branch_spans import Span
-from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.protocol.model.values.ids import EntityId, Hash, Version
 from stemmadb.server.storage.port import Recorded, Replay, Snapshot
 from stemmadb.server.storage.sqlite import positions
 from stemmadb.server.storage.sqlite.connection import Row, as_json
@@ -53,6 +54,14 @@ FROM located AS l CROSS JOIN fact AS f INDEXED BY fact_entity
     ifnull(l.since, :high)))
 """  # noqa: S608  # our own text
 
+_LAST = """
+SELECT f.place, f.kind, f.hash, f.body
+FROM entity AS e CROSS JOIN fact AS f INDEXED BY fact_entity ON f.entity = e.entity
+WHERE e.id = ? AND f.branch = ? AND f.place BETWEEN ? AND ? ORDER BY f.place DESC LIMIT 1
+"""
+_WHOLE: Final = (1, 3)
+"""The kinds of facts that begin a state whatever came before: a set and a delete."""
+
 
 class _Search:
     """What is known of one entity so far; its facts newest span first."""
@@ -78,10 +87,12 @@ def replays(
     view: ReadView,
     structure: StoredStructure,
     spans: Sequence[Span],
-    ids: Iterable[EntityId],
+    ids: Sequence[EntityId],
     since: Mapping[EntityId, Version] | None,
 ) -> dict[EntityId, Replay]:
     """What the state of each entity at the newest end of the spans is folded from."""
+    if since is None and spans and len(ids) == 1 and (found := _whole(view, structure, spans[0], ids[0])) is not None:
+        return {ids[0]: found}
     after = since or {}
     searches = {id_: _Search(positions.first(after[id_] + 1) if id_ in after else None) for id_ in ids}
     left = list(searches)
@@ -93,6 +104,18 @@ def replays(
             _search(view, number, span, left, searches)
             left = [id_ for id_ in left if not searches[id_].is_done(span)]
     return {id_: search.replay() for id_, search in searches.items() if search.facts}
+
+
+def _whole(view: ReadView, structure: StoredStructure, span: Span, id_: EntityId) -> Replay | None:
+    """The replay of one entity whose last fact set or deleted it, which is what most reads ask for; None otherwise.
+
+    It is what the long statement finds, at a fourth of its cost: that fact alone.
+    """
+    number = structure.number(span.branch)
+    rows = [] if number is None else view.rows(_LAST, (id_, number, *positions.bounds(span)))
+    if not rows or rows[0][1] not in _WHOLE:
+        return None
+    return Replay(None, (_recorded(rows[0][0], rows[0][1], span, id_, *rows[0][2:]),))
 
 
 def _search(
@@ -112,11 +135,15 @@ def _take(search: _Search, span: Span, id_: EntityId, rows: Sequence[Row]) -> No
     """Adds what a span gave for one entity, oldest first."""
     part: list[Recorded] = []
     for _, _, _, _, number, kind, hash_, body, snapshot in rows:
-        version, index = Version(number >> positions.INDEX_BITS), number & positions.INDEX_MAX
-        part.append(Recorded(version, index, span.branch, id_, kind_name(number, kind), hash_, body))
+        part.append(_recorded(number, kind, span, id_, hash_, body))
         if snapshot is not None:
             search.snapshot = Snapshot(span.branch, id_, positions.place_of(number), snapshot)
     _, found_snapshot, beginning, change, *_ = rows[0]
     search.begun = search.begun or beginning is not None or found_snapshot is not None
     search.changed = search.changed or change is not None
     search.facts.append(part)
+
+
+def _recorded(number: int, kind: int, span: Span, id_: EntityId, hash_: Hash, body: bytes | None) -> Recorded:
+    version, index = Version(number >> positions.INDEX_BITS), number & positions.INDEX_MAX
+    return Recorded(version, index, span.branch, id_, kind_name(number, kind), hash_, body)

@@ -18,13 +18,13 @@ from stemmadb.protocol.model.log.commit_record import (
 )
 from stemmadb.protocol.model.log.state import BranchState
 from stemmadb.protocol.model.values.ids import BranchName, Hash, Version
-from stemmadb.server.storage.port import StoredTag
+from stemmadb.server.storage.port import StoredTag, Tip
 from stemmadb.server.storage.sqlite import positions, schema
 from stemmadb.server.storage.sqlite.connection import Cell, Row, query
 from stemmadb.server.storage.sqlite.read_view import ReadView
 
 _BRANCH: Final = (
-    "SELECT b.name, p.name, b.fork, b.depth, b.deleted, b.merged "
+    "SELECT b.branch, b.name, p.name, b.fork, b.depth, b.deleted, b.merged "
     "FROM branch AS b LEFT JOIN branch AS p ON p.branch = b.parent"
 )
 
@@ -81,27 +81,40 @@ def lineage(connection: apsw.Connection, number: int) -> list[tuple[int, int]]:
     return spans
 
 
-class StoredStructure:
-    """The structure of one read view; what was asked for once is known to all questions that share the read view."""
+class KnownStructure:
+    """What was read of the structure at one tip: it holds for every read view until the next commit."""
 
-    def __init__(self, view: ReadView) -> None:
+    def __init__(self, tip: Tip) -> None:
+        self.tip = tip
+        self.branches: dict[str, tuple[int, BranchState]] = {}
+        """The number and the state of each branch that was asked for and is there."""
+        self.floor: Version | None = None
+
+
+class StoredStructure:
+    """The structure as one read view sees it; nothing is read twice at the same tip."""
+
+    def __init__(self, view: ReadView, known: KnownStructure) -> None:
         self._view = view
-        self._numbers: dict[str, int | None] = {}
-        self._states: dict[str, BranchState | None] = {}
-        self._floor: Version | None = None
+        self._known = known
 
     def number(self, name: str) -> int | None:
         """The number of a branch; None if there never was one of that name."""
-        if name not in self._numbers:
-            row = self._view.row("SELECT branch FROM branch WHERE name = ?", (name,))
-            self._numbers[name] = None if row is None else row[0]
-        return self._numbers[name]
+        found = self._find(name)
+        return None if found is None else found[0]
 
     def branch(self, name: str) -> BranchState | None:
-        if name not in self._states:
+        found = self._find(name)
+        return None if found is None else found[1]
+
+    def _find(self, name: str) -> tuple[int, BranchState] | None:
+        """A name that is not there is not remembered: a client can ask for any number of them."""
+        found = self._known.branches.get(name)
+        if found is None:
             row = self._view.row(f"{_BRANCH} WHERE b.name = ?", (name,))
-            self._states[name] = None if row is None else _state(row)
-        return self._states[name]
+            if row is not None:
+                found = self._known.branches[name] = row[0], _state(row)
+        return found
 
     def branches(self) -> list[BranchState]:
         return [_state(row) for row in self._view.rows(f"{_BRANCH} ORDER BY b.name")]
@@ -111,11 +124,12 @@ class StoredStructure:
         return [StoredTag(*row) for row in self._view.rows(sql)]
 
     def floor(self) -> Version:
-        if self._floor is None:
+        floor = self._known.floor
+        if floor is None:
             row = self._view.row("SELECT value FROM meta WHERE key = 'floor'")
             assert row is not None, "every file has a floor"
-            self._floor = Version(row[0])
-        return self._floor
+            floor = self._known.floor = Version(row[0])
+        return floor
 
     def revoked(self, names: Iterable[Hash] | None) -> dict[Hash, Version]:
         if names is None:
@@ -137,5 +151,5 @@ class StoredStructure:
 
 
 def _state(row: Row) -> BranchState:
-    name, parent, fork, depth, deleted, merged = row
+    _, name, parent, fork, depth, deleted, merged = row
     return BranchState(name=name, parent=parent, fork=fork, depth=depth, deleted=deleted, merged=merged)
