@@ -82,6 +82,7 @@ async def a_story(world: World) -> None:
         assert await explanations.no_merge(space, "draft") == ""
         await space.revert(merged.version)
         assert "took that back" in await explanations.no_merge(space, "draft")
+        assert "no revert changes" in await explanations.no_revert(space, [1])
         made = first + 1  # the branch
         assert await explanations.no_revert(space, [made]) == (
             f"Version {made} wrote no entity (branch.create draft): there is nothing to take back."

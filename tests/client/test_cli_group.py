@@ -227,6 +227,9 @@ def test_help_lists_the_commands_in_groups_and_each_once(capsys: pytest.CaptureF
         (("bramch", "list"), "branch"),
         (("branch", "craete", "x"), "create"),
         (("zzzz",), None),
+        (("acl", "lits"), "list"),
+        (("log", "--brnch"), "--branch"),
+        (("acl", "zzzz"), None),
     ],
 )
 def test_a_word_that_was_mistyped_gets_the_one_that_was_meant(

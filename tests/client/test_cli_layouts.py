@@ -132,7 +132,7 @@ VERSION  TIME                 AUTHOR         NOTE
 VERSION  TIME                 AUTHOR         CHANGE                NOTE
      12  2026-11-16 09:30:25  z6Mk…xqZhQCUw  deleted               gone for good
      11  2026-11-16 09:30:25  ada …Jmbg18W1  /done = true          merge
-      9  2026-11-16 09:30:25  ada …Jmbg18W1  no longer kept
+      9  2026-11-16 09:30:25  ada …Jmbg18W1  erased or compacted
       2  2026-11-16 09:30:25  ada …Jmbg18W1  {"title": "write the  first
                                              specification of
                                              everything", "done":
@@ -237,7 +237,7 @@ def test_a_log_with_facts_shows_what_each_commit_wrote() -> None:
         "3  2026-11-16 09:30:25  ada …Jmbg18W1  main  why",
         "    set urn:a  null",
         "    delete urn:b  deleted",
-        "    patch urn:c  no longer kept",
+        "    patch urn:c  erased or compacted",
     ]
 
 

@@ -93,6 +93,8 @@ def test_what_is_not_there_is_no_and_a_null_is_a_value(ada: Home) -> None:
         ("get", "urn:todo:1", "--at", "tag:nothing"),
         ("history", "urn:nothing"),
         ("blame", "urn:nothing"),
+        ("blame", "urn:deleted"),
+        ("blame", "urn:todo:1", "/nowhere"),
         ("log", "--branch", "nothing"),
         ("diff", "nothing", "head"),
         ("merge", "nothing"),
@@ -107,6 +109,9 @@ def test_what_is_not_there_is_no_and_a_null_is_a_value(ada: Home) -> None:
     ids=" ".join,
 )
 def test_what_is_not_there_exits_with_1_in_every_command(ada: Home, words: tuple[str, ...]) -> None:
+    if "urn:deleted" in words:
+        ada("set", "urn:deleted", "1")
+        ada("delete", "urn:deleted")
     done = ada(*words, stdin=b"")
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith("Error: ")
@@ -388,11 +393,14 @@ def test_a_merge_with_conflicts_under_fail_exits_with_1_and_writes_nothing(ada: 
     assert done.code == 1
     assert done.out == (
         "Both sides changed 1 place:\n"
-        "  urn:todo:2 /  taken: target\n"
+        "  urn:todo:2 /\n"
         '    source@6  {"title": "bake"}\n'
         '    target@7  {"title": "fry"}\n'
     )
-    assert done.err.startswith("Error: Both branches changed 1 of the same entities.")
+    assert done.err.startswith("Error: Both branches changed the same (conflicts: 1).")
+    dry = ada("merge", "draft", "--dry-run").out
+    assert "would write no entity: what both changed stays as it is on main." in " ".join(dry.split())
+    assert "taken: target" in dry
     told = ada("merge", "draft", "--strategy", "fail", "--json")
     assert (told.code, told.error, [one["id"] for one in told.json["conflicts"]]) == (
         1,
@@ -515,7 +523,8 @@ def test_compact_and_erase_show_what_would_go_and_want_yes(ada: Home) -> None:
         "1 tag would stay readable: old (2)."
     )
     assert ada("compact", "--older-than", "0 seconds", "--dry-run", "--json").json["floor"] == 5
-    assert ada("compact", "--older-than", "30d", "--dry-run", "--json").json["floor"] == 0
+    assert ada("compact", "--older-than", "30d", "--dry-run", "--json").json["floor"] == 1
+    assert "write it as" in ada("compact", "--older-than", "1month", "--dry-run").err.lower()
     gone = ada("erase", "urn:todo:1", "--version", "2", "--dry-run")
     assert gone.out.startswith("1 change of urn:todo:1 would be erased, with every copy:\n")
     assert '"write the' in gone.out
@@ -524,6 +533,15 @@ def test_compact_and_erase_show_what_would_go_and_want_yes(ada: Home) -> None:
         refused = ada(*words)
         assert (refused.code, "confirm with --yes" in refused.err) == (2, True)
     assert ada("get", "urn:todo:1", "--at", "2").code == 0
+
+
+def test_an_age_that_a_compaction_has_passed_keeps_its_floor(ada: Home) -> None:
+    assert ada("compact", "--floor", "4", "--yes").code == 0
+    would = ada("compact", "--older-than", "30d", "--dry-run")
+    said = " ".join(would.out.split())
+    assert (would.code, "every version that can be read would stay readable, from 4 on" in said) == (0, True)
+    would = ada("compact", "--floor", "5", "--dry-run")
+    assert "1 version below 5 could no longer be read." in " ".join(would.out.split())
 
 
 @pytest.mark.rule("ERASE-1")

@@ -292,7 +292,7 @@ class PatchFailed(Rejected):
 
 class MergeConflict(Rejected):
     code = "merge_conflict"
-    says = "Both branches changed {count} of the same entities. Choose a strategy or give resolutions."
+    says = "Both branches changed the same (conflicts: {count}). Choose a strategy or give resolutions."
     also = ("conflicts",)
 
 

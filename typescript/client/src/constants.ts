@@ -61,7 +61,7 @@ export const ERRORS: Readonly<Record<string, readonly [string, boolean]>> = {
   limit_exceeded: ["{bound} allows at most {maximum}, and this has {actual}. Split it, or raise the bound if you run the server.", false],
   malformed: ["The message cannot be read at {path}: {why}. Compare it with docs/spec/04-protocol.md.", false],
   merge_busy: ["The target branch changed in the same places {attempts} times during the merge. Try the merge again.", true],
-  merge_conflict: ["Both branches changed {count} of the same entities. Choose a strategy or give resolutions.", false],
+  merge_conflict: ["Both branches changed the same (conflicts: {count}). Choose a strategy or give resolutions.", false],
   newer_storage: ["'{file}' was written by a newer StemmaDB (schema {found}, this one reads {known}). Upgrade StemmaDB.", false],
   not_empty: ["'{directory}' holds data already, and nothing was written. Choose an empty directory.", false],
   not_found: ["'{id}' does not exist on branch '{branch}'. Write it with 'set' first.", false],

@@ -55,7 +55,7 @@ async def revert(space: Space, versions: Sequence[int], **options: Unpack[Revert
 async def no_revert(space: Space, versions: Sequence[int]) -> str:
     """Why there is nothing to take back, if a version wrote no entity, or wrote on another branch."""
     for version in versions:
-        entry = await space.log(branch=None, version=version).first()
+        entry = await space.log(branch=None, version=version, with_facts=True).first()
         if entry is not None and entry.version == version and not entry.facts_count:
             about = (entry.details or {}).get("name") or (entry.details or {}).get("source") or ""
             return (
@@ -65,6 +65,12 @@ async def no_revert(space: Space, versions: Sequence[int]) -> str:
         if entry is not None and entry.version == version and entry.branch not in (None, space.branch_name):
             hint = "Name the branch, or merge it first; 'log --all' shows where each version was written."
             return f"Version {version} was written on {entry.branch}, not on {space.branch_name}. {hint}"
+        if (
+            entry is not None
+            and entry.version == version
+            and {str(fact.id) for fact in entry.changes} == {str(space.did)}
+        ):
+            return f"Version {version} wrote the access list, which no revert changes: use 'stemmadb acl'."
     return ""
 
 

@@ -49,6 +49,23 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return next(iter(get_close_matches(word, list(known), n=1, cutoff=NEAR)), None)
 
 
+class NamedCommands(click.Group):
+    """A group below the first: a word that it does not know is answered with those that it does."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            known = self.list_commands(ctx)
+            meant = nearest(args[0], known)
+            hint = f"It has {', '.join(known)}." if meant is None else f"Did you mean '{meant}'?"
+            raise click.UsageError(
+                f"There is no command {clean(args[0][:80])!r} in '{ctx.command_path}'. {hint}", ctx
+            ) from None
+
+
 class Commands(click.Group):
     """Looks the commands up when they are asked for."""
 
@@ -159,6 +176,9 @@ def _answered(result: object, shell: CliContext) -> int:
 def _sentence(wrong: click.ClickException) -> str:
     where = wrong.ctx.command_path if isinstance(wrong, click.UsageError) and wrong.ctx else "stemmadb"
     said = " ".join(wrong.format_message().split())  # click lists choices over several lines
+    if isinstance(wrong, click.NoSuchOption) and wrong.possibilities:
+        near = " or ".join(f"'{name}'" for name in sorted(wrong.possibilities))
+        said = f"There is no option '{clean(wrong.option_name[:80])}'. Did you mean {near}?"
     return f"{said if said.endswith(('.', '?', '!')) else f'{said}.'} Try '{where} --help'."
 
 

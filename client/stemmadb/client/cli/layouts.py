@@ -198,6 +198,8 @@ def merge_report(
         did = f"Merged {source} into {target}: version {report.version}, {counted(report.writes_count, 'write')}."
     elif dry_run and report.writes_count:
         did = f"Merging {source} into {target} would write {counted(report.writes_count, 'entity', 'entities')}."
+    elif report.conflicts_count:
+        did = f"Merging {source} into {target} would write no entity: what both changed stays as it is on {target}."
     else:
         did = f"{target} has all that is on {source}; there is nothing to merge."
     shown: list[Shape] = [lines(line(clean(did)))]
@@ -211,18 +213,23 @@ def merge_report(
 
 
 def clashes(
-    found: Sequence[MergeClash], count: int, sides: Mapping[tuple[EntityId, str], ClashSides] | None = None
+    found: Sequence[MergeClash],
+    count: int,
+    sides: Mapping[tuple[EntityId, str], ClashSides] | None = None,
+    *,
+    is_decided: bool = True,
 ) -> list[Shape]:
-    """The places that both sides changed, with the value of each side; `winner` is the side that was taken."""
+    """The places that both sides changed, with the value of each side, and which was taken if that is decided."""
     both = line(TextCell(f"Both sides changed {counted(count, 'place')}:", "yellow"))
-    below = [part for one in found for part in _clash_lines(one, (sides or {}).get((one.id, one.path)))]
+    known = sides or {}
+    below = [part for one in found for part in _clash_lines(one, known.get((one.id, one.path)), is_decided)]
     return [TextLines([both, *below]), *_rest(count - len(found))]
 
 
-def _clash_lines(clash: MergeClash, sides: ClashSides | None) -> list[TextLine]:
+def _clash_lines(clash: MergeClash, sides: ClashSides | None, is_decided: bool) -> list[TextLine]:
     head = TextCell(f"  {clean(clash.id)} {clean(clash.path) or '/'}", "yellow")
     values = (None, None) if sides is None else tuple(compact(value) for value in sides)
-    shown = [line(head, f"  taken: {clash.winner}")]
+    shown = [line(head, f"  taken: {clash.winner}" if is_decided else "")]
     for side, version, value in zip(("source", "target"), (clash.source, clash.target), values, strict=True):
         text = "" if value is None else f"  {value}"
         shown.append(line(f"    {side}@{version}", TextCell(text, is_json=True), cut=True))
@@ -273,11 +280,11 @@ def revert_report(
     return [lines(line(f"Took back {taken} with version {report.version}."))]
 
 
-def compaction_preview(floor: int, kept: Sequence[Tag], space: str) -> TextLines:
-    """What a compaction to this version would make unreadable."""
-    if floor <= 1:
-        return lines(line(f"{space}: every version would stay readable."))
-    older = counted(floor - 1, "version")
+def compaction_preview(floor: int, oldest: int, kept: Sequence[Tag], space: str) -> TextLines:
+    """What a compaction to this version would make unreadable, of what can be read now."""
+    if floor <= oldest:
+        return lines(line(f"{space}: every version that can be read would stay readable, from {oldest} on."))
+    older = counted(floor - oldest, "version")
     shown = [line(f"{space}: {older} below {floor} could no longer be read.")]
     if kept:
         names = ", ".join(f"{clean(tag.name)} ({tag.version})" for tag in kept)
@@ -334,7 +341,7 @@ def _plain(value: Value) -> str:
 
 def _written(kind: str, value: Value, patch: Sequence[Mapping[str, Value]] | None, *, gone: bool) -> TextCell:
     if gone:
-        return TextCell("no longer kept", "dim")
+        return TextCell("erased or compacted", "dim")
     if kind == "delete":
         return TextCell("deleted", "red")
     if patch is not None:
@@ -366,7 +373,7 @@ def place_text(place: PathChange) -> str:
 
 def content_text(content: Content) -> str:
     if isinstance(content, Missing):
-        return "nothing" if content is Missing.ABSENT else "no longer kept"
+        return "nothing" if content is Missing.ABSENT else "erased or compacted"
     return compact(content)
 
 

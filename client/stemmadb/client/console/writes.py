@@ -64,7 +64,7 @@ async def merge(state: ConsoleState, given: Arguments) -> ConsoleReply:
         found = cast("tuple[MergeClash, ...]", error.facts.get("conflicts", ()))
         theirs = (await into.branch(source)).at()
         sides = await old_values.of_clashes(theirs, into.at(), found)
-        shapes = layouts.clashes(found, len(found), sides) if found else []
+        shapes = layouts.clashes(found, len(found), sides, is_decided=False) if found else []
         return ConsoleReply(shapes=shapes, data={"conflicts": list(map(answers.of_clash, found))}, error=error)
     why = "" if report.writes_count or report.version is not None else await explanations.no_merge(into, source)
     values = await old_values.merge_values(into, source, report)

@@ -13,12 +13,13 @@ import click
 from stemmadb.client import Space
 from stemmadb.client.cli.connection import Target, run, space_options
 from stemmadb.client.cli.context import CliContext
+from stemmadb.client.cli.group import NamedCommands
 from stemmadb.client.reading.blobs import BlobRef
 
 STANDARD: Final = "-"
 
 
-@click.group()
+@click.group(cls=NamedCommands)
 def blob() -> None:
     """Store and fetch files, which values refer to by their hash.
 

@@ -77,7 +77,7 @@ def merge(
     except MergeConflict as conflict:
         found = cast("tuple[MergeClash, ...]", conflict.facts["conflicts"])
         sides = run(target, lambda space: _sides(space, source, into, found))
-        shell.show(*layouts.clashes(found, conflict.facts.get("count", len(found)), sides))
+        shell.show(*layouts.clashes(found, conflict.facts.get("count", len(found)), sides, is_decided=False))
         return shell.no(conflict, **answer, conflicts=[answers.of_clash(one) for one in found])
     shell.show(
         *layouts.merge_report(report, source=source, target=into, dry_run=dry_run, values=values, why_nothing=why)

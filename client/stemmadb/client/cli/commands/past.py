@@ -164,8 +164,12 @@ def blame(shell: CliContext, target: Target, id_: str, part: str, path: str, whe
         return await then.blame(id_, path), await then.get(id_)
 
     found, value = run(target, work)
+    answer: dict[str, object] = {"id": id_, "lines": [answers.of_blame(one) for one in found]}
+    if not found:
+        where = f"{id_!r} is not there" if not path else f"{id_!r} has nothing at {path!r}"
+        return shell.no(NotFound(f"{where}, on branch {target.branch!r}.", id=id_), **answer)
     shell.show(layouts.blame(found, value, viewer(target)))
-    return {"id": id_, "lines": [answers.of_blame(one) for one in found]}
+    return answer
 
 
 async def _filters(space: Space, target: Target, given: _Asked) -> tuple[LogFilters, Version]:

@@ -137,7 +137,8 @@ def query(
     else:
         shell.warn("Nothing matches.")
     if found.unresolved:
-        shell.warn(f"{len(found.unresolved)} links could not be resolved; --json lists them.")
+        links = shell.counted(len(found.unresolved), "link")
+        shell.warn(f"{links} could not be resolved; --json lists them.")
     return answer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 import click
@@ -13,12 +13,12 @@ from stemmadb.client.cli.commands.words import note_option, read_json
 from stemmadb.client.cli.completer import complete_ids
 from stemmadb.client.cli.connection import Target, now, run, space_options, viewer
 from stemmadb.client.cli.context import CliContext
-from stemmadb.client.cli.moments import parse_time
+from stemmadb.client.cli.durations import read_duration
 from stemmadb.client.cli.safe_text import counted
 from stemmadb.client.reading.branches import Tag
 from stemmadb.client.reading.entries import HistoryEntry
 from stemmadb.client.reading.erasure import Compaction, Erasure
-from stemmadb.protocol.errors import FutureVersion, NotFound
+from stemmadb.protocol.errors import Compacted, FutureVersion, NotFound
 from stemmadb.protocol.model.values.json_values import Value
 
 COMPACT_QUESTION: Final = "Compact to {floor}? What only older versions need is removed and cannot be brought back."
@@ -29,10 +29,11 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would b
 
 
 class _Floor(NamedTuple):
-    """The oldest version that shall stay readable, of how many; and the tags that keep an older one readable."""
+    """The oldest version that shall stay readable, and the oldest that can be read now; the tags that keep others."""
 
     did: str
     floor: int
+    oldest: int
     head: int
     tags: tuple[Tag, ...]
 
@@ -62,13 +63,13 @@ def compact(
     """
     if (floor is None) == (older_than is None):
         raise click.UsageError("Name the floor with --floor or with --older-than.")
-    asked = None if older_than is None else parse_time(f"{older_than} ago", now=now())
+    asked = None if older_than is None else now() - timedelta(milliseconds=read_duration(older_than, least=0))
     found = run(target, lambda space: _floor(space, floor, asked))
     if dry_run:
-        shell.show(layouts.compaction_preview(found.floor, found.tags, shell.named(found.did)))
+        shell.show(layouts.compaction_preview(found.floor, found.oldest, found.tags, shell.named(found.did)))
         return {"space": found.did, "dry_run": True, "version": None, "floor": found.floor, "head": found.head}
-    older = counted(max(found.floor - 1, 0), "version")
-    shell.confirm(COMPACT_QUESTION.format(floor=f"version {found.floor} ({older} below it)"), yes=yes)
+    older = counted(max(found.floor - found.oldest, 0), "version")
+    shell.confirm(COMPACT_QUESTION.format(floor=f"version {found.floor} ({older} more below it)"), yes=yes)
 
     async def work(space: Space) -> Compaction:
         with shell.progress() as show:
@@ -92,11 +93,25 @@ def compact(
 
 async def _floor(space: Space, floor: int | None, time: datetime | None) -> _Floor:
     head = await space.at().settled()
-    version = floor if floor is not None else await space.at(time=time).settled()
-    if version > head:
-        raise FutureVersion(version=version, head=head)
-    tags = tuple(tag for tag in await space.tags.list() if tag.version < version)
-    return _Floor(space.did, version, head, tags)
+    oldest = await _oldest(space)
+    if floor is None:
+        try:
+            floor = await space.at(time=time).settled()
+        except Compacted:
+            floor = oldest  # nothing is as old as that
+    if floor > head:
+        raise FutureVersion(version=floor, head=head)
+    tags = tuple(tag for tag in await space.tags.list() if tag.version < floor)
+    return _Floor(space.did, max(floor, oldest), oldest, head, tags)
+
+
+async def _oldest(space: Space) -> int:
+    """The oldest version that can be read."""
+    try:
+        await space.at(version=1).get(space.did)
+        return 1
+    except Compacted as gone:
+        return int(str(gone.facts["oldest"]))
 
 
 @click.command()

@@ -11,6 +11,7 @@ import click
 
 from stemmadb.client.cli.connection import read_moment
 from stemmadb.client.cli.escapes import clean
+from stemmadb.client.cli.group import NamedCommands
 from stemmadb.protocol.model.values.json_values import Value
 
 STANDARD: Final = "-"
@@ -85,7 +86,7 @@ def _no_number(name: str) -> Value:
     raise ValueError(f"{name} is not a number")
 
 
-class ListingGroup(click.Group):
+class ListingGroup(NamedCommands):
     """A group that lists what there is when it is not told what to do."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
