@@ -12,7 +12,7 @@ PACKAGES := pyproject.toml --group build --extra server
 # The tests start hundreds of processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: env server-env serve test quick checks style types layers tests tests-core tests-http tests-memory tests-cache pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts web tests-web tests-browser web-made jq
+.PHONY: env server-env serve test quick checks style types layers tests tests-core tests-http tests-memory tests-cache pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts web console tests-web tests-browser web-made jq
 
 serve: server-env   ## start the server on 127.0.0.1:8420 with its data in ./data; ARGS="--port 9000" and the like
 	@$(VENV)/stemmadb serve $(ARGS)
@@ -55,6 +55,9 @@ $(PARTS:%=tests-%): env   ## the tests of one part: http, memory, cache
 
 web: env            ## node and the packages of typescript/, from their locks
 	@$(VENV)/python scripts/web.py install
+
+console: env        ## the web console in build/console/, which the server has at /console
+	@$(VENV)/python scripts/web.py console
 
 tests-web: env      ## typescript/: types, sizes, vectors, 10,000 cases against Python, a real server, 4 tests in Chromium
 	@$(VENV)/python scripts/web.py test $(ARGS)

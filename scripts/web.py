@@ -1,4 +1,4 @@
-"""The TypeScript side: `web.py install`, `test`, `browser`, `build`, `lock`. Nothing of it is needed to run a server.
+"""The TypeScript side: `web.py install`, `test`, `browser`, `build`, `console`, `lock`. No server needs any of it.
 
 Node comes from requirements/web.txt into .venv, npm packages from typescript/package-lock.json into
 typescript/node_modules; each is installed again only when its lock has changed, so a second run needs no network. If
@@ -63,7 +63,7 @@ def test(rest: Sequence[str]) -> int:
     install()
     _node_run("node_modules/typescript/bin/tsc", "-p", "tsconfig.json")
     build(())
-    _node_tests(rest or _test_files("client/test", "react/test"))
+    _node_tests(rest or _test_files("client/test", "react/test", "console/test"))
     return _browser_tests(["--test-name-pattern", QUICK], only=QUICK)
 
 
@@ -77,6 +77,13 @@ def browser(rest: Sequence[str]) -> int:
 def build(_: Sequence[str]) -> int:
     """The bundles of the packages; fails where one is larger than its bound."""
     _node_run("build.ts")
+    return 0
+
+
+def console(_: Sequence[str]) -> int:
+    """The web console in build/console/; fails where its first load is larger than its bound."""
+    install()
+    _node_run("console/build.ts")
     return 0
 
 
@@ -96,6 +103,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "test": test,
     "browser": browser,
     "build": build,
+    "console": console,
     "lock": lock,
 }
 

@@ -15,6 +15,6 @@ export type { Json, JsonObject } from "./values/json.ts";
 export type { Change } from "./watching/watcher.ts";
 export type { Watch } from "./watching/watch.ts";
 export type {
-  AclAnswer, BlameLine, BranchEntry, Contested, EntityChange, HistoryEntry, LogEntry, MergeReport, Resolution, RevertAnswer, StaleRead,
-  TagEntry, Written,
+  AclAnswer, BlameLine, BranchEntry, Contested, EntityChange, HistoryEntry, LogEntry, MergeReport, MergeWrite, QueriedEntity, Resolution,
+  RevertAnswer, Rights, StaleRead, TagEntry, Written,
 } from "./wire/messages.ts";

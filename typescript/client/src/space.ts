@@ -7,14 +7,14 @@ import { byCodePoint } from "./nursery/view.ts";
 import { fetchIds, fetchQuery, pages } from "./reading/fetch.ts";
 import type { FromSchema, Schema } from "./reading/schema.ts";
 import type { RejectedCommit } from "./session/notifier.ts";
-import { pause } from "./session/requests.ts";
+import { type Fields, pause, type RequestType } from "./session/requests.ts";
 import { Draft, listedPrefix, type Transaction } from "./transactions.ts";
 import { branchName, entityId, MAIN } from "./values/ids.ts";
 import { type Json, stringify, take } from "./values/json.ts";
 import * as pointer from "./values/pointer.ts";
 import { Watch } from "./watching/watch.ts";
 import type {
-  AclAnswer, BlameLine, BranchEntry, CommitItem, EntityChange, HistoryEntry, LogEntry, MergeReport, MergeRequest, Moment as WireMoment, Query,
+  AclAnswer, Answers, BlameLine, BranchEntry, CommitItem, EntityChange, HistoryEntry, LogEntry, MergeReport, MergeRequest, Moment as WireMoment, Query,
   Resolution, RevertAnswer, Root, TagEntry, UnresolvedLink, Written,
 } from "./wire/messages.ts";
 
@@ -228,6 +228,21 @@ export class Space {
     const report = await this.core.requests.write("revert", { versions, ...this.onBranch(), ...o });
     await this.core.catchUp();
     return report;
+  }
+
+  /** What the server names in `hello` beside the protocol itself; empty before the first connection. */
+  features(): ReadonlySet<string> {
+    return this.core.requests.features;
+  }
+
+  /** One message of docs/spec/04-protocol as it is, and its answer: one page of a list, or what has no method here. */
+  ask<T extends RequestType>(type: T, fields: Fields<T>): Promise<Answers[T]> {
+    return this.core.requests.ask(type, fields);
+  }
+
+  /** Every later commit of the space moves `status().asOf` at once, whatever is watched (SYNC-8). */
+  async follow(): Promise<number> {
+    return (await this.core.requests.ask("ping", { follow: true })).version;
   }
 
   /** Who may do what. */

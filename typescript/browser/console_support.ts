@@ -1,0 +1,184 @@
+// The console before a real server: its built files are served beside the server's port, with the same CSP (CONSOLE-4).
+import { connect, type Database, type Identity, identityFromSeed, type Json, type Space } from "@stemmadb/client";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer, type IncomingMessage, request as httpRequest, type Server as HttpServer } from "node:http";
+import { connect as connectSocket } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, extname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import puppeteer, { type Browser, type Page } from "puppeteer-core";
+import { Server } from "../client/test/support/server.ts";
+import { buildConsole } from "../console/build.ts";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+const MADE = join(ROOT, "build/console");
+const TYPES: { readonly [end: string]: string } = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
+export const AUTHORS = ["ada", "bob", "cyd"] as const;
+export type Author = (typeof AUTHORS)[number];
+
+export function author(name: Author | "owner"): Promise<Identity> {
+  return identityFromSeed(new Uint8Array(32).fill([...AUTHORS, "owner"].indexOf(name) + 1));
+}
+
+export class ConsoleWorld {
+  server!: Server;
+  browser!: Browser;
+  origin = "";
+  /** What the page wrote to its console as an error, and each breach of the CSP. */
+  readonly complaints: string[] = [];
+  private pages!: HttpServer;
+  private readonly profile = mkdtempSync(join(tmpdir(), "stemmadb-chromium-"));
+  private readonly databases = new Map<string, Database>();
+
+  static async open(): Promise<ConsoleWorld> {
+    const world = new ConsoleWorld();
+    await buildConsole();
+    world.server = await Server.start();
+    world.pages = createServer((request, response) => world.answer(request, response));
+    world.pages.on("upgrade", (request, socket, head) => {
+      const to = connectSocket(world.server.port, "127.0.0.1", () => {
+        const lines = [`GET ${request.url} HTTP/1.1`];
+        for (let at = 0; at < request.rawHeaders.length; at += 2) lines.push(`${request.rawHeaders[at]}: ${request.rawHeaders[at + 1]}`);
+        to.write(`${lines.join("\r\n")}\r\n\r\n`);
+        to.write(head);
+        to.pipe(socket).pipe(to);
+      });
+      const end = (): void => void (to.destroy(), socket.destroy());
+      to.on("error", end).on("close", end);
+      socket.on("error", end).on("close", end);
+    });
+    await new Promise<void>((resolve) => world.pages.listen(0, "127.0.0.1", resolve));
+    world.origin = `http://127.0.0.1:${(world.pages.address() as { port: number }).port}`;
+    world.browser = await puppeteer.launch({
+      executablePath: process.env["STEMMADB_BROWSER"] ?? "/usr/bin/chromium", userDataDir: world.profile, headless: true,
+      args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--lang=en-GB"],
+    });
+    return world;
+  }
+
+  private answer(request: IncomingMessage, response: import("node:http").ServerResponse): void {
+    const { pathname } = new URL(request.url!, "http://x");
+    if (!pathname.startsWith("/console")) {
+      const passed = httpRequest({ port: this.server.port, host: "127.0.0.1", path: request.url, method: request.method, headers: request.headers }, (answer) => {
+        response.writeHead(answer.statusCode!, answer.headers);
+        answer.pipe(response);
+      });
+      request.pipe(passed.on("error", () => response.destroy()));
+      return;
+    }
+    const isAsset = pathname.startsWith("/console/assets/");
+    const file = join(MADE, isAsset ? pathname.slice("/console/".length) : pathname === "/console/pair" ? "pair.html" : "index.html");
+    if (!existsSync(file)) return void response.writeHead(404).end();
+    const nonce = Math.random().toString(36).slice(2);
+    const connects = pathname === "/console/pair" ? " http://127.0.0.1:*" : "";
+    response.setHeader("Content-Type", TYPES[extname(file)]!);
+    response.setHeader("Cache-Control", isAsset ? "public, max-age=31536000, immutable" : "no-store");
+    response.setHeader("Content-Security-Policy", `default-src 'none'; script-src 'self'; style-src 'self' 'nonce-${nonce}'; img-src 'self' blob:; font-src 'self'; connect-src 'self' ws://${request.headers.host}${connects}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'`);
+    response.end(isAsset ? readFileSync(file) : readFileSync(file, "utf8").replaceAll("__CSP_NONCE__", nonce));
+  }
+
+  /** A space as its owner or one of its authors sees it. */
+  async as(name: Author | "owner", did = "demo"): Promise<Space> {
+    let db = this.databases.get(name);
+    if (db === undefined) this.databases.set(name, (db = await connect(this.server.url, { signer: await author(name) })));
+    return db.space(did);
+  }
+
+  /** A new space in which all authors may write. */
+  async space(name: string): Promise<Space> {
+    const space = await this.as("owner", name);
+    await space.transact(async (tx) => {
+      const rights = Object.fromEntries(await Promise.all(AUTHORS.map(async (one) => [(await author(one)).did, "write"])));
+      tx.set(space.did, { [(await author("owner")).did]: "own", ...rights } as Json);
+    }, { note: { message: "who may do what" } });
+    return space;
+  }
+
+  /** A tab. Errors and breaches of the CSP go to `complaints`. */
+  async tab(path = "/console", size = { width: 1440, height: 900 }): Promise<Page> {
+    const page = await this.browser.newPage();
+    await page.setViewport(size);
+    page.on("pageerror", (error) => this.complaints.push(String(error)));
+    page.on("console", (message) => void (["error", "warn"].includes(message.type()) && !/WebSocket connection|ERR_CONNECTION|ERR_EMPTY|StemmaDB: a commit was refused/.test(message.text()) && this.complaints.push(message.text())));
+    await page.goto(this.origin + path);
+    return page;
+  }
+
+  /** The identity of this browser; `role` is given to it in the space. */
+  async letIn(space: Space, role: "read" | "write" = "read"): Promise<string> {
+    const page = await this.tab("/console");
+    await page.waitForSelector(".copyable code");
+    const did = await page.$eval(".copyable code", (code) => code.textContent!);
+    await page.close();
+    const owner = await this.as("owner", space.did);
+    await owner.transact(async (tx) => {
+      const rights = (await tx.get(space.did)) as { [did: string]: Json };
+      tx.set(space.did, { ...rights, [did]: role });
+    }, { note: { message: "the console of this browser" } });
+    return did;
+  }
+
+  async shot(page: Page, name: string): Promise<void> {
+    const directory = process.env["STEMMADB_PICTURES"];
+    if (!directory) return;
+    mkdirSync(directory, { recursive: true });
+    await new Promise((resolve) => setTimeout(resolve, 250));
+    await page.screenshot({ path: join(directory, `${name}.png`) as `${string}.png` });
+  }
+
+  async close(): Promise<void> {
+    await this.browser.close().catch(() => undefined);
+    for (const db of this.databases.values()) await db.close({ waitMs: 0 }).catch(() => undefined);
+    this.pages.closeAllConnections();
+    this.pages.close();
+    await this.server.close();
+    rmSync(this.profile, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+/** Runs the CLI against the server of a world and gives what it printed as JSON. */
+export function cli(world: ConsoleWorld, config: string, ...given: string[]): Json {
+  const stemmadb = join(dirname(process.env["STEMMADB_PYTHON"] ?? join(ROOT, ".venv/bin/python")), "stemmadb");
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("STEMMADB_")));
+  const ran = spawnSync(stemmadb, [...given, "--url", world.server.url, "--config", config, "--json"], { env, encoding: "utf8" });
+  const last = ran.stdout.trim().split("\n").at(-1);
+  if (!last) throw new Error(`stemmadb ${given.join(" ")} printed nothing: ${ran.stderr}`);
+  return JSON.parse(last) as Json;
+}
+
+const TITLES = ["write the spec", "measure twice", "cut the release", "answer the mail", "draw the map", "mend the roof", "feed the cat", "learn the tune", "pack the bags", "call the bank"];
+
+/** Todos, people, comments, a branch with a merge, a second branch with three conflicts, tags. The same each time. */
+export async function fillDemo(world: ConsoleWorld, space: Space, commits = 80): Promise<void> {
+  const people = { "urn:user:1": "Ada", "urn:user:2": "Bob", "urn:user:3": "Cyd" };
+  const ada = await world.as("ada", space.did);
+  const write = (name: Author, note: string, ...steps: Parameters<Space["transact"]>): Promise<unknown> => world.as(name, space.did).then((on) => on.transact(steps[0], { note: { message: note } }));
+  await write("ada", "the people", (tx) => Object.entries(people).forEach(([id, name]) => tx.set(id, { name, team: name === "Cyd" ? "paper" : "core" })));
+  for (let n = 0; n < commits; n += 1) {
+    const name = AUTHORS[(n * 7) % 3]!;
+    const number = (n % 34) + 1;
+    const id = `urn:todo:${number}`;
+    if (n < 34) await write(name, `a task: ${TITLES[n % 10]}`, (tx) => tx.set(id, { title: `${TITLES[n % 10]}${n >= 10 ? ` (${Math.floor(n / 10) + 1})` : ""}`, done: false, votes: n % 5, by: `urn:user:${(n % 3) + 1}`, tags: n % 2 ? ["home"] : ["work", "soon"] }));
+    else if (n % 3 === 0) await write(name, "vote", (tx) => tx.increment(id, "/votes"));
+    else if (n % 3 === 1) await write(name, "done at last", (tx) => tx.patch(id, [{ op: "replace", path: "/done", value: true }]));
+    else await write(name, "say it better", (tx) => tx.patch(id, [{ op: "replace", path: "/title", value: `${TITLES[(n * 3) % 10]}, with care` }]));
+    if (n === 40) await space.tag("v1");
+    if (n % 20 === 19) await write("cyd", "a comment", (tx) => tx.set(`urn:comment:${n}`, { on: id, text: "Is this still needed?", by: "urn:user:3" }));
+  }
+  const polish = await ada.branch("polish", { create: true });
+  await polish.transact((tx) => tx.patch("urn:todo:2", [{ op: "add", path: "/due", value: "2026-12-01" }]), { note: { message: "a date for it" } });
+  await polish.transact((tx) => tx.set("urn:todo:40", { title: "celebrate", done: false, votes: 9, by: "urn:user:1", tags: [] }), { note: { message: "a reason to be glad" } });
+  await polish.mergeInto("main", { strategy: "fields", note: { message: "polish is ready" } });
+  const draft = await ada.branch("draft", { create: true });
+  const onDraft = (note: string, id: string, value: Json, path: string): Promise<unknown> => draft.transact((tx) => tx.patch(id, [{ op: "replace", path, value }]), { note: { message: note } });
+  await onDraft("rename on draft", "urn:todo:1", "write a better spec", "/title");
+  await onDraft("more votes", "urn:todo:3", 30, "/votes");
+  await onDraft("another owner", "urn:todo:5", "urn:user:3", "/by");
+  await draft.transact((tx) => tx.set("urn:todo:41", { title: "only on draft", done: false, votes: 0, by: "urn:user:2", tags: ["idea"] }), { note: { message: "an idea" } });
+  await write("bob", "rename on main", (tx) => tx.patch("urn:todo:1", [{ op: "replace", path: "/title", value: "write the whole spec" }]));
+  await write("bob", "vote", (tx) => tx.patch("urn:todo:3", [{ op: "replace", path: "/votes", value: 12 }]));
+  await write("cyd", "handed over", (tx) => tx.patch("urn:todo:5", [{ op: "replace", path: "/by", value: "urn:user:1" }]));
+  await space.tag("v2");
+  await write("ada", "mail is answered", (tx) => tx.patch("urn:todo:4", [{ op: "replace", path: "/done", value: true }]));
+}
