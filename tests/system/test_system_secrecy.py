@@ -25,6 +25,7 @@ from stemmadb.protocol.wire.messages.overview import CountRequest, PrefixesReque
 from stemmadb.protocol.wire.messages.reading import (
     BlameRequest,
     DiffRequest,
+    HistogramRequest,
     HistoryRequest,
     LogRequest,
     Moment,
@@ -114,6 +115,12 @@ def readings(made: ServiceHarness, owner: Peer) -> Iterator[Asked]:
     filters += [{"session": owner.session}, {"version": Version(5)}]
     for wanted, with_facts in product(filters, (False, True)):
         yield LogRequest, {**wanted, "with_facts": with_facts}
+        if with_facts:
+            yield LogRequest, {**wanted, "with_ids": True, "kinds": ("commit", "branch.create", "erase")}
+    asked: list[dict[str, Any]] = [{"prefix": prefix} for prefix in PREFIXES]
+    asked += [{}, {"author": ALICE.did}, {"branch": "b"}, {"since": 0}, {"until": 2**60}]
+    for wanted, by, buckets in product(asked, ("version", "time"), (1, 3, 400)):
+        yield HistogramRequest, {**wanted, "by": by, "buckets": buckets}
     for (left, right), prefix in product(
         ((Moment(version=Version(2)), Moment()), (Moment(), Moment(branch=BranchName("b")))), PREFIXES
     ):

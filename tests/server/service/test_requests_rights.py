@@ -27,6 +27,7 @@ from stemmadb.protocol.wire.messages.overview import CountRequest, PrefixesReque
 from stemmadb.protocol.wire.messages.reading import (
     BlameRequest,
     DiffRequest,
+    HistogramRequest,
     HistoryRequest,
     LogRequest,
     Moment,
@@ -85,6 +86,8 @@ READS: list[Request] = [
     LogRequest(id=1),
     DiffRequest(id=1, left=Moment(), right=Moment(branch=DRAFT)),
     BlameRequest(id=1, entity=ONE),
+    HistogramRequest(id=1),
+    HistogramRequest(id=1, by="time", prefix="urn:"),
     CountRequest(id=1, query=Query((Root("*"),))),
     PrefixesRequest(id=1),
     msgspec.structs.replace(EVERYTHING, shape="ids"),
@@ -240,6 +243,8 @@ PAGED: dict[str, tuple[PagedRequest, Callable[[Any], tuple[Any, ...]]]] = {
     "query of previews": (msgspec.structs.replace(EVERYTHING, shape="preview"), lambda page: page.entities),
     "log": (LogRequest(id=1, with_facts=True), lambda page: page.entries),
     "log of a branch": (LogRequest(id=1, with_facts=True, branch=DRAFT), lambda page: page.entries),
+    "log of ids": (LogRequest(id=1, with_ids=True), lambda page: page.entries),
+    "log of kinds": (LogRequest(id=1, with_ids=True, kinds=("commit",)), lambda page: page.entries),
     "diff": (DiffRequest(id=1, left=Moment(version=Version(0)), right=Moment()), lambda page: page.changes),
     "diff of branches": (DiffRequest(id=1, left=Moment(), right=Moment(branch=DRAFT)), lambda page: page.changes),
     "diff under": (
@@ -332,6 +337,63 @@ async def test_a_log_passes_by_commits_of_which_nothing_may_be_read(it: RequestH
     answer = await it.ask(LogRequest(id=1, with_facts=True), rights=READS_TODO)
     assert [entry.version for entry in answer.entries] == [6, 4, 3, 2]
     assert {item.id for entry in answer.entries for item in entry.items} == {ONE, "urn:todo:2"}
+
+
+@pytest.mark.rule("ACL-2", "HISTORY-4")
+@pytest.mark.parametrize("by", ["version", "time"])
+@pytest.mark.parametrize("storage", ["memory", "sqlite"], indirect=True)
+async def test_a_histogram_counts_the_commits_that_the_log_shows(it: RequestHarness, by: Any) -> None:
+    every: tuple[dict[str, Any], ...] = ({}, {"prefix": "urn:todo:"}, {"branch": DRAFT}, {"author": ALICE})
+    for rights in (
+        READS_TODO,
+        Rights("read", ("urn:todo:2", "urn:secret:2")),
+        Rights("read", ("x:",)),
+        Rights("read"),
+    ):
+        for filters in every:
+            shown = await it.ask(LogRequest(id=1, order="oldest", **filters), rights=rights)
+            answer = await it.ask(HistogramRequest(id=1, by=by, buckets=400, **filters), rights=rights)
+            assert (answer.version, answer.exact, answer.next) == (7, True, None)
+            assert sum(one.commits for one in answer.buckets) == len(shown.entries)
+            ends = {one for bucket in answer.buckets for one in (bucket.from_version, bucket.to_version)}
+            assert ends <= {entry.version for entry in shown.entries}
+
+
+@pytest.mark.rule("HISTORY-4")
+async def test_a_histogram_goes_on_where_it_was_late(it: RequestHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stemmadb.server.service.requests.overviews.WALK_MS", -1)
+    monkeypatch.setattr("stemmadb.server.engine.read.log_histogram.LOOKED_AT", 1)
+    asked, commits, answers = HistogramRequest(id=1, author=ALICE), 0, 0
+    while asked.after is not None or not answers:
+        answer = await it.ask(asked, by=CAROL)
+        commits, answers = commits + sum(one.commits for one in answer.buckets), answers + 1
+        assert answer.exact is (answer.next is None)
+        await it.engine.must(set_("urn:later", answers, blind=True))  # later commits do not count
+        if answer.next is None:
+            break
+        asked = msgspec.structs.replace(asked, after=answer.next)
+    assert answers > 2
+    assert commits == len((await it.ask(LogRequest(id=1, author=ALICE, version=Version(7)))).entries)
+
+
+@pytest.mark.rule("HISTORY-4")
+async def test_a_log_with_ids_has_the_facts_without_what_they_say(it: RequestHarness) -> None:
+    whole = await it.ask(LogRequest(id=1, with_facts=True))
+    bare = await it.ask(LogRequest(id=1, with_ids=True))
+    fields = ("index", "id", "kind", "parent", "branch")
+    for one, other in zip(whole.entries, bare.entries, strict=True):
+        said = [[[getattr(item, name) for name in fields] for item in entry.items] for entry in (one, other)]
+        assert said[0] == said[1]
+        assert not [item for item in other.items if item.body or item.salt or item.digest]
+        assert msgspec.structs.replace(one, items=()) == msgspec.structs.replace(other, items=())
+
+
+@pytest.mark.rule("HISTORY-4")
+@pytest.mark.parametrize("kinds", [("branch.create",), ("commit", "branch.create"), ("erase", "merge"), ("commit",)])
+async def test_a_log_of_kinds_has_those_and_no_others(it: RequestHarness, kinds: Any) -> None:
+    every = await it.ask(LogRequest(id=1))
+    found = await it.ask(LogRequest(id=1, kinds=kinds))
+    assert found.entries == tuple(entry for entry in every.entries if entry.kind in kinds)
 
 
 @pytest.mark.rule("ACL-2")

@@ -32,6 +32,17 @@ def fact_item(fact: Fact, *, names_branch: bool = False) -> FactItem:
     )
 
 
+def bare_item(fact: Fact, *, names_branch: bool = False) -> FactItem:
+    """What a fact is about, without what it says."""
+    return FactItem(
+        index=fact.index,
+        id=fact.id,
+        kind=fact.kind,
+        parent=fact.parent,
+        branch=fact.branch if names_branch else None,
+    )
+
+
 def fact_of(item: FactItem, version: Version, branch: BranchName | None) -> Fact:
     """The fact an item brings, its digest and hash computed here and not taken on trust (FACT-2)."""
     on = item.branch or branch

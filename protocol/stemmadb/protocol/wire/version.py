@@ -25,7 +25,21 @@ WINDOW: Final = "query.window"
 COUNT: Final = "count"
 PREFIXES: Final = "prefixes"
 SHAPE: Final = "query.shape"
-FEATURES: Final = (COUNT, ERASE_ENTITIES, EXPECT_TARGET, FOLLOW, PREFIXES, SHAPE, WINDOW)
+HISTOGRAM: Final = "log.histogram"
+LOG_IDS: Final = "log.with_ids"
+LOG_KINDS: Final = "log.kinds"
+FEATURES: Final = (
+    COUNT,
+    ERASE_ENTITIES,
+    HISTOGRAM,
+    LOG_KINDS,
+    LOG_IDS,
+    EXPECT_TARGET,
+    FOLLOW,
+    PREFIXES,
+    SHAPE,
+    WINDOW,
+)
 """Optional messages and fields that a server of this version reads. A client sends them only to a server that
 announced them."""
 

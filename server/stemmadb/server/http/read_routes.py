@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from stemmadb.protocol.errors import Malformed
+from stemmadb.protocol.model.log.commit_record import CommitKind
 from stemmadb.protocol.model.query.query import Query
 from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Version
 from stemmadb.protocol.wire.codec.json_form import convert, form_of
@@ -45,7 +46,10 @@ class QueryParams(PageParams, frozen=True, kw_only=True):
 
 
 class LogParams(PageParams, frozen=True, kw_only=True):
-    """Commits up to `version` that pass every filter; `since` and `until` are times in milliseconds."""
+    """Commits up to `version` that pass every filter; `since` and `until` are times in milliseconds.
+
+    `kinds` are the kinds of commits, with commas between them.
+    """
 
     branch: str | None = None
     author: str | None = None
@@ -56,6 +60,8 @@ class LogParams(PageParams, frozen=True, kw_only=True):
     version: WireVersion | None = None
     order: Order = "newest"
     with_facts: bool = False
+    with_ids: bool = False
+    kinds: str = ""
 
 
 class DiffParams(PageParams, frozen=True, kw_only=True):
@@ -128,6 +134,8 @@ async def log(call: SpaceCall[LogParams]) -> HttpReply:
         version=params.version,
         order=params.order,
         with_facts=params.with_facts,
+        with_ids=params.with_ids,
+        kinds=_kinds(params.kinds),
     )
     return await _paged(call, request)
 
@@ -185,6 +193,16 @@ def _moment(text: str, name: str) -> Moment:
     if found is None:
         raise Malformed(path=f"(parameter {name!r})", why="write it as BRANCH or BRANCH@VERSION, such as main@42")
     return Moment(branch=BranchName(found[1]), version=None if found[2] is None else Version(int(found[2])))
+
+
+def _kinds(text: str) -> tuple[CommitKind, ...]:
+    known: dict[str, CommitKind] = {kind: kind for kind in get_args(CommitKind)}
+    named = text.split(",") if text else []
+    if unknown := [one for one in named if one not in known]:
+        raise Malformed(
+            path="(parameter 'kinds')", why=f"{unknown[0][:80]!r} is no kind; there are {', '.join(known)}"
+        )
+    return tuple(known[one] for one in named)
 
 
 def _bytes(text: str) -> bytes:

@@ -191,6 +191,14 @@ def routes(writer: CommitWriter) -> tuple[Route, ...]:
         ),
         Route(
             method="GET",
+            path="/log/histogram",
+            summary="How many commits there are, by version or by time.",
+            handle=overviews.histogram,
+            params=overviews.HistogramParams,
+            answer=reading.HistogramAnswer,
+        ),
+        Route(
+            method="GET",
             path="/diff",
             summary="What differs between two states.",
             handle=read.diff,
@@ -346,7 +354,7 @@ def routes(writer: CommitWriter) -> tuple[Route, ...]:
 BELOW: Final = frozenset(
     {
         "", "/acl", "/entity", "/entities", "/commits", "/query", "/log", "/diff", "/entity/history", "/entity/blame",
-        "/entities/count", "/entities/prefixes",
+        "/entities/count", "/log/histogram", "/entities/prefixes",
         "/branches", "/tags", "/branch", "/tag", "/merges", "/reverts", "/blobs", "/watch",
     }
 )  # fmt: skip

@@ -198,6 +198,8 @@ class LogFilter(msgspec.Struct, frozen=True, kw_only=True):
     order: Order = "newest"
     structural: bool = False
     """Only those with arguments: everything but ordinary commits."""
+    ordinary: bool = False
+    """Only those without."""
 
 
 class StoredBlob(msgspec.Struct, frozen=True):
@@ -237,6 +239,10 @@ class LogReader(Protocol):
 
     def version_at(self, time: TimeMs) -> Version:
         """The last commit at or before a time; 0 if none."""
+        ...
+
+    def versions_at(self, times: Sequence[TimeMs]) -> list[Version]:
+        """`version_at` of many times, which rise."""
         ...
 
     # -- exactly once
@@ -296,6 +302,14 @@ class LogReader(Protocol):
 
     def log(self, wanted: LogFilter, limit: int) -> list[Commit]:
         """Commits that pass the filter, in its order."""
+        ...
+
+    def log_times(self, wanted: LogFilter, limit: int) -> list[tuple[Version, TimeMs]]:
+        """The versions and times of commits that pass the filter, in its order."""
+        ...
+
+    def times(self, versions: Iterable[Version]) -> dict[Version, TimeMs]:
+        """When the commits were made."""
         ...
 
     def facts(self, versions: Iterable[Version]) -> dict[Version, tuple[Fact, ...]]:

@@ -434,6 +434,37 @@ export interface Hello {
   readonly features?: readonly string[];
 }
 
+/** The buckets that have a commit, oldest first. Unless `exact` older ones are missing: `next` goes on there. */
+export interface HistogramAnswer {
+  readonly version: number;
+  readonly next?: string;
+  readonly exact: boolean;
+  readonly buckets?: readonly HistogramBucket[];
+}
+
+/** Commits that follow one another: the first and the last that count, and how many count in all. */
+export interface HistogramBucket {
+  readonly from_version: number;
+  readonly to_version: number;
+  readonly from_time: number;
+  readonly to_time: number;
+  readonly commits: number;
+}
+
+/** How many commits `log` shows, in buckets of equal length by version or by time. */
+export interface HistogramRequest {
+  readonly type: "log.histogram";
+  readonly id: number;
+  readonly by?: "version" | "time";
+  readonly buckets?: number;
+  readonly branch?: string;
+  readonly prefix?: string;
+  readonly author?: string;
+  readonly since?: number;
+  readonly until?: number;
+  readonly after?: string;
+}
+
 export interface HistoryAnswer {
   readonly version: number;
   readonly next?: string;
@@ -546,6 +577,8 @@ export interface LogRequest {
   readonly version?: number;
   readonly order?: "newest" | "oldest";
   readonly with_facts?: boolean;
+  readonly with_ids?: boolean;
+  readonly kinds?: readonly ("commit" | "branch.create" | "branch.delete" | "tag.create" | "tag.delete" | "merge" | "revert" | "erase" | "compact" | "revoke")[];
 }
 
 /** The second parent, the state of the target it was computed on, and every conflict there was. */
@@ -907,6 +940,7 @@ export interface ClientMessages {
   "unwatch": UnwatchRequest;
   "history": HistoryRequest;
   "log": LogRequest;
+  "log.histogram": HistogramRequest;
   "diff": DiffRequest;
   "blame": BlameRequest;
   "count": CountRequest;
@@ -945,6 +979,7 @@ export interface Answers {
   "unwatch": Done;
   "history": HistoryAnswer;
   "log": LogAnswer;
+  "log.histogram": HistogramAnswer;
   "diff": DiffAnswer;
   "blame": BlameAnswer;
   "count": CountAnswer;

@@ -12,6 +12,7 @@ from stemmadb.protocol.wire.messages.overview import CountRequest, PrefixesReque
 from stemmadb.protocol.wire.messages.reading import (
     BlameRequest,
     DiffRequest,
+    HistogramRequest,
     HistoryRequest,
     LogRequest,
     QueryRequest,
@@ -41,6 +42,7 @@ ClientMessage: TypeAlias = (
     | UnwatchRequest
     | HistoryRequest
     | LogRequest
+    | HistogramRequest
     | DiffRequest
     | BlameRequest
     | CountRequest

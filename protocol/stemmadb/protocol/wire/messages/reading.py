@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from msgspec import Meta
 
 from stemmadb.protocol.model.log.commit_record import NO_ARGUMENTS, CommitKind
 from stemmadb.protocol.model.log.facts import FactKind
@@ -25,6 +27,8 @@ from stemmadb.protocol.wire.messages.fields import (
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem
 
 Order: TypeAlias = Literal["newest", "oldest"]
+HistogramBy: TypeAlias = Literal["version", "time"]
+BucketCount: TypeAlias = Annotated[int, Meta(ge=1, le=400)]
 Shape: TypeAlias = Literal["whole", "ids", "preview"]
 ErasedSides: TypeAlias = Literal["left", "right", "both"]
 
@@ -164,7 +168,10 @@ class LogAnswer(PagedAnswer, frozen=True, kw_only=True):
 
 
 class LogRequest(PagedRequest, frozen=True, kw_only=True, tag="log"):
-    """Commits up to `version` that pass every filter given; `since` and `until` are times, both included."""
+    """Commits up to `version` that pass every filter given; `since` and `until` are times, both included.
+
+    `with_ids` brings the facts without salt and body. `kinds` are the kinds of commits; none is all.
+    """
 
     answer: ClassVar[type[Part]] = LogAnswer
     branch: BranchName | None = None
@@ -176,6 +183,39 @@ class LogRequest(PagedRequest, frozen=True, kw_only=True, tag="log"):
     version: WireVersion | None = None
     order: Order = "newest"
     with_facts: bool = False
+    with_ids: bool = False
+    kinds: tuple[CommitKind, ...] = ()
+
+
+class HistogramBucket(Part, frozen=True, kw_only=True):
+    """Commits that follow one another: the first and the last that count, and how many count in all."""
+
+    from_version: WireVersion
+    to_version: WireVersion
+    from_time: WireTime
+    to_time: WireTime
+    commits: Count
+
+
+class HistogramAnswer(PagedAnswer, frozen=True, kw_only=True):
+    """The buckets that have a commit, oldest first. Unless `exact` older ones are missing: `next` goes on there."""
+
+    exact: bool
+    buckets: tuple[HistogramBucket, ...] = ()
+
+
+class HistogramRequest(Request, frozen=True, kw_only=True, tag="log.histogram"):
+    """How many commits `log` shows, in buckets of equal length by version or by time."""
+
+    answer: ClassVar[type[Part]] = HistogramAnswer
+    by: HistogramBy = "version"
+    buckets: BucketCount = 100
+    branch: BranchName | None = None
+    prefix: str | None = None
+    author: Did | None = None
+    since: WireTime | None = None
+    until: WireTime | None = None
+    after: Cursor | None = None
 
 
 class Moment(Part, frozen=True, kw_only=True):

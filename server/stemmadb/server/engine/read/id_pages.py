@@ -35,7 +35,7 @@ class IdPage(msgspec.Struct, frozen=True):
     erased: tuple[EntityId, ...] = ()
 
 
-class _Item(msgspec.Struct, frozen=True):
+class _IdItem(msgspec.Struct, frozen=True):
     entity: NamedEntity | None
     unresolved: tuple[Unresolved, ...]
     erased: tuple[EntityId, ...]
@@ -71,7 +71,7 @@ def page(
 
 def _looked_at(
     reader: LogReader, resolved: ResolvedMoment, prepared: Prepared, after: EntityId | None, may_read: MayRead
-) -> Iterator[tuple[EntityId, _Item | None]]:
+) -> Iterator[tuple[EntityId, _IdItem | None]]:
     named: dict[EntityId, list[Visit]] = {}
     for visit in prepared.named():
         named.setdefault(visit.id, []).append(visit)
@@ -79,14 +79,14 @@ def _looked_at(
         yield id_, _item(id_, last, named.get(id_, []))
 
 
-def _item(id_: EntityId, last: LastState | None, named: list[Visit]) -> _Item | None:
+def _item(id_: EntityId, last: LastState | None, named: list[Visit]) -> _IdItem | None:
     if last is not None and last.state == "value":
-        return _Item(NamedEntity(id_, last.version, last.hash), (), ())
+        return _IdItem(NamedEntity(id_, last.version, last.hash), (), ())
     lost = tuple(Unresolved(visit.id, visit.path) for visit in named)
     erased = (id_,) if last is not None and last.state == "erased" else ()
-    return _Item(None, lost, erased) if lost or erased else None
+    return _IdItem(None, lost, erased) if lost or erased else None
 
 
-def _size(item: _Item) -> int:
+def _size(item: _IdItem) -> int:
     ids = ([] if item.entity is None else [item.entity.id], [one.id for one in item.unresolved], item.erased)
     return sum(len(id_.encode()) + ITEM_BYTES for several in ids for id_ in several)

@@ -38,8 +38,12 @@ class Piece(msgspec.Struct, frozen=True):
     end: LogPlace
 
 
-def pieces(commit: Commit, facts: Sequence[Fact], limits: Limits, inside: int | None = None) -> Iterator[Piece]:
+def pieces(
+    commit: Commit, facts: Sequence[Fact], limits: Limits, inside: int | None = None, *, is_bare: bool = False
+) -> Iterator[Piece]:
     """The commit with these of its facts; given `inside`, only what comes after the fact of that index.
+
+    `is_bare` leaves out what the facts say.
 
     A piece is larger than a part only where it is the record alone, or one fact alone.
     """
@@ -47,8 +51,9 @@ def pieces(commit: Commit, facts: Sequence[Fact], limits: Limits, inside: int | 
     facts = [fact for fact in facts if inside is None or fact.index > inside]
     items: list[FactItem] = []
     size, is_record = len(encode(entry)), inside is None
+    item_of = records.bare_item if is_bare else records.fact_item
     for fact in facts:
-        item = records.fact_item(fact, names_branch=commit.branch is None)
+        item = item_of(fact, names_branch=commit.branch is None)
         more = len(encode(item))
         if size + more > limits.part_bytes_max - ENVELOPE_BYTES and (items or is_record):
             yield _piece(entry, items, size, items[-1].index if items else BEFORE_THE_FIRST)

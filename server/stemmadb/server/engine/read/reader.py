@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from stemmadb.protocol.model.log.commit_record import CommitKind
 from stemmadb.protocol.model.query import query
 from stemmadb.protocol.model.query.query import Prepared, Query
 from stemmadb.protocol.model.values import pointer
@@ -83,6 +84,8 @@ class Reader:
         wanted: LogFilter = EVERY_COMMIT,
         *,
         with_facts: bool = False,
+        with_ids: bool = False,
+        kinds: Collection[CommitKind] = (),
         after: LogPlace | None = None,
         limit: int | None = None,
     ) -> LogPage:
@@ -90,7 +93,15 @@ class Reader:
         may_read, limits = self._may_read, self._limits
         return await self._space.read(
             lambda log: commit_log.page(
-                log, wanted, with_facts=with_facts, after=after, limit=limit, may_read=may_read, limits=limits
+                log,
+                wanted,
+                with_facts=with_facts,
+                with_ids=with_ids,
+                kinds=kinds,
+                after=after,
+                limit=limit,
+                may_read=may_read,
+                limits=limits,
             )
         )
 

@@ -23,6 +23,7 @@ from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, Version
 from stemmadb.protocol.model.values.json_values import INT_MAX
 from stemmadb.protocol.wire.messages.fields import WireVersion
+from stemmadb.server.engine.read.log_histogram import Grid, HistogramPlace
 from stemmadb.server.engine.read.log_pieces import BEFORE_THE_FIRST, LogPlace
 from stemmadb.server.storage.port import FactPosition
 
@@ -96,6 +97,8 @@ class Cursors(Generic[P]):
         place = self._kind.read(written.place)
         if isinstance(place, FactPosition | LogPlace) and not 0 < place.version <= written.pinned[0]:
             raise _Unfit
+        if isinstance(place, HistogramPlace) and _highest(place) > written.pinned[0]:
+            raise _Unfit
         return At(written.pinned, place)
 
 
@@ -161,6 +164,24 @@ def _read_log_place(parts: list[Piece]) -> LogPlace:
     raise _Unfit
 
 
+def _highest(place: HistogramPlace) -> Version:
+    return place.version if place.grid is None else max(place.version, place.grid.high)
+
+
+def _histogram_place(place: HistogramPlace) -> list[Piece]:
+    grid = place.grid
+    return [place.version] if grid is None else [place.version, grid.low, grid.high]
+
+
+def _read_histogram_place(parts: list[Piece]) -> HistogramPlace:
+    match parts:
+        case [int(version)] if version > 0:
+            return HistogramPlace(Version(version), None)
+        case [int(version), int(low), int(high)] if 0 < low <= version <= high:
+            return HistogramPlace(Version(version), Grid(Version(low), Version(high)))
+    raise _Unfit
+
+
 def _read_count(parts: list[Piece]) -> int:
     match parts:
         case [int(count)] if count >= 0:
@@ -173,6 +194,7 @@ PREFIXES: Final[Kind[str]] = Kind("prefixes", 1, lambda prefix: [prefix], _read_
 DIFF: Final[Kind[EntityId]] = Kind("diff", 2, lambda id_: [id_], _read_id)
 HISTORY: Final[Kind[FactPosition]] = Kind("history", 1, lambda place: [place.version, place.index], _read_place)
 LOG: Final[Kind[LogPlace]] = Kind("log", 1, lambda place: [place.version, place.index], _read_log_place)
+HISTOGRAM: Final[Kind[HistogramPlace]] = Kind("log.histogram", 1, _histogram_place, _read_histogram_place)
 BLAME: Final[Kind[int]] = Kind("blame", 1, lambda count: [count], _read_count)
 BRANCHES: Final[Kind[BranchName]] = Kind("branch.list", 1, lambda name: [name], _read_name)
 TAGS: Final[Kind[BranchName]] = Kind("tag.list", 1, lambda name: [name], _read_name)

@@ -13,6 +13,7 @@ from stemmadb.protocol.wire.messages.overview import CountRequest, PrefixesReque
 from stemmadb.protocol.wire.messages.reading import (
     BlameRequest,
     DiffRequest,
+    HistogramRequest,
     HistoryRequest,
     LogRequest,
     QueryRequest,
@@ -62,6 +63,7 @@ HANDLERS: Final[Mapping[type[Request], Handler[Any]]] = (
     .on(QueryRequest, query_request.query)
     .on(HistoryRequest, reads.history)
     .on(LogRequest, reads.log)
+    .on(HistogramRequest, overviews.histogram)
     .on(DiffRequest, reads.diff)
     .on(BlameRequest, reads.blame)
     .on(CountRequest, overviews.count)

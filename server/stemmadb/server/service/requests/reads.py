@@ -81,12 +81,21 @@ async def log(request: LogRequest, caller: Caller, context: RequestContext) -> L
     """Commits that pass every filter, as far as the caller may read them (ACL-2)."""
     reader = reader_for(caller, context)
     wanted = _filter(request, context)
-    book = Cursors(cursors.LOG, context.space.did, (astuple(wanted), request.with_facts))
+    book = Cursors(
+        cursors.LOG, context.space.did, (astuple(wanted), request.with_facts, request.with_ids, request.kinds)
+    )
     at = book.read(request.after)
     if at is not None:
         wanted = replace(wanted, upto=at.pinned[0])
     with going_on(at):
-        page = await reader.log(wanted, with_facts=request.with_facts, after=place_of(at), limit=request.limit)
+        page = await reader.log(
+            wanted,
+            with_facts=request.with_facts,
+            with_ids=request.with_ids,
+            kinds=request.kinds,
+            after=place_of(at),
+            limit=request.limit,
+        )
     return LogAnswer(version=page.version, next=book.write([page.version], page.next), entries=page.entries)
 
 

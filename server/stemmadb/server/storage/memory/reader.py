@@ -65,6 +65,9 @@ class MemoryReader:
                 return commit.version
         return EMPTY_SPACE
 
+    def versions_at(self, times: Sequence[TimeMs]) -> list[Version]:
+        return [self.version_at(time) for time in times]
+
     # ------------------------------------------------------------ exactly once
 
     def accepted(self, identities: Iterable[Identity]) -> dict[Identity, KnownCommit]:
@@ -127,6 +130,12 @@ class MemoryReader:
         chosen = [commit for commit in self._contents.commits if self._passes(commit, wanted)]
         return _page(chosen, wanted.order, limit)
 
+    def log_times(self, wanted: LogFilter, limit: int) -> list[tuple[Version, TimeMs]]:
+        return [(commit.version, commit.time) for commit in self.log(wanted, limit)]
+
+    def times(self, versions: Iterable[Version]) -> dict[Version, TimeMs]:
+        return {version: commit.time for version, commit in self.commits(versions).items()}
+
     def _passes(self, commit: Commit, wanted: LogFilter) -> bool:
         return (
             (wanted.branch is None or _is_on(commit, wanted.branch))
@@ -138,6 +147,7 @@ class MemoryReader:
             and (wanted.upto is None or commit.version <= wanted.upto)
             and (wanted.after is None or _follows(commit.version, wanted.after, wanted.order))
             and (not wanted.structural or commit.arguments != NO_ARGUMENTS)
+            and (not wanted.ordinary or commit.arguments == NO_ARGUMENTS)
         )
 
     def _writes_under(self, commit: Commit, prefix: str) -> bool:

@@ -33,6 +33,11 @@ _TOUCHED = 'touched AS t CROSS JOIN "commit" AS c ON c.version = t.version'
 
 def versions(view: ReadView, structure: StoredStructure, wanted: LogFilter, limit: int) -> list[Version]:
     """The versions of at most `limit` commits that pass, in the filter's order."""
+    return [version for version, _ in times(view, structure, wanted, limit)]
+
+
+def times(view: ReadView, structure: StoredStructure, wanted: LogFilter, limit: int) -> list[tuple[Version, TimeMs]]:
+    """The same with the time of each."""
     low, high = _range(view, wanted)
     branch = None if wanted.branch is None else structure.number(wanted.branch)
     if low > high or (wanted.branch is not None and branch is None):
@@ -52,11 +57,11 @@ def versions(view: ReadView, structure: StoredStructure, wanted: LogFilter, limi
 
 def _select(
     view: ReadView, source: str, held: list[str], values: dict[str, Cell], *, is_newest: bool
-) -> list[Version]:
+) -> list[tuple[Version, TimeMs]]:
     order = "DESC" if is_newest else "ASC"
     where = " AND ".join(held)
-    sql = f"SELECT c.version FROM {source} WHERE {where} ORDER BY c.version {order} LIMIT :limit"  # noqa: S608
-    return [version for (version,) in view.rows(sql, values)]
+    sql = f"SELECT c.version, c.time FROM {source} WHERE {where} ORDER BY c.version {order} LIMIT :limit"  # noqa: S608
+    return [(version, time) for version, time in view.rows(sql, values)]
 
 
 def _range(view: ReadView, wanted: LogFilter) -> tuple[int, int]:
@@ -102,6 +107,8 @@ def _conditions(view: ReadView, wanted: LogFilter, values: dict[str, Cell]) -> l
         held.append(f"c.version IN ({_BY_PREFIX})" if is_few else _HAS_PREFIX)
     if wanted.structural:
         held.append("c.arguments IS NOT NULL")
+    if wanted.ordinary:
+        held.append("c.arguments IS NULL")
     return held
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import apsw
@@ -60,7 +60,24 @@ class ReadView:
 
     def version_at(self, time: TimeMs) -> Version:
         """The last commit at or before a time, by halving: times never fall (COMMIT-7), so they need no index."""
-        low, high = 0, int(self.tip.version)  # the answer is between the two, both included
+        return self._version_between(time, 0, int(self.tip.version))
+
+    def versions_at(self, times: Sequence[TimeMs]) -> list[Version]:
+        """Of many times, which rise: the one in the middle first, which bounds those on both of its sides."""
+        found = [Version(0)] * len(times)
+        spans = [(0, len(times), 0, int(self.tip.version))] if times else []
+        while spans:
+            first, end, low, high = spans.pop()
+            middle = (first + end) // 2
+            found[middle] = self._version_between(times[middle], low, high)
+            if first < middle:
+                spans.append((first, middle, low, found[middle]))
+            if middle + 1 < end:
+                spans.append((middle + 1, end, found[middle], high))
+        return found
+
+    def _version_between(self, time: TimeMs, low: int, high: int) -> Version:
+        """The answer is between the two, both included."""
         while low < high:
             middle = (low + high + 1) // 2
             if self.time_of(middle) <= time:

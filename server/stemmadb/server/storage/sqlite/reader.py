@@ -66,6 +66,9 @@ class SqliteReader:
     def version_at(self, time: TimeMs) -> Version:
         return self._view.version_at(time)
 
+    def versions_at(self, times: Sequence[TimeMs]) -> list[Version]:
+        return self._view.versions_at(times)
+
     # -- exactly once
 
     def accepted(self, identities: Iterable[Identity]) -> dict[Identity, KnownCommit]:
@@ -103,6 +106,12 @@ class SqliteReader:
     def log(self, wanted: LogFilter, limit: int) -> list[Commit]:
         versions = commit_filter.versions(self._view, self._structure, wanted, limit)
         return list(records.commits_at(self._view, self._space, versions).values())
+
+    def log_times(self, wanted: LogFilter, limit: int) -> list[tuple[Version, TimeMs]]:
+        return commit_filter.times(self._view, self._structure, wanted, limit)
+
+    def times(self, versions: Iterable[Version]) -> dict[Version, TimeMs]:
+        return records.times(self._view, versions)
 
     def facts(self, versions: Iterable[Version]) -> dict[Version, tuple[Fact, ...]]:
         return records.facts_in(self._view, versions)

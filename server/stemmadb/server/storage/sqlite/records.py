@@ -10,7 +10,7 @@ from stemmadb.protocol.model.log import commit_record as commits
 from stemmadb.protocol.model.log import facts
 from stemmadb.protocol.model.log.commit_record import NO_ARGUMENTS, Commit, Identity, LocalIdentity, OperationIdentity
 from stemmadb.protocol.model.log.facts import NO_BODY, Fact, FactKind, digest_of
-from stemmadb.protocol.model.values.ids import BranchName, Did, Hash, Local, Version
+from stemmadb.protocol.model.values.ids import BranchName, Did, Hash, Local, TimeMs, Version
 from stemmadb.server.storage.sqlite import positions
 from stemmadb.server.storage.sqlite.connection import Row, as_json
 from stemmadb.server.storage.sqlite.read_view import ReadView
@@ -37,6 +37,7 @@ _COMMITS: Final = COMMIT.format('json_each(?) AS j CROSS JOIN "commit" AS c ON c
 _FACTS: Final = FACT.format(_FACTS_ASKED)
 _FACTS_AT: Final = FACT.format("json_each(?) AS j CROSS JOIN fact AS f ON f.place = j.value")
 _HASHES: Final = f"SELECT f.place, f.hash, b.name FROM {_FACTS_ASKED} CROSS JOIN branch AS b ON b.branch = f.branch"  # noqa: S608
+_TIMES: Final = 'SELECT c.version, c.time FROM json_each(?) AS j CROSS JOIN "commit" AS c ON c.version = j.value'
 _AUTHORS: Final = (
     'SELECT c.version, p.did FROM json_each(?) AS j CROSS JOIN "commit" AS c ON c.version = j.value '
     "CROSS JOIN session AS s ON s.session = c.session CROSS JOIN principal AS p ON p.principal = s.principal"
@@ -51,6 +52,10 @@ def commits_at(view: ReadView, space: Did, versions: Iterable[int]) -> dict[Vers
         for row in view.rows(_COMMITS, (asked,)):
             found[row[0]] = commit_of(row, space, hashes.get(row[0], ()))
     return found
+
+
+def times(view: ReadView, versions: Iterable[int]) -> dict[Version, TimeMs]:
+    return {version: time for asked in _chunks(versions) for version, time in view.rows(_TIMES, (asked,))}
 
 
 def authors(view: ReadView, versions: Iterable[int]) -> dict[Version, Did]:
