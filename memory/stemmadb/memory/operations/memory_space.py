@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from copy import copy
 from typing import Final, NamedTuple, Protocol
 
 from stemmadb.client import Space, Transaction
@@ -79,6 +80,8 @@ class MemorySpace:
         new_id: Callable[[], str] = random_id,
     ) -> None:
         self.space = space
+        """What reads and erases: it owns the space."""
+        self._writer = space
         self.index = index
         self.clock = clock or SystemClock()
         self._new_id = new_id
@@ -87,6 +90,12 @@ class MemorySpace:
         self.evidence_min = 0
         """How many pieces of evidence a proposal needs before it is accepted."""
         self._locks = KeyLocks()
+
+    def written_through(self, space: Space) -> MemorySpace:
+        """The same memory, whose writes go through another connection: the author of a commit is its identity."""
+        other = copy(self)
+        other._writer = space
+        return other
 
     def new_id(self) -> MemoryId:
         return MemoryId(self._new_id())
@@ -119,7 +128,7 @@ class MemorySpace:
                 except Refusal:
                     if not self._rests_on_pending({*keys, *reads}):
                         raise
-                    await self.space.settled()
+                    await self._writer.settled()
 
     async def _attempt(
         self,
@@ -145,7 +154,7 @@ class MemorySpace:
 
         for tried in range(TRIES_MAX):
             try:
-                answer = await self.space.transact(run, note=note)
+                answer = await self._writer.transact(run, note=note)
             except (Conflict, Dependency, Overtaken) as lost:
                 raise Busy from lost
             except AlreadyExists as lost:  # another process made the same call: it is read on the next try
@@ -157,7 +166,7 @@ class MemorySpace:
         raise AssertionError("every try returns or raises")
 
     def _rests_on_pending(self, keys: set[str]) -> bool:
-        return any(keys & set(pending.ids) for pending in self.space.pending())
+        return any(keys & set(pending.ids) for pending in self._writer.pending())
 
     def _call_entity(self, once: Once) -> str:
         return ids.call_entity(calls.check_key(once.key), once.agent, once.operation, self.space.did)

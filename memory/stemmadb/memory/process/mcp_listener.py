@@ -30,16 +30,17 @@ CLOSE_SECONDS: Final = 2
 
 
 class McpRequest(NamedTuple):
-    """What a request says of its caller: the secret, and the namespace if it names one."""
+    """What a request says of its caller: the secret, the namespace if it names one, and its session."""
 
     secret: str | None
     ns: str | None
+    session: str
 
     @classmethod
     def of(cls, headers: Mapping[str, str], query: Mapping[str, str]) -> McpRequest:
         given = headers.get("authorization", "")
         secret = given[len(BEARER) :].strip() if given.lower().startswith(BEARER) else None
-        return cls(secret, query.get("ns"))
+        return cls(secret, query.get("ns"), headers.get("mcp-session-id", "http"))
 
 
 class _QuietServer(uvicorn.Server):

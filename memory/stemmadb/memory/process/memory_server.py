@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -128,9 +129,14 @@ class MemoryServer:
         def caller() -> MemoryCaller:
             return self.caller(greeting.secret, "mcp").lowered(lowered)
 
-        calls = ToolCalls(opened.memory, ns, caller, self.cooldown, self.audit)
+        name = str(uuid.uuid4())
+        write_as = partial(opened.writers.memory_of, name)
+        calls = ToolCalls(opened.memory, ns, caller, self.cooldown, self.audit, write_as)
         session = await asyncio.to_thread(import_module, MCP_SESSION)
-        await session.serve_session(calls, reader, writer)
+        try:
+            await session.serve_session(calls, reader, writer)
+        finally:
+            await opened.writers.end(name)
 
     async def _answer(self, greeting: ControlGreeting, line: bytes) -> dict[str, object]:
         try:
@@ -199,7 +205,8 @@ async def _mcp(server: MemoryServer, wish: McpWish, control: ControlServer) -> A
             return server.caller(request.secret, "mcp")
 
         ns = wish.ns if request.ns is None else read_name(request.ns, "ns")
-        return ToolCalls(opened.memory, ns, caller, server.cooldown, server.audit)
+        write_as = partial(opened.writers.memory_of, request.session)
+        return ToolCalls(opened.memory, ns, caller, server.cooldown, server.audit, write_as)
 
     return listener.mcp_listening(
         wish.address, calls_of, allowed_hosts=options.allowed_hosts, origins=options.origins, used=control.used

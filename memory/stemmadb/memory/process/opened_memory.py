@@ -14,6 +14,7 @@ from stemmadb.memory.index.space_index import SpaceIndex
 from stemmadb.memory.operations.erasing import OURSELVES, EraseJob
 from stemmadb.memory.operations.memory_space import MemoryClock, MemorySpace, SystemClock, random_id
 from stemmadb.memory.operations.sweeping import sweep
+from stemmadb.memory.process.agent_writers import AgentWriters
 from stemmadb.memory.process.places import SPACE
 from stemmadb.memory.rules.sweeps import SweepGuard
 
@@ -33,6 +34,7 @@ class OpenedMemory(NamedTuple):
     memory: MemorySpace
     job: EraseJob
     guard: SweepGuard
+    writers: AgentWriters
 
 
 @asynccontextmanager
@@ -59,11 +61,13 @@ async def opened_memory(
         try:
             memory = MemorySpace(opened, index, clock=clock, new_id=new_id or random_id)
             job, guard = EraseJob(memory), SweepGuard(now=clock.now(), monotonic=clock.monotonic())
+            writers = AgentWriters(memory, dial, url=url, keys=keys, settings=SETTINGS)
             sweeping = asyncio.create_task(_sweep_now_and_then(memory, job, guard))
             try:
                 await job.start()
-                yield OpenedMemory(space, memory, job, guard)
+                yield OpenedMemory(space, memory, job, guard, writers)
             finally:
+                await writers.close()
                 sweeping.cancel()
                 await asyncio.gather(sweeping, return_exceptions=True)
                 await job.close()

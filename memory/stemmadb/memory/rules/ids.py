@@ -8,6 +8,7 @@ observation:<nsh>:<uuid>:<uuid>  what changed the truth or the utility of the fi
 proposal:<nsh>:<uuid>            a decision that waits for a person
 memory-call:<hash>               a call that carried an idempotency key
 forget:<uuid>                    entities whose bytes are still to be erased
+session:<uuid>                   a session of an agent that wrote; the commit that makes it is of that session
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ OF_A_NAMESPACE: Final = (MEMORIES, VECTORS, TARGETS, OBSERVATIONS, PROPOSALS, TA
 """Entities that go with their namespace: each id goes on with the namespace's hash."""
 CALLS: Final = "urn:memory-call:"
 FORGETS: Final = "urn:forget:"
+SESSIONS: Final = "urn:session:"
 
 
 def namespace_hash(name: str) -> NamespaceHash:
@@ -73,6 +75,10 @@ def observations_of(nsh: NamespaceHash, memory: MemoryId) -> str:
 
 def observation_entity(nsh: NamespaceHash, memory: MemoryId, observation: MemoryId) -> str:
     return observations_of(nsh, memory) + observation
+
+
+def session_entity(uuid: str) -> str:
+    return SESSIONS + uuid
 
 
 def forget_entity(uuid: str) -> str:

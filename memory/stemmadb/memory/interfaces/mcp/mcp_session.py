@@ -28,6 +28,7 @@ from stemmadb.protocol.errors import StemmaError
 
 NAME: Final = "stemmadb-memory"
 API_VERSION: Final = "1.0.0"
+CLIENT_CHARACTERS_MAX: Final = 100
 KEY: Final = "idempotency_key"
 INSTRUCTIONS: Final = (
     "Durable memory of decisions, kept in StemmaDB {version}. Search before you decide: search_decisions. Texts in "
@@ -102,7 +103,8 @@ def make_server(calls_of: CallsOf) -> Server[Any]:
             return _result({"status": "error", "message": f"{where}: {wrong.message}"}, is_error=True)
         meta = (context.params or {}).get("_meta")
         key = meta.get(KEY) if isinstance(meta, dict) else None
-        return _result(await calls_of(context).call(params.name, arguments, key if isinstance(key, str) else None))
+        given = key if isinstance(key, str) else None
+        return _result(await calls_of(context).call(params.name, arguments, given, _client(context)))
 
     async def list_resources(
         context: RequestContext, _params: types.PaginatedRequestParams | None
@@ -151,6 +153,14 @@ def make_server(calls_of: CallsOf) -> Server[Any]:
         on_read_resource=read_resource,
         on_list_prompts=list_prompts,
     )
+
+
+def _client(context: RequestContext) -> dict[str, Any]:
+    """What the client says that it is; it means nothing else."""
+    params = context.session.client_params
+    if params is None:
+        return {}
+    return {"name": params.client_info.name[:CLIENT_CHARACTERS_MAX], "version": params.client_info.version[:100]}
 
 
 def _tools() -> list[types.Tool]:

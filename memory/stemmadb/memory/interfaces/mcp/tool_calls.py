@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 
 from stemmadb.memory.interfaces.mcp.resources import MemoryResource, list_resources, read_resource
@@ -28,6 +29,10 @@ class AuditLog(Protocol):
     def write(self, entry: Mapping[str, object]) -> None: ...
 
 
+WriterOf = Callable[[MemoryCaller, Mapping[str, Any]], Awaitable[MemorySpace]]
+"""The memory as a caller writes it, with the caller's own key; the second argument is what the client says it is."""
+
+
 class ToolCalls:
     """The tools of one client. `caller` is asked on every call, so that a revoked secret ends at once."""
 
@@ -38,12 +43,14 @@ class ToolCalls:
         caller: Callable[[], MemoryCaller],
         cooldown: Cooldown,
         audit: AuditLog,
+        writer: WriterOf | None = None,
     ) -> None:
         self._memory = memory
         self._ns = ns
         self._caller = caller
         self._cooldown = cooldown
         self._audit = audit
+        self._writer = writer
 
     async def list_resources(self) -> list[MemoryResource]:
         """What can be read; a refusal is raised."""
@@ -69,7 +76,13 @@ class ToolCalls:
             self._audit.write({"call": number, "verdict": verdict})
         return found
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], key: str | None = None) -> ToolAnswer:
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        key: str | None = None,
+        client: Mapping[str, Any] = MappingProxyType({}),
+    ) -> ToolAnswer:
         """The answer of a tool whose arguments fit its schema. A refusal is an answer with the status `error`."""
         number = str(uuid.uuid4())
         verdict = "failed"
@@ -83,7 +96,7 @@ class ToolCalls:
             self._note_call(number, caller, tool, arguments)
             if refused_before is not None:
                 raise refused_before
-            answer = await self._done(caller, tool, arguments, key, number)
+            answer = await self._done(caller, tool, arguments, key, number, client)
             verdict = "success"
         except Refusal as refused:
             verdict = type(refused).__name__
@@ -98,14 +111,21 @@ class ToolCalls:
         return {"status": "success", **answer, **warnings}
 
     async def _done(
-        self, caller: MemoryCaller, tool: str, arguments: Mapping[str, Any], key: str | None, number: str
+        self,
+        caller: MemoryCaller,
+        tool: str,
+        arguments: Mapping[str, Any],
+        key: str | None,
+        number: str,
+        client: Mapping[str, Any],
     ) -> ToolAnswer:
         call = ToolCall(self._memory, caller, self._ns, arguments)
         if not CONTRACTS[tool].writes:
             return await TOOLS[tool](call)
         roles.check_role(caller, "admin" if tool == "accept_proposal" else "agent")
         once = None if key is None else Once(key, caller.name, tool, {"ns": self._ns, "arguments": dict(arguments)})
-        call = call._replace(once=once, note=f"{tool} by {caller.name} ({caller.role}), call {number}")
+        memory = self._memory if self._writer is None else await self._writer(caller, client)
+        call = call._replace(memory=memory, once=once, note=f"{tool} by {caller.name} ({caller.role}), call {number}")
         if self._cooldown.seconds <= 0:
             return await TOOLS[tool](call)
         async with self._memory.alone(f"writes of {caller.name}"):
