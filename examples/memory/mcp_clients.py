@@ -121,7 +121,8 @@ async def memory_server(data: Path, *words: str) -> AsyncIterator[None]:
             await asyncio.sleep(0.05)
         yield
     finally:
-        process.terminate()
+        if process.returncode is None:
+            process.terminate()
         await process.wait()
 
 

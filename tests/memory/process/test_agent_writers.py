@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ async def test_the_author_is_the_agent_and_each_session_has_its_own_id(opened: O
     assert one_session != two_session
     ((eve, _),) = await authors_of(memory, ids.memory_entity(nsh, last))
     assert eve == keys[delegations.key_name("Eve X")] != one
-    sessions = await memory.space.list(ids.SESSIONS + "*")
+    sessions: dict[str, Any] = await memory.space.list(ids.SESSIONS + "*")
     assert sorted(one["agent"] for one in sessions.values()) == ["Eve X", "ada", "ada"]
     assert {"name": "editor"} in [one["client"] for one in sessions.values()]
     of_first = [await authors_of(memory, entity) for entity in sessions]
