@@ -97,13 +97,15 @@ READS: list[Request] = [
     AclRequest(id=1),
     BlobRead(id=1, blob=name_of(SMALL)),
 ]
+PREVIEWS: list[Request] = [
+    MergeRequest(**writing("o"), source=DRAFT, dry_run=True),
+    RevertRequest(**writing("o"), versions=(Version(6),), dry_run=True),
+]
 WRITES: list[Request] = [
     CreateBranch(**writing("o"), name=BranchName("new")),
     DeleteBranch(**writing("o"), name=DRAFT),
     CreateTag(**writing("o"), name=BranchName("v1")),
     MergeRequest(**writing("o"), source=DRAFT),
-    MergeRequest(**writing("o"), source=DRAFT, dry_run=True),
-    RevertRequest(**writing("o"), versions=(Version(6),), dry_run=True),
     RevertRequest(**writing("o"), versions=(Version(6),)),
     BlobBegin(id=1, blob=name_of(b"other"), size=5),
 ]
@@ -157,6 +159,28 @@ async def test_one_who_may_not_write_is_told_that_and_nothing_else(
     assert error.facts["needs"] == "write"
 
 
+@pytest.mark.rule("ACL-1", "MERGE-4")
+@pytest.mark.parametrize("request_", PREVIEWS)
+async def test_a_reader_of_everything_previews_what_a_writer_would(it: RequestHarness, request_: Request) -> None:
+    shown = await it.ask(request_, by=CAROL)
+    assert shown == await it.ask(request_, by=BOB)
+    assert shown.writes
+    for rights in (READS_TODO, Rights("read", ()), NOBODY):
+        assert isinstance(await refusal(it, request_, by=CAROL, rights=rights), Forbidden)
+    assert isinstance(await refusal(it, request_, by=STRANGER), Forbidden)
+    assert len(it.context.previews) == 0
+
+
+@pytest.mark.rule("ACL-1")
+async def test_a_preview_looks_at_no_more_than_a_query(it: RequestHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    await it.engine.must(*[set_(f"urn:n:{n}", n, blind=True) for n in range(12)], branch="draft")
+    monkeypatch.setattr("stemmadb.server.engine.plan.planned_write.VISITS_PER_ENTITY_MAX", 0.001)
+    error = await refusal(it, MergeRequest(**writing("o"), source=DRAFT, dry_run=True), by=CAROL)
+    assert isinstance(error, errors.LimitExceeded)
+    assert error.facts["bound"] == "query_visits_max"
+    assert (await it.ask(MergeRequest(**writing("w"), source=DRAFT), by=BOB)).version is not None
+
+
 @pytest.mark.rule("ACL-1", "ACL-2")
 @pytest.mark.parametrize("request_", [*OWNERS, *FAILING_OWNERS])
 @pytest.mark.parametrize("who", [STRANGER, CAROL, BOB], ids=["stranger", "reader", "writer"])
@@ -171,7 +195,11 @@ async def test_one_who_does_not_own_the_space_destroys_nothing(
 @pytest.mark.rule("ACL-1")
 @pytest.mark.parametrize(
     ("who", "requests"),
-    [(CAROL, READS), (BOB, [*READS, *WRITES]), (ALICE, [*READS, *WRITES, *OWNERS])],
+    [
+        (CAROL, [*READS, *PREVIEWS]),
+        (BOB, [*READS, *PREVIEWS, *WRITES]),
+        (ALICE, [*READS, *PREVIEWS, *WRITES, *OWNERS]),
+    ],
     ids=["reader", "writer", "owner"],
 )
 async def test_each_role_includes_those_before_it(it: RequestHarness, who: Any, requests: list[Request]) -> None:

@@ -28,8 +28,11 @@ SHAPE: Final = "query.shape"
 HISTOGRAM: Final = "log.histogram"
 LOG_IDS: Final = "log.with_ids"
 LOG_KINDS: Final = "log.kinds"
+DRY_RUN_READ: Final = "dry_run.read"
+"""A dry run needs `read` and not `write` (ACL-1)."""
 FEATURES: Final = (
     COUNT,
+    DRY_RUN_READ,
     ERASE_ENTITIES,
     HISTOGRAM,
     LOG_KINDS,

@@ -25,6 +25,7 @@ from stemmadb.server.engine.plan.merge_sides import Sides
 from stemmadb.server.engine.plan.planned_write import (
     Planned,
     PlannedCommit,
+    bounded,
     carried_out,
     check_bulk,
     predicted,
@@ -68,7 +69,7 @@ async def merge(
     that is gone, `MergeBusy` if others were faster each time: nothing is written. `known` are the merges read before,
     to be kept along with the space.
     """
-    planning = _Planning(space.did, space.limits, asked, wanted, known or KnownMerges())
+    planning = _Planning(space.did, space.limits, asked, wanted, known or KnownMerges(), is_preview=dry_run)
     if dry_run:
         return await predicted(space, asked, plan=planning.on)
     return await carried_out(space, asked, plan=planning.on, recall=_recall)
@@ -80,14 +81,16 @@ class _Planning(msgspec.Struct, frozen=True):
     asked: Asked
     wanted: MergeWanted
     known: KnownMerges
+    is_preview: bool
 
     def on(self, reader: LogReader) -> tuple[PlannedMerge, Proposal | None]:
         """The merge as it is on this read view; no proposal if the target knows the source already."""
         source, target = self._points(reader)
         self._check_expected(reader, target)
         sides = Sides(reader, self.known.seen_by(reader), source=source, target=target)
+        candidates = sides.candidates(ignore=(EntityId(self.did),))
         plan = merges.plan(
-            sides.candidates(ignore=(EntityId(self.did),)),
+            bounded(candidates, self.limits) if self.is_preview else candidates,
             strategy=self.wanted.strategy,
             resolutions=self.wanted.resolutions,
             oldest=reader.floor(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ from stemmadb.protocol.model.commit.admission import Accepted, RefusedCommit, Re
 from stemmadb.protocol.model.commit.proposal import Proposal, Step
 from stemmadb.protocol.model.log.commit_record import Commit
 from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.query.traversal import VISITS_PER_ENTITY_MAX
 from stemmadb.protocol.model.values.ids import MAIN, Did, EntityId, Hash, TimeMs, Version
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.server.engine.base import moments, states
@@ -51,6 +52,8 @@ class PlannedCommit(msgspec.Struct, frozen=True):
 
 
 R = TypeVar("R", bound=Planned)
+T = TypeVar("T")
+EVERY_PREFIX: Final = ""
 PlanWrite: TypeAlias = Callable[[LogReader], tuple[R, Proposal | None]]
 """Plans on a read view: the report, and what is to be decided if there is anything to write."""
 Recall: TypeAlias = Callable[[LogReader, Commit], R]
@@ -101,10 +104,10 @@ async def carried_out(space: SpaceApi, asked: Asked, *, plan: PlanWrite[R], reca
 
 
 async def predicted(space: SpaceApi, asked: Asked, *, plan: PlanWrite[R]) -> R:
-    """What a plan would do if it were carried out now."""
+    """What a plan would do if it were carried out now. Who may read everything may know it (ACL-2)."""
 
     def ask(reader: LogReader) -> R:
-        check_may_write(reader, space.did, asked)
+        check_may_preview(reader, space.did, asked)
         return plan(reader)[0]
 
     return await space.read(ask)
@@ -132,6 +135,24 @@ def check_may_write(reader: LogReader, space: Did, asked: Asked) -> None:
         raise permission.unfounded()
     if not rights.has("write"):
         raise Forbidden(action="write", needs="write")
+
+
+def check_may_preview(reader: LogReader, space: Did, asked: Asked) -> None:
+    """Raises `Forbidden` unless the principal may read every entity, or write something."""
+    rights = _rights(reader, space, asked)
+    if rights.prefixes == NO_ID:
+        raise permission.unfounded()
+    if not rights.has("write") and not (rights.has("read") and EVERY_PREFIX in rights.prefixes):
+        raise Forbidden(action="read", needs="read, for every id")
+
+
+def bounded(candidates: Iterable[T], limits: Limits) -> Iterator[T]:
+    """What a preview looks at, at most as much as a query: `LimitExceeded` past `query_visits_max`."""
+    visits_max = VISITS_PER_ENTITY_MAX * limits.query_entities_max
+    for count, candidate in enumerate(candidates, 1):
+        if count > visits_max:
+            raise LimitExceeded(bound="query_visits_max", maximum=visits_max, actual=count)
+        yield candidate
 
 
 def _rights(reader: LogReader, space: Did, asked: Asked) -> Rights:

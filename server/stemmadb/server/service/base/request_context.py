@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -16,6 +16,7 @@ from stemmadb.server.engine.blobs.blobs import Blobs
 from stemmadb.server.engine.plan.known_merges import KnownMerges
 from stemmadb.server.engine.read.reader import Reader
 from stemmadb.server.engine.space import Space
+from stemmadb.server.service.base.turns import Turns
 
 EVERY_PREFIX = ""
 
@@ -28,6 +29,8 @@ class RequestContext:
     blobs: Blobs
     merges: KnownMerges
     now: Callable[[], TimeMs]
+    previews: Turns = field(default_factory=Turns)
+    """Dry runs of merges and reverts: one at a time of each principal."""
 
 
 class Caller(msgspec.Struct, frozen=True):

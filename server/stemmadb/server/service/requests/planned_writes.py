@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import Forbidden, Malformed
@@ -60,8 +61,8 @@ async def merge(request: MergeRequest, caller: Caller, context: RequestContext) 
 
     A repeated request gets the report again, with the conflicts that the caller may read (COMMIT-11, ACL-2).
     """
-    if request.dry_run and caller.is_narrow:
-        raise Forbidden(action="merge", needs="write, for every id")
+    if request.dry_run and (caller.is_narrow or not caller.rights.has("read")):
+        raise Forbidden(action="preview a merge", needs="read, for every id")
     limits = context.space.limits
     resolutions = Resolved(request.resolutions, limits)
     wanted = MergeWanted(
@@ -73,8 +74,9 @@ async def merge(request: MergeRequest, caller: Caller, context: RequestContext) 
         expect_target=request.expect_target,
     )
     asked = asked_for(request, caller, context, request.note)
-    with planned(caller, limits, tuple(resolutions)):
-        done = await merging.merge(context.space, asked, wanted, known=context.merges, dry_run=request.dry_run)
+    async with _turn(request, caller, context):
+        with planned(caller, limits, tuple(resolutions), needs="read" if request.dry_run else "write"):
+            done = await merging.merge(context.space, asked, wanted, known=context.merges, dry_run=request.dry_run)
     conflicts = readable(done.conflicts, caller)
     return MergeReport(
         version=done.version,
@@ -90,6 +92,10 @@ async def merge(request: MergeRequest, caller: Caller, context: RequestContext) 
 
 
 async def revert(request: RevertRequest, caller: Caller, context: RequestContext) -> RevertAnswer:
+    """A preview of all is for whoever may read everything; a narrow one for whoever may write what it would write."""
+    is_open = request.dry_run and not caller.is_narrow
+    if is_open and not caller.rights.has("read"):
+        raise Forbidden(action="preview a revert", needs="read, for every id")
     if request.author is not None:
         identity.public_key(request.author)
     limits = context.space.limits
@@ -101,8 +107,9 @@ async def revert(request: RevertRequest, caller: Caller, context: RequestContext
         since=request.since,
     )
     asked = asked_for(request, caller, context, request.note)
-    with planned(caller, limits):
-        done = await undo.revert(context.space, asked, wanted, dry_run=request.dry_run)
+    async with _turn(request, caller, context):
+        with planned(caller, limits, needs="read" if is_open else "write"):
+            done = await undo.revert(context.space, asked, wanted, dry_run=request.dry_run)
     return RevertAnswer(
         version=done.version,
         hash=done.hash,
@@ -113,9 +120,21 @@ async def revert(request: RevertRequest, caller: Caller, context: RequestContext
     )
 
 
+@asynccontextmanager
+async def _turn(
+    request: MergeRequest | RevertRequest, caller: Caller, context: RequestContext
+) -> AsyncIterator[None]:
+    """A principal has one preview at a time: a reader must not keep the threads of all others busy."""
+    if not request.dry_run:
+        yield
+        return
+    async with context.previews.turn(caller.principal):
+        yield
+
+
 def _predicted(writes: Sequence[PlannedCommit], caller: Caller, limits: Limits) -> tuple[MergeWrite, ...]:
-    """What would be written, as much as one page takes; `Forbidden` if the decision would say so (MERGE-4)."""
-    if not all(caller.rights.may_write(write.id) for write in writes):
+    """What would be written, as much as a page takes; `Forbidden` if a narrow caller could not write it (MERGE-4)."""
+    if caller.is_narrow and not all(caller.rights.may_write(write.id) for write in writes):
         raise redaction.forbidden()
     page, _ = fill(enumerate(writes), _size, Budget(None, limits))
     return tuple(MergeWrite(id=write.id, kind=write.kind, body=write.body) for write in page)

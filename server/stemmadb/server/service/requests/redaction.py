@@ -56,12 +56,14 @@ def structural(caller: Caller, needs: Role) -> Iterator[None]:
 
 
 @contextmanager
-def planned(caller: Caller, limits: Limits, named: Sequence[EntityId] = ()) -> Iterator[None]:
+def planned(
+    caller: Caller, limits: Limits, named: Sequence[EntityId] = (), *, needs: Role = "write"
+) -> Iterator[None]:
     """For writes whose plan finds what they write; `named` are the entities that the request names itself."""
     try:
         yield
     except StemmaError as error:
-        raise _redacted(error, caller, limits, named) from None
+        raise _redacted(error, caller, limits, named, needs) from None
 
 
 def forbidden() -> Forbidden:
@@ -80,11 +82,13 @@ def readable(conflicts: Sequence[Contested], caller: Caller) -> tuple[Contested,
     return tuple(one for one in conflicts if caller.may_read(one.id))
 
 
-def _redacted(error: StemmaError, caller: Caller, limits: Limits, named: Sequence[EntityId]) -> StemmaError:
+def _redacted(
+    error: StemmaError, caller: Caller, limits: Limits, named: Sequence[EntityId], needs: Role
+) -> StemmaError:
     if isinstance(error, _OWN):
         return error
-    if not caller.rights.has("write"):
-        return Forbidden(action="write", needs="write")
+    if not caller.rights.has(needs):
+        return Forbidden(action=needs, needs=needs)
     if isinstance(error, MergeConflict):
         return _merge_conflict(error, caller, limits)
     return _redacted_for_narrow(error, caller, named) if caller.is_narrow else error
