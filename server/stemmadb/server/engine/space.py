@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from stemmadb.protocol.model.commit.admission import Accepted, Outcome
 from stemmadb.protocol.model.commit.proposal import Proposal
@@ -78,9 +78,9 @@ class Space:
         """As `decide`, for callers with many at once: proposals are decided in the order of the calls."""
         return self._writer.submit(proposal)
 
-    async def read(self, ask: Callable[[LogReader], T]) -> T:
+    def read(self, ask: Callable[[LogReader], T]) -> Coroutine[Any, Any, T]:
         """See `SpaceApi.read`. `Unavailable` if the storage fails; what the question raises, it raises here."""
-        return await self._readers.read(ask)
+        return self._readers.read(ask)
 
     @property
     def has_one_writer(self) -> bool:

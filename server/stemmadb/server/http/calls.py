@@ -16,7 +16,7 @@ from stemmadb.server.http.conditions import StateMark, mark_of
 from stemmadb.server.http.context import HttpContext
 from stemmadb.server.http.parameters import Params
 from stemmadb.server.service.base.request_context import Caller, check_reads
-from stemmadb.server.service.requests import dispatch, query_request
+from stemmadb.server.service.requests import dispatch, past_read
 from stemmadb.server.service.session import entry
 from stemmadb.server.service.session.space_hub import SpaceHub
 
@@ -79,7 +79,7 @@ class SpaceCall(Generic[P]):
     async def ask(self, request: Request) -> Any:
         """The answer to a protocol message, as a session would get it (HTTP-5)."""
         caller = self.caller()
-        known = query_request.remembered(request, caller, self.hub.context)
+        known = past_read.remembered(request, caller, self.hub.context)
         if known is not None:
             return known
         try:

@@ -21,9 +21,9 @@ from stemmadb.protocol.model.query.query import (
 )
 from stemmadb.protocol.model.query.traversal import examine, traverse
 from stemmadb.protocol.model.schema import WorkBudget
-from stemmadb.protocol.model.values.ids import EntityId, TimeMs, Version
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, TimeMs, Version
 from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
-from stemmadb.server.engine.base import states
+from stemmadb.server.engine.base import moments, states
 from stemmadb.server.engine.base.moments import ReadMoment, ResolvedMoment
 from stemmadb.server.engine.base.paging import ITEM_BYTES, Budget, MayRead, anything, fill
 from stemmadb.server.engine.base.state_chunks import ids_under, scan
@@ -157,6 +157,12 @@ def page(
     return QueriedPage(
         resolved.version, entities, unresolved, next_, tuple(id_ for item in items for id_ in item.erased)
     )
+
+
+def state_at(reader: LogReader, branch: BranchName, id_: EntityId, version: Version) -> EntityValue | None:
+    """One entity at a version, or None if it had no value there: what `page` finds, without preparing a query."""
+    resolved = moments.resolve(reader, ReadMoment(branch, version))
+    return entity_of(states.load(reader, resolved.spans, [id_]).get(id_))
 
 
 def _page_of_one(reader: LogReader, resolved: ResolvedMoment, prepared: Prepared, may_read: MayRead) -> QueriedPage:

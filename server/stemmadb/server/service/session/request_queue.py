@@ -28,7 +28,7 @@ from stemmadb.protocol.wire.messages.reading import (
 )
 from stemmadb.protocol.wire.messages.session import Ping, Pong, SessionOpen
 from stemmadb.server.service.base.request_context import Caller, check_reads
-from stemmadb.server.service.requests import dispatch, query_request
+from stemmadb.server.service.requests import dispatch, past_read
 from stemmadb.server.service.session.space_hub import HubSession, SpaceHub
 from stemmadb.server.service.stream import past_watch
 from stemmadb.server.service.stream.outbox import Outbox
@@ -94,7 +94,7 @@ class RequestQueue:
         """Whether memory had the answer and the client could take it at once."""
         if self._waiting or not self._session.outbox.has_drained:
             return False
-        answer = query_request.remembered(request, self._session.caller(), self._hub.context)
+        answer = past_read.remembered(request, self._session.caller(), self._hub.context)
         if answer is None:
             return False
         self._reply(request, answer)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -76,13 +76,9 @@ class UnfoundedLog:
     def owes_scrub(self) -> bool:
         return self._log is not None and self._log.owes_scrub
 
-    @contextmanager
-    def reader(self) -> Iterator[LogReader]:
-        if self._log is None:
-            yield MemoryReader(self._empty)
-            return
-        with self._log.reader() as reader:
-            yield reader
+    def reader(self) -> AbstractContextManager[LogReader]:
+        log = self._log
+        return nullcontext(MemoryReader(self._empty)) if log is None else log.reader()
 
     def close(self) -> None:
         if self._log is not None:

@@ -22,10 +22,12 @@ class ReadView:
         self._connection = connection
         self._is_open = True
         self._streams: set[apsw.Cursor] = set()
-        with failures(connection):
+        try:
             # The transaction begins with its first question, which is what pins the read view.
             connection.execute("BEGIN")
             last = query(connection, _TIP)
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise translated(error, connection) from error
         self.tip = Tip(*last[0]) if last else Tip(EMPTY_SPACE, commits.genesis(space), TimeMs(0))
 
     def rows(self, sql: str, values: Values = ()) -> list[Row]:
