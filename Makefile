@@ -4,7 +4,7 @@
 VENV := .venv/bin
 MAKE_ENV := $(or $(PYTHON),python3) scripts/make_env.py
 PYTEST := $(VENV)/python -m pytest -q -n auto --dist worksteal
-PARTS := http memory cache
+PARTS := http memory cache nodes
 PURE := tests/protocol tests/checkers $(sort $(wildcard tests/client/test_nursery_*.py tests/client/test_drafting_*.py tests/client/test_watching_*.py))
 LOCK := $(VENV)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	--no-annotate --custom-compile-command "make lock" --quiet --upgrade
@@ -50,7 +50,7 @@ tests-memory: jq    # the scripts for task files run jq; without it their tests 
 jq:
 	@scripts/get-tools jq || true
 
-$(PARTS:%=tests-%): env   ## the tests of one part: http, memory, cache
+$(PARTS:%=tests-%): env   ## the tests of one part: http, memory, cache, nodes
 	@$(PYTEST) $(@:tests-%=tests/%) $(ARGS)
 
 web: env            ## node and the packages of typescript/, from their locks
@@ -98,5 +98,5 @@ transcripts: env    ## type the commands of the docs against a server of their o
 lock: env           ## write requirements/*.txt again: pins and hashes, no addresses
 	@$(VENV)/python -m pip install --quiet uv
 	@$(LOCK) $(PACKAGES) -o requirements/server.txt
-	@$(LOCK) $(PACKAGES) --extra dev --extra memory --constraint requirements/server.txt -o requirements/dev.txt
+	@$(LOCK) $(PACKAGES) --extra dev --extra memory --extra postgres --constraint requirements/server.txt -o requirements/dev.txt
 	@$(LOCK) requirements/web.in -o requirements/web.txt

@@ -19,6 +19,7 @@ PARTS = (
     ("http", "tests-http"),
     ("memory", "tests-memory"),
     ("cache", "tests-cache"),
+    ("nodes", "tests-nodes"),
     ("web", "tests-web"),
 )
 

@@ -26,7 +26,8 @@ def peer_of(name: str) -> Iterator[Peer]:
     kind = KINDS[name]
     if not kind.is_installed():
         why = f"the peer {name} is not installed"
-        missing(name, why) if name in FINDERS else pytest.skip(why)
+        # The server that tests of the storage use may be a wheel; a peer is what the system has installed.
+        missing(name, why) if name in FINDERS and name != "postgres" else pytest.skip(why)
     with tempfile.TemporaryDirectory(prefix="peer-") as directory, kind.served(Path(directory)) as peer:
         yield peer
 

@@ -56,7 +56,7 @@ def _structure(reader: LogReader, asked: Asked) -> dict[str, object]:
         "last_write": [reader.last_write(name, at) for name in asked.branches for at in asked.versions],
         "version_at": [reader.version_at(TimeMs(time)) for time in asked.times],
         "accepted": reader.accepted(asked.identities),
-        "highest_local": [reader.highest_local(one.principal, one.session) for one in locals_],
+        "highest_local": reader.highest_locals([(one.principal, one.session) for one in locals_]),
     }
 
 

@@ -53,7 +53,8 @@ async def start(space: Space) -> None:
 
 
 async def keep_committing(space: Space, number: int) -> None:
-    local = await space.read(lambda log: log.highest_local(ALICE, session_of(f"s{number}")))
+    session = (ALICE, session_of(f"s{number}"))
+    local = (await space.read(lambda log: log.highest_locals([session])))[session]
     while True:
         local = Local(local + 1)
         outcome = await space.decide(commit_of(number, local))

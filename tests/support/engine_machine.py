@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+import postgres_server
 from engine_model import GONE, Model
 from engines import ACCESS, Clock, Engine, inline_executors
 from snapshots import drop_snapshots
@@ -40,6 +41,7 @@ from stemmadb.server.engine.read.reader import Reader
 from stemmadb.server.engine.store import Store
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import Storage
+from stemmadb.server.storage.postgres import PostgresStorage
 from stemmadb.server.storage.sqlite import SqliteStorage
 
 T = TypeVar("T")
@@ -52,7 +54,7 @@ chances = st.integers(0, 2**32).map(random.Random)
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """On memory; `SqliteMachine` is the same on files."""
+    """On memory; `SqliteMachine` is the same on files, `PostgresMachine` in a database."""
 
     def storage(self) -> Storage:
         return self._in_memory
@@ -326,6 +328,19 @@ class Steps:
             it.commit(chance=chance)
         else:
             chance.choice(seldom)()
+
+
+class PostgresMachine(EngineMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.postgres = PostgresStorage(postgres_server.empty_database())
+
+    def storage(self) -> Storage:
+        return self.postgres
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.postgres.close()
 
 
 class SqliteMachine(EngineMachine):

@@ -81,5 +81,5 @@ def _check_states(reader: LogReader, *, commits: int) -> None:
     values = {id_: loaded.value for id_, loaded in states.load(reader, spans, ids).items()}
     assert values.pop(EntityId("urn:count")) == tip - 2, "every commit after the first two counts once"
     for number in range(SESSIONS):
-        highest = reader.highest_local(ALICE, session_of(f"s{number}"))
+        highest = reader.highest_locals([(ALICE, session_of(f"s{number}"))])[ALICE, session_of(f"s{number}")]
         assert values.get(EntityId(f"urn:list:{number}"), []) == list(range(1, highest + 1))

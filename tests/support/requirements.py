@@ -14,16 +14,13 @@ from typing import Final
 
 import pytest
 
+import postgres_programs
+
 VARIABLE: Final = "STEMMADB_REQUIRE"
 
 
 def _one_of(*programs: str) -> Callable[[], bool]:
     return lambda: any(which(program) for program in programs)
-
-
-def _has_postgres() -> bool:
-    """Debian keeps the server out of the PATH."""
-    return which("postgres") is not None or any(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 
 
 def _has_node() -> bool:
@@ -35,7 +32,7 @@ def _has_node() -> bool:
 FINDERS: Final[Mapping[str, Callable[[], bool]]] = {
     "node": _has_node,
     "browser": _one_of("chromium", "chromium-browser", "google-chrome"),
-    "postgres": _has_postgres,
+    "postgres": lambda: postgres_programs.found() is not None,
     "jq": _one_of("jq"),
 }
 

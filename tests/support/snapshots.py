@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stemmadb.server.storage.memory.storage import MemoryLog
 from stemmadb.server.storage.port import SpaceLog
+from stemmadb.server.storage.postgres import PostgresLog
 from stemmadb.server.storage.sqlite import SqliteLog
 
 
@@ -12,6 +13,9 @@ def drop_snapshots(log: SpaceLog) -> None:
     if isinstance(log, SqliteLog):
         with log._changing() as connection:
             connection.execute("DELETE FROM snapshot")
+    elif isinstance(log, PostgresLog):
+        with log._changing() as postgres:
+            postgres.change("DELETE FROM snapshot WHERE space = %s::int", (log.number,))
     else:
         assert isinstance(log, MemoryLog), "a backend that tests know"
         with log._changing("drop_snapshots") as contents:

@@ -17,6 +17,7 @@ from stemmadb.protocol.model.values.ids import MAIN, EntityId, Hash, TimeMs, Ver
 from stemmadb.server.engine.base import moments, states
 from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.storage.port import LogMoved, LogReader, Snapshot, SpaceLog, StoredBlob
+from stemmadb.server.storage.postgres import PostgresStorage
 
 X, Y = EntityId("urn:x"), EntityId("urn:y")
 UP = {"op": "increment", "path": "/n", "by": 1}
@@ -177,7 +178,10 @@ def test_a_scrub_is_owed_after_something_was_destroyed_also_by_a_log_that_was_cl
     log = backend.reopen()
     append_to(log, Version(5), [maker.commit(set_(Y, 1, blind=True))])
     owed.append(log.owes_scrub)
-    assert owed == [False, True, True, False, False]
+    if isinstance(backend.storage, PostgresStorage):  # files are the database's, and its operator scrubs
+        assert (owed, backend.storage.owing_scrub()) == ([False] * 5, [SPACE])
+    else:
+        assert owed == [False, True, True, False, False]
     with log.reader() as reader:
         assert [fact for _, facts in reader.history() for fact in facts] == maker.facts
 

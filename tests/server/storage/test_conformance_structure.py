@@ -166,7 +166,7 @@ def test_an_operation_id_is_never_taken_for_a_session(log: SpaceLog) -> None:
     identity = entry.commit.identity
     assert isinstance(identity, OperationIdentity)
     with log.reader() as reader:
-        assert reader.highest_local(ALICE, identity.operation) == 0
+        assert reader.highest_locals([(ALICE, identity.operation)]) == {(ALICE, identity.operation): 0}
         assert reader.accepted([LocalIdentity(ALICE, identity.operation, Local(1))]) == {}
 
 
@@ -179,10 +179,10 @@ def test_the_highest_local_is_that_of_one_principal_and_one_session(backend: Bac
     ]
     append_to(backend.open(), Version(0), entries)
     with backend.reopen().reader() as reader:
-        assert reader.highest_local(ALICE, session_of("s1")) == 7
-        assert reader.highest_local(ALICE, session_of("s2")) == 5
-        assert reader.highest_local(BOB, session_of("s1")) == 9
-        assert reader.highest_local(BOB, session_of("s2")) == 0
+        assert reader.highest_locals([(ALICE, session_of("s1"))]) == {(ALICE, session_of("s1")): 7}
+        assert reader.highest_locals([(ALICE, session_of("s2"))]) == {(ALICE, session_of("s2")): 5}
+        assert reader.highest_locals([(BOB, session_of("s1"))]) == {(BOB, session_of("s1")): 9}
+        assert reader.highest_locals([(BOB, session_of("s2"))]) == {(BOB, session_of("s2")): 0}
 
 
 @pytest.mark.rule("COMMIT-5", "COMMIT-11")

@@ -17,6 +17,7 @@ from stemmadb.protocol.model.log import chain
 from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import Hash, TimeMs, Version
+from stemmadb.server.storage.memo import Memo
 from stemmadb.server.storage.port import AcceptedWrite, FactPosition, Snapshot, StorageFailed, StoredBlob
 from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, append, insert, interning, rows, storage
 
@@ -127,7 +128,7 @@ def test_a_log_is_the_same_however_little_is_remembered(
 
 
 def test_a_memo_forgets_what_was_put_in_first() -> None:
-    memo: interning.Memo[str, int] = interning.Memo(lambda: 2)
+    memo: Memo[str, int] = Memo(lambda: 2)
     memo.update(a=1, b=2, c=3, d=4)
     memo.trim()
     assert list(memo) == ["c", "d"]

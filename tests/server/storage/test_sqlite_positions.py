@@ -13,8 +13,9 @@ from logs import LogMaker
 from space import SPACE, set_
 from stemmadb.protocol.model.log.branch_spans import Span
 from stemmadb.protocol.model.values.ids import MAIN, Version
+from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import FactPosition
-from stemmadb.server.storage.sqlite import SqliteStorage, positions
+from stemmadb.server.storage.sqlite import SqliteStorage
 
 # Few letters, so that prefixes meet: the ends of the planes, of the surrogates and of each length in UTF-8.
 LETTERS = st.sampled_from("ab\x7f\x80\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010fffe\U0010ffff")

@@ -185,7 +185,7 @@ def test_operation_ids_are_in_no_session(log: SqliteLog) -> None:
     append_to(log, Version(0), [maker.create_branch("draft"), maker.commit(set_("urn:x", 1, blind=True))])
     with log.reader() as reader:
         assert reader.log(LogFilter(session=b""), 9) == []
-        assert reader.highest_local(maker.author, b"") == 0
+        assert reader.highest_locals([(maker.author, b"")]) == {(maker.author, b""): 0}
         assert reader.log(LogFilter(author=maker.author, order="oldest"), 9) == maker.commits
 
 

@@ -54,6 +54,14 @@ class NoDescriptors(StorageFailed):
     """The process has no file descriptor left; nothing was opened. Closing other logs makes room."""
 
 
+class OwnedElsewhere(StorageFailed):
+    """Another node owns the space, and answers for it at this address."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"the space is served by the node at {address or 'an unknown address'}")
+        self.address = address
+
+
 Done: TypeAlias = Callable[[BaseException | None], None]
 """Called once: with None when a write is durable, or with what it failed with."""
 
@@ -221,6 +229,10 @@ class LogReader(Protocol):
 
     def branch(self, name: str) -> BranchState | None: ...
 
+    def branch_states(self, names: Iterable[str]) -> dict[str, BranchState]:
+        """Those of the branches that there are, with one question."""
+        ...
+
     def branches(self) -> list[BranchState]:
         """All, deleted ones included, by name."""
         ...
@@ -237,6 +249,10 @@ class LogReader(Protocol):
         """The last commit at or below a version that was made on the branch or wrote a fact on it; 0 if none."""
         ...
 
+    def last_writes(self, asked: Iterable[tuple[BranchName, Version]]) -> dict[tuple[BranchName, Version], Version]:
+        """`last_write` of each, with one question."""
+        ...
+
     def version_at(self, time: TimeMs) -> Version:
         """The last commit at or before a time; 0 if none."""
         ...
@@ -251,8 +267,8 @@ class LogReader(Protocol):
         """Those of the identities that were accepted (COMMIT-5, COMMIT-11)."""
         ...
 
-    def highest_local(self, principal: Did, session: bytes) -> Local:
-        """The highest accepted local of a session, 0 if none."""
+    def highest_locals(self, sessions: Iterable[tuple[Did, bytes]]) -> dict[tuple[Did, bytes], Local]:
+        """The highest accepted local of each session, 0 if none, with one question."""
         ...
 
     # -- delegations
@@ -402,7 +418,8 @@ class SpaceLog(Protocol):
         """Leaves no trace, in any file of the log, of bytes that were destroyed or dropped (ERASE-1).
 
         Owed after an append that destroyed something; a log that was closed before it was done says so when it is
-        opened again (`owes_scrub`).
+        opened again (`owes_scrub`). Where files belong to a database and not to the log, the log owes nothing, and
+        the database's operator scrubs.
         """
         ...
 

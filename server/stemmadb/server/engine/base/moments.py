@@ -33,9 +33,9 @@ class ResolvedMoment(msgspec.Struct, frozen=True):
 class BranchLookup(Mapping[BranchName, BranchState]):
     """The branches of a read view, looked up one at a time: a lineage needs few of them, however many there are."""
 
-    def __init__(self, reader: LogReader) -> None:
+    def __init__(self, reader: LogReader, known: Mapping[str, BranchState] | None = None) -> None:
         self._reader = reader
-        self._found: dict[str, BranchState | None] = {}
+        self._found: dict[str, BranchState | None] = dict(known or {})
 
     def __getitem__(self, name: BranchName) -> BranchState:
         if name not in self._found:

@@ -71,15 +71,15 @@ class Gathered(msgspec.Struct):
 def gather(log: SpaceLog, wanted: ReadsNeeded, scan_facts_max: int) -> Gathered:
     """All that is wanted, on one read view."""
     with log.reader() as reader:
-        gathering = _Gathering(reader, scan_facts_max)
+        gathering = _Gathering(reader, scan_facts_max, wanted)
         return Gathered(
             tip=gathering.tip,
             listed=(listed := gathering.listed(wanted.prefixes)),
             heads=gathering.heads(_with_listed(wanted.heads, listed)),
-            branches={name: reader.branch(name) for name in wanted.branches},
+            branches={name: gathering.branches.get(name) for name in wanted.branches},
             tags=_tags(reader, wanted.tags),
             revoked=reader.revoked(wanted.delegations) if wanted.delegations else (),
-            highest={session: reader.highest_local(*session) for session in wanted.sessions},
+            highest=reader.highest_locals(wanted.sessions) if wanted.sessions else {},
             accepted=reader.accepted(wanted.identities) if wanted.identities else {},
         )
 
@@ -106,9 +106,11 @@ def _tags(reader: LogReader, names: Sequence[str]) -> dict[str, Version | None]:
 class _Gathering:
     """Reads from one read view, branch by branch."""
 
-    def __init__(self, reader: LogReader, scan_facts_max: int) -> None:
+    def __init__(self, reader: LogReader, scan_facts_max: int, wanted: ReadsNeeded) -> None:
         self._reader = reader
-        self._branches = BranchLookup(reader)
+        named = {*wanted.branches, *wanted.heads, *(prefix.branch for prefix in wanted.prefixes)}
+        self.branches = reader.branch_states(named) if named else {}
+        self._branches = BranchLookup(reader, self.branches)
         self._scan_facts_max = scan_facts_max
         self.tip = reader.tip()
 

@@ -44,6 +44,10 @@ class MemoryReader:
     def branch(self, name: str) -> BranchState | None:
         return self._contents.branches.get(name)
 
+    def branch_states(self, names: Iterable[str]) -> dict[str, BranchState]:
+        branches = self._contents.branches
+        return {name: branches[name] for name in names if name in branches}
+
     def branches(self) -> list[BranchState]:
         return sorted(self._contents.branches.values(), key=lambda state: state.name)
 
@@ -58,6 +62,9 @@ class MemoryReader:
             if commit.version <= upto and _is_on(commit, branch):
                 return commit.version
         return EMPTY_SPACE
+
+    def last_writes(self, asked: Iterable[tuple[BranchName, Version]]) -> dict[tuple[BranchName, Version], Version]:
+        return {(branch, upto): self.last_write(branch, upto) for branch, upto in asked}
 
     def version_at(self, time: TimeMs) -> Version:
         for commit in reversed(self._contents.commits):
@@ -74,8 +81,8 @@ class MemoryReader:
         known = self._contents.known
         return {identity: known[identity] for identity in identities if identity in known}
 
-    def highest_local(self, principal: Did, session: bytes) -> Local:
-        return self._contents.highest.get((principal, session), Local(0))
+    def highest_locals(self, sessions: Iterable[tuple[Did, bytes]]) -> dict[tuple[Did, bytes], Local]:
+        return {session: self._contents.highest.get(session, Local(0)) for session in sessions}
 
     # ------------------------------------------------------------ delegations
 

@@ -11,13 +11,17 @@ from stemmadb.protocol.model.commit.native import FastPath, native
 from stemmadb.protocol.model.log import facts as model_facts
 from stemmadb.protocol.model.log.commit_record import NO_ARGUMENTS, genesis
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Did, Hash, Version
+from stemmadb.server.storage import positions
+from stemmadb.server.storage.memo import Memo
 from stemmadb.server.storage.port import AcceptedWrite, Snapshot
-from stemmadb.server.storage.sqlite import destroy, fast_path_append, positions, structure
+from stemmadb.server.storage.sqlite import destroy, fast_path_append, structure
 from stemmadb.server.storage.sqlite.connection import Cell, as_json, query
 from stemmadb.server.storage.sqlite.insert import insert
-from stemmadb.server.storage.sqlite.interning import BranchNumbers, Memo, Sessions, Texts, session_of
+from stemmadb.server.storage.sqlite.interning import BranchNumbers, Sessions, Texts
 from stemmadb.server.storage.sqlite.rows import ENTITY_BITS, Cells, LastFact, RowNumbers, head_key, make_rows
-from stemmadb.server.storage.sqlite.schema import COMMIT_COLUMNS, FACT_COLUMNS, KIND_NUMBERS
+from stemmadb.server.storage.sqlite.schema import COMMIT_COLUMNS, FACT_COLUMNS
+from stemmadb.server.storage.stored_identities import session_of
+from stemmadb.server.storage.stored_records import KIND_NUMBERS
 
 _ENTITY_MASK: Final = (1 << ENTITY_BITS) - 1
 

@@ -7,17 +7,13 @@ from typing import Final
 
 import apsw
 import msgspec
-from blake3 import blake3
 
-from stemmadb.protocol.errors import BrokenChain
-from stemmadb.protocol.model.values import reference
-from stemmadb.protocol.model.values.body import encode
-from stemmadb.protocol.model.values.ids import Hash, TimeMs, Version
+from stemmadb.protocol.model.values.ids import Hash, TimeMs
 from stemmadb.server.storage.port import StoredBlob
-from stemmadb.server.storage.sqlite.connection import Row, query
+from stemmadb.server.storage.sqlite.connection import query
 from stemmadb.server.storage.sqlite.read_view import ReadView
+from stemmadb.server.storage.stored_blobs import seal, stored_blob
 
-TAG_BLOB_ROW: Final = "stemma.v1 blob row"
 _BLOB: Final = "SELECT hash, size, content_type, created, data IS NULL, seal FROM blob"
 
 
@@ -33,20 +29,14 @@ def renew(connection: apsw.Connection, hash_: Hash, created: TimeMs) -> bool:
     rows = query(connection, f"{_BLOB} WHERE hash = ?", (hash_,))
     if not rows:
         return False
-    blob = msgspec.structs.replace(_stored(rows[0]), created=created)
+    blob = msgspec.structs.replace(stored_blob(rows[0]), created=created)
     connection.execute("UPDATE blob SET created = ?, seal = ? WHERE hash = ?", (created, seal(blob), hash_))
     return True
 
 
-def seal(blob: StoredBlob) -> bytes:
-    """A blob's own hash covers only its bytes; this covers what the row says about them."""
-    fields = (TAG_BLOB_ROW, blob.hash, blob.size, blob.content_type, blob.created, blob.in_file)
-    return blake3(encode(fields)).digest()
-
-
 def find(view: ReadView, hash_: Hash) -> StoredBlob | None:
     row = view.row(f"{_BLOB} WHERE hash = ?", (hash_,))
-    return None if row is None else _stored(row)
+    return None if row is None else stored_blob(row)
 
 
 def data_of(view: ReadView, hash_: Hash) -> bytes | None:
@@ -55,13 +45,4 @@ def data_of(view: ReadView, hash_: Hash) -> bytes | None:
 
 
 def every(view: ReadView) -> Iterator[StoredBlob]:
-    return (_stored(row) for row in view.stream(f"{_BLOB} ORDER BY hash"))
-
-
-def _stored(row: Row) -> StoredBlob:
-    hash_, size, content_type, created, in_file, sealed = row
-    blob = StoredBlob(Hash(hash_), size, content_type, TimeMs(created), bool(in_file))
-    if sealed != seal(blob):
-        place = f"blob {reference.write(hash_)}"
-        raise BrokenChain(version=Version(0), place=place, why="what is stored about it was changed")
-    return blob
+    return (stored_blob(row) for row in view.stream(f"{_BLOB} ORDER BY hash"))

@@ -6,8 +6,8 @@ import heapq
 from typing import Final
 
 from stemmadb.protocol.model.values.ids import TimeMs, Version
+from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import LogFilter
-from stemmadb.server.storage.sqlite import positions
 from stemmadb.server.storage.sqlite.connection import Cell
 from stemmadb.server.storage.sqlite.read_view import ReadView
 from stemmadb.server.storage.sqlite.structure import StoredStructure

@@ -8,8 +8,8 @@ import apsw
 
 from stemmadb.protocol.model.log.facts import digest_of
 from stemmadb.protocol.model.values.ids import Hash
+from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import Destroyed
-from stemmadb.server.storage.sqlite import positions
 from stemmadb.server.storage.sqlite.connection import as_json, empty_log, failures, query, transaction
 
 _DIGEST = "stemma_digest"

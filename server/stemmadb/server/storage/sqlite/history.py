@@ -12,11 +12,13 @@ from stemmadb.protocol.model.log.branch_spans import Span
 from stemmadb.protocol.model.log.commit_record import Commit
 from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.values.ids import Did, EntityId, Version
+from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import FactPosition, Order
-from stemmadb.server.storage.sqlite import positions, records
+from stemmadb.server.storage.sqlite import records
 from stemmadb.server.storage.sqlite.connection import DamagedFile, Row
 from stemmadb.server.storage.sqlite.read_view import ReadView
 from stemmadb.server.storage.sqlite.structure import StoredStructure
+from stemmadb.server.storage.stored_records import commit_of, fact_of
 
 Range: TypeAlias = tuple[int, int, int]
 """A branch, and the least and the greatest number of a place there."""
@@ -94,7 +96,7 @@ def every(view: ReadView, space: Did, after: Version) -> Iterator[tuple[Commit, 
         if waiting is not None and waiting[0].version <= row[0]:
             _check_owner(waiting[0].version, row[0])
             its, waiting = waiting, next(groups, None)
-        yield records.commit_of(row, space, [(fact.hash, fact.branch) for fact in its]), tuple(its)
+        yield commit_of(row, space, [(fact.hash, fact.branch) for fact in its]), tuple(its)
     if waiting is not None:
         _check_owner(waiting[0].version, None)
 
@@ -119,7 +121,7 @@ def _facts(view: ReadView, after: Version) -> Iterator[Fact]:
     try:
         for row in view.stream(_ALL_FACTS, (number,)):
             number = row[0]
-            yield records.fact_of(row)
+            yield fact_of(row)
     except DamagedFile as damage:
         place = _place_after(view, number)
         raise BrokenChain(version=place.version, place=f"fact {place.index}", why=str(damage)) from damage

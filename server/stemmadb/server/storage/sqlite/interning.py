@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from typing import Final, Generic, TypeVar, cast
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final, cast
 
 import apsw
 
-from stemmadb.protocol.model.log.commit_record import Identity, LocalIdentity
+from stemmadb.protocol.model.log.commit_record import Identity
 from stemmadb.protocol.model.values.ids import BranchName
+from stemmadb.server.storage.memo import Memo
 from stemmadb.server.storage.sqlite.connection import as_json, query
 from stemmadb.server.storage.sqlite.insert import insert
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
+from stemmadb.server.storage.stored_identities import session_of
 
 PRINCIPALS_MAX: Final = 1_024
 SESSIONS_MAX: Final = 4_096
 BRANCHES_MAX: Final = 1_024
-
-NO_SESSION: Final = b""
-"""The session of writes that carry an operation id."""
-
-
-class Memo(dict[K, V], Generic[K, V]):
-    """A map with a bound, kept when `trim` is called: the entries that were put in first go first."""
-
-    def __init__(self, room: Callable[[], int]) -> None:
-        super().__init__()
-        self._room = room
-        """How many entries there may be now."""
-
-    def trim(self) -> None:
-        over = len(self) - self._room()
-        if over > 0:
-            for key in [key for _, key in zip(range(over), self, strict=False)]:
-                del self[key]
 
 
 class Texts:
@@ -142,17 +123,6 @@ class BranchNumbers:
             number = self.memo[name] = int(rows[0][0])
             self.memo.trim()
         return number
-
-
-def session_of(identity: Identity) -> tuple[str, bytes]:
-    """The key of the session under which an identity is filed."""
-    if isinstance(identity, LocalIdentity):
-        return identity.principal, identity.session
-    return identity.principal, NO_SESSION
-
-
-def number_in_session(identity: Identity) -> int | bytes:
-    return identity.local if isinstance(identity, LocalIdentity) else identity.operation
 
 
 def _next_number(connection: apsw.Connection, table: str) -> int:

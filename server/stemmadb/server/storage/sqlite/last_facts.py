@@ -12,13 +12,13 @@ from typing import Final
 
 from stemmadb.protocol.model.log.branch_spans import Span
 from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.server.storage import positions
 from stemmadb.server.storage.last_facts import LOOKED_BACK_MAX, state_of
 from stemmadb.server.storage.port import LastFact
-from stemmadb.server.storage.sqlite import positions
 from stemmadb.server.storage.sqlite.connection import as_json
 from stemmadb.server.storage.sqlite.read_view import ReadView
-from stemmadb.server.storage.sqlite.records import kind_name
 from stemmadb.server.storage.sqlite.structure import StoredStructure
+from stemmadb.server.storage.stored_records import kind_name
 
 _OF_ENTITY = (
     "FROM fact INDEXED BY fact_entity WHERE entity = e.entity AND branch = :branch AND place BETWEEN :low AND "

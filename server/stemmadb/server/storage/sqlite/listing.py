@@ -7,7 +7,7 @@ from typing import Final
 
 from stemmadb.protocol.model.log.branch_spans import Span
 from stemmadb.protocol.model.values.ids import EntityId, Version
-from stemmadb.server.storage.sqlite import positions
+from stemmadb.server.storage import positions
 from stemmadb.server.storage.sqlite.connection import Cell, Row
 from stemmadb.server.storage.sqlite.read_view import ReadView
 from stemmadb.server.storage.sqlite.structure import StoredStructure

@@ -9,6 +9,7 @@ from stemmadb.protocol.model.log.commit_record import Commit, Identity
 from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.log.state import BranchState, KnownCommit
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
+from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import (
     FactPosition,
     LastFact,
@@ -26,7 +27,6 @@ from stemmadb.server.storage.sqlite import (
     history,
     last_facts,
     listing,
-    positions,
     records,
     replay,
 )
@@ -51,6 +51,10 @@ class SqliteReader:
     def branch(self, name: str) -> BranchState | None:
         return self._structure.branch(name)
 
+    def branch_states(self, names: Iterable[str]) -> dict[str, BranchState]:
+        found = {name: self._structure.branch(name) for name in names}
+        return {name: state for name, state in found.items() if state is not None}
+
     def branches(self) -> list[BranchState]:
         return self._structure.branches()
 
@@ -63,6 +67,9 @@ class SqliteReader:
     def last_write(self, branch: BranchName, upto: Version) -> Version:
         return self._structure.last_write(branch, upto)
 
+    def last_writes(self, asked: Iterable[tuple[BranchName, Version]]) -> dict[tuple[BranchName, Version], Version]:
+        return {(branch, upto): self._structure.last_write(branch, upto) for branch, upto in asked}
+
     def version_at(self, time: TimeMs) -> Version:
         return self._view.version_at(time)
 
@@ -74,8 +81,8 @@ class SqliteReader:
     def accepted(self, identities: Iterable[Identity]) -> dict[Identity, KnownCommit]:
         return known_identities.accepted(self._view, identities)
 
-    def highest_local(self, principal: Did, session: bytes) -> Local:
-        return known_identities.highest_local(self._view, principal, session)
+    def highest_locals(self, sessions: Iterable[tuple[Did, bytes]]) -> dict[tuple[Did, bytes], Local]:
+        return {session: known_identities.highest_local(self._view, *session) for session in sessions}
 
     # -- delegations
 

@@ -16,12 +16,12 @@ from typing import Final
 
 from stemmadb.protocol.model.log.branch_spans import Span
 from stemmadb.protocol.model.values.ids import EntityId, Hash, Version
+from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import Recorded, Replay, Snapshot
-from stemmadb.server.storage.sqlite import positions
 from stemmadb.server.storage.sqlite.connection import Row, as_json
 from stemmadb.server.storage.sqlite.read_view import ReadView
-from stemmadb.server.storage.sqlite.records import kind_name
 from stemmadb.server.storage.sqlite.structure import StoredStructure
+from stemmadb.server.storage.stored_records import kind_name
 
 _IN_SPAN = "entity = {} AND branch = :branch AND place BETWEEN {} AND :high"
 _BEGINS = "(kind = 1 OR kind = 3 OR kind = 4 AND body IS NOT NULL)"  # as `replay.begins_here`

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 from stemmadb.protocol.model.log.commit_record import NO_ARGUMENTS, Commit
 from stemmadb.protocol.model.log.facts import NO_BODY, Fact
+from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import AcceptedWrite, StorageFailed
-from stemmadb.server.storage.sqlite import positions
 from stemmadb.server.storage.sqlite.connection import Cell
-from stemmadb.server.storage.sqlite.interning import number_in_session, session_of
-from stemmadb.server.storage.sqlite.schema import KIND_NUMBERS
+from stemmadb.server.storage.stored_identities import number_in_session, session_of
+from stemmadb.server.storage.stored_records import KIND_NUMBERS
 
 ENTITY_BITS: Final = 40
 

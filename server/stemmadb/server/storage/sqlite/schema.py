@@ -14,15 +14,11 @@ import apsw
 
 from stemmadb.protocol.errors import BrokenChain, NewerStorage
 from stemmadb.protocol.model.log.commit_record import Revoke
-from stemmadb.protocol.model.log.facts import FactKind
 from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import HASH_BYTES, Did, Hash, Version
 from stemmadb.server.storage.sqlite.connection import failures, query, transaction
 
 APPLICATION_ID: Final = 0x53746D61  # "Stma"
-KINDS: Final[tuple[FactKind, ...]] = ("set", "patch", "delete", "checkpoint")
-"""A fact's kind is stored as its number here, counted from 1."""
-KIND_NUMBERS: Final = {kind: position for position, kind in enumerate(KINDS, 1)}
 MAIN_NUMBER: Final = 1
 COMMIT_COLUMNS: Final = (
     *("version", "session", "local", "branch", "time", "hash", "request"),

@@ -18,8 +18,9 @@ from stemmadb.protocol.model.log.commit_record import (
 )
 from stemmadb.protocol.model.log.state import BranchState
 from stemmadb.protocol.model.values.ids import BranchName, Hash, Version
+from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import StoredTag, Tip
-from stemmadb.server.storage.sqlite import positions, schema
+from stemmadb.server.storage.sqlite import schema
 from stemmadb.server.storage.sqlite.connection import Cell, Row, query
 from stemmadb.server.storage.sqlite.read_view import ReadView
 

@@ -1,0 +1,154 @@
+"""The life of a node: its row in `node`, renewed by a heartbeat, and the expiry of other nodes' rows.
+
+A number is random and used once, so that it can never come back when a promotion loses a part of the log. Expiry is
+the deletion of a row, and nothing else: a node whose renewal finds no row is dead and begins again under a new
+number.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import psycopg
+
+from stemmadb.server.log_events import Log
+from stemmadb.server.storage.port import StorageFailed
+from stemmadb.server.storage.postgres import schema
+from stemmadb.server.storage.postgres.connection import PgConnection
+
+LOG: Final = Log("node")
+LEASE_MS: Final = 3_000
+NUMBER_BITS: Final = 63
+
+_INSERT: Final = (
+    "INSERT INTO node (node, address, program, until) "
+    "VALUES (%s, %s, %s, clock_timestamp() + %s * interval '1 millisecond') "
+    "RETURNING pg_postmaster_start_time()::text"
+)
+_RENEW: Final = (
+    "UPDATE node SET until = clock_timestamp() + %s * interval '1 millisecond' WHERE node = %s "
+    "RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_postmaster_start_time()::text"
+)
+_EXPIRE: Final = "DELETE FROM node WHERE until < clock_timestamp() RETURNING node"
+_END: Final = "DELETE FROM node WHERE node = %s"
+
+
+class ServerMark(NamedTuple):
+    """Which server a connection leads to: another one, or the same after a restart, has another mark."""
+
+    database: str
+    started: str
+
+
+class Node:
+    """Two threads, each with a connection of its own: renewals never wait for an expiry that waits for a lock."""
+
+    def __init__(
+        self, connect: Callable[[], PgConnection], *, address: str, program: str, lease_ms: int = LEASE_MS
+    ) -> None:
+        self._connect = connect
+        self._address = address
+        self._program = program
+        self._lease_ms = lease_ms
+        self._ended = threading.Event()
+        self._renewed_at = 0.0
+        self._mark_since = 0.0
+        self._mark: ServerMark | None = None
+        self._clock: tuple[int, float] | None = None
+        self.number = 0
+        self._begin(connection := connect())
+        self._threads = [
+            threading.Thread(target=self._renew_for_ever, args=(connection,), name="stemmadb-heartbeat", daemon=True),
+            threading.Thread(target=self._expire_for_ever, name="stemmadb-expiry", daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether this node may still answer from memory: two thirds of a lease since the last renewal was sent."""
+        return time.monotonic() < self._renewed_at + self._lease_ms * 2 / 3_000
+
+    @property
+    def mark(self) -> ServerMark | None:
+        return self._mark
+
+    def now(self) -> int | None:
+        """The database's time in ms, carried on by our monotonic clock; None before the first renewal."""
+        clock = self._clock
+        return None if clock is None else clock[0] + int((time.monotonic() - clock[1]) * 1_000)
+
+    def end(self) -> None:
+        """Deletes the row, so that others need not wait for its end."""
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+        with suppress(StorageFailed, psycopg.Error):
+            connection = self._connect()
+            try:
+                connection.change(_END, (self.number,))
+            finally:
+                connection.close()
+
+    def _begin(self, connection: PgConnection) -> None:
+        """A new number, also after a death."""
+        number, sent = secrets.randbits(NUMBER_BITS), time.monotonic()
+        ((started,),) = connection.rows(_INSERT, (number, self._address, self._program, self._lease_ms))
+        self.number = number
+        self._saw(ServerMark(schema.database_id(connection), started), sent)
+
+    def _saw(self, mark: ServerMark, sent: float) -> None:
+        if mark != self._mark:
+            self._mark, self._mark_since = mark, time.monotonic()
+        self._renewed_at = sent
+
+    def _renew_for_ever(self, connection: PgConnection | None) -> None:
+        while not self._ended.wait(self._lease_ms / 6_000):
+            try:
+                connection = connection or self._connect()
+                self._renew(connection)
+            except (psycopg.Error, StorageFailed) as error:
+                LOG.warning("heartbeat_failed", why=str(error).split("\n", 1)[0])
+                if connection is not None:
+                    connection.close()
+                connection = None
+        if connection is not None:
+            connection.close()
+
+    def _renew(self, connection: PgConnection) -> None:
+        sent = time.monotonic()
+        connection.warnings.clear()
+        rows = connection.rows(_RENEW, (self._lease_ms, self.number))
+        connection.check_warnings()
+        if not rows:
+            LOG.warning("node_expired", node=self.number)
+            self._begin(connection)
+            return
+        ((now, started),) = rows
+        self._clock = (now, sent)
+        database = self._mark.database if self._mark is not None else ""
+        if self._mark is None or started != self._mark.started:
+            database = schema.database_id(connection)
+        self._saw(ServerMark(database, started), sent)
+
+    def _expire_for_ever(self) -> None:
+        connection: PgConnection | None = None
+        while not self._ended.wait(self._lease_ms / 6_000):
+            # No restart and no promoted server's clock ends a node early.
+            if time.monotonic() < self._mark_since + self._lease_ms / 1_000 or not self.is_alive:
+                continue
+            try:
+                connection = connection or self._connect()
+                for (number,) in connection.rows(_EXPIRE):
+                    LOG.warning("expired_node", node=number)
+            except (psycopg.Error, StorageFailed):
+                if connection is not None:
+                    connection.close()
+                connection = None
+        if connection is not None:
+            connection.close()

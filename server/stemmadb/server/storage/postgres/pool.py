@@ -1,0 +1,72 @@
+"""A bounded number of connections, made when they are needed and used again; taken and given back from any thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from stemmadb.server.storage.port import StorageFailed
+from stemmadb.server.storage.postgres.connection import PgConnection
+
+TAKE_SECONDS: Final = 10.0
+
+
+class ConnectionPool:
+    """Waits for a connection when all are in use, and not for ever."""
+
+    def __init__(self, make: Callable[[], PgConnection], count: int) -> None:
+        self._make = make
+        self._free = threading.BoundedSemaphore(count)
+        self._lock = threading.Lock()
+        self._idle: list[PgConnection] = []
+        self._is_closed = False
+
+    @contextmanager
+    def connection(self) -> Iterator[PgConnection]:
+        taken = self.take()
+        try:
+            yield taken
+        finally:
+            self.give_back(taken)
+
+    def take(self) -> PgConnection:
+        if not self._free.acquire(timeout=TAKE_SECONDS):
+            raise StorageFailed("no connection to PostgreSQL became free")
+        try:
+            with self._lock:
+                if self._is_closed:
+                    raise StorageFailed("the storage is closed")
+                taken = self._idle.pop() if self._idle else None
+            return taken or self._make()
+        except BaseException:
+            self._free.release()
+            raise
+
+    def fresh(self, stale: PgConnection) -> PgConnection:
+        """Another connection in place of one that turned out to be closed; the idle ones are as old as it."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for one in (stale, *idle):
+            one.close()
+        return self._make()
+
+    def give_back(self, connection: PgConnection) -> None:
+        """One that was closed, or that is not at rest, is not used again."""
+        is_sound = connection.is_at_rest
+        with self._lock:
+            is_sound = is_sound and not self._is_closed
+            if is_sound:
+                self._idle.append(connection)
+        if not is_sound:
+            connection.close()
+        self._free.release()
+
+    def close(self) -> None:
+        """Connections in use are closed when they come back."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for one in idle:
+            one.close()

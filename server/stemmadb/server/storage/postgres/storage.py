@@ -1,0 +1,161 @@
+"""The spaces of a PostgreSQL database, as one node sees them."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Final
+
+import psycopg
+
+from stemmadb.protocol import identity
+from stemmadb.protocol.errors import UnknownSpace
+from stemmadb.protocol.model.log import commit_record
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.storage.port import SpaceLog, Worker
+from stemmadb.server.storage.postgres import claims, schema
+from stemmadb.server.storage.postgres.appender import APPENDS_IN_FLIGHT_MAX, NodeAppender
+from stemmadb.server.storage.postgres.connection import (
+    READER_SETTINGS,
+    PgConnection,
+    connect,
+    failures,
+    translated,
+)
+from stemmadb.server.storage.postgres.log import NodeConnections, PostgresLog, ReadOnlyLog
+from stemmadb.server.storage.postgres.node import LEASE_MS, Node
+from stemmadb.server.storage.postgres.numbers import OwnedNumbers
+from stemmadb.server.storage.postgres.pool import ConnectionPool
+from stemmadb.server.storage.postgres.read_view import READ_VIEW_MS_MAX
+
+READER_CONNECTIONS: Final = 8
+SIDE_CONNECTIONS: Final = 1
+"""For claims and for writes of a log that are no append."""
+ENTITIES_MAX: Final = 65_536
+"""How many entities the logs that are open know without asking, together."""
+ENTITIES_MIN: Final = 256
+"""How many each of them may know, however many they are."""
+
+_NUMBER: Final = "SELECT space FROM space WHERE did = %s"
+_INSERT_TIP: Final = (
+    "INSERT INTO tip (space, version, hash, time, floor, destroyed, owes_scrub, owner, term) "
+    "VALUES (%s, 0, %s, 0, 0, 0, false, NULL, 0)"
+)
+_INSERT_MAIN: Final = (
+    "INSERT INTO branch (space, branch, name, parent, fork, depth, deleted, merged) "
+    "VALUES (%s, %s, 'main', NULL, 0, 1, NULL, 0)"
+)
+
+
+class PostgresStorage:
+    """Implements `port.Storage`. A read-only one is no node: it claims nothing and can be used beside all others."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        read_only: bool = False,
+        address: str = "",
+        program: str = "",
+        lease_ms: int = LEASE_MS,
+        read_view_ms_max: int = READ_VIEW_MS_MAX,
+        reader_connections: int = READER_CONNECTIONS,
+    ) -> None:
+        self._dsn = dsn
+        self._read_view_ms_max = read_view_ms_max
+        self._lock = Lock()
+        self._logs: set[PostgresLog] = set()
+        self._readers = ConnectionPool(self._connect_reader, reader_connections)
+        self._writers = ConnectionPool(self._connect, APPENDS_IN_FLIGHT_MAX + SIDE_CONNECTIONS)
+        self._appender = NodeAppender(self._writers)
+        with self._writers.connection() as connection, failures():
+            schema.create(connection)
+        self._node = None if read_only else Node(self._connect, address=address, program=program, lease_ms=lease_ms)
+
+    def _connect(self) -> PgConnection:
+        return connect(self._dsn)
+
+    def _connect_reader(self) -> PgConnection:
+        # A read view that a thread keeps open without asking anything is ended by the server.
+        idle = {"idle_in_transaction_session_timeout": str(self._read_view_ms_max)}
+        return connect(self._dsn, READER_SETTINGS | idle)
+
+    @property
+    def node(self) -> Node:
+        assert self._node is not None, "a read-only storage is no node"
+        return self._node
+
+    @property
+    def append_statements(self) -> int:
+        """How many statements have appended something."""
+        return self._appender.statements
+
+    def spaces(self) -> list[Did]:
+        with self._readers.connection() as connection, failures():
+            return sorted(Did(did) for (did,) in connection.rows("SELECT did FROM space"))
+
+    def owing_scrub(self) -> list[Did]:
+        """The spaces of which files of the database may still hold destroyed bytes."""
+        with self._readers.connection() as connection, failures():
+            sql = "SELECT s.did FROM tip AS t JOIN space AS s ON s.space = t.space WHERE t.owes_scrub ORDER BY s.did"
+            return [Did(did) for (did,) in connection.rows(sql)]
+
+    def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> SpaceLog:
+        """Claims the space; `OwnedElsewhere` if a live node has it, `UnknownSpace` if there is none to open."""
+        identity.public_key(space)
+        with self._writers.connection() as connection, failures():
+            number = self._number(connection, space, create=create and self._node is not None)
+            if self._node is None:
+                return ReadOnlyLog(space, number, self._readers, self._read_view_ms_max)  # type: ignore[return-value]
+            return self._claimed(connection, space, number, workers)
+
+    def _number(self, connection: PgConnection, space: Did, *, create: bool) -> int:
+        rows = connection.rows(_NUMBER, (space,))
+        if not rows and create:
+            with connection.transaction():
+                rows = connection.rows(
+                    "INSERT INTO space (did) VALUES (%s) ON CONFLICT DO NOTHING RETURNING space", (space,)
+                )
+                if rows:
+                    ((number,),) = rows
+                    connection.change(_INSERT_TIP, (number, commit_record.genesis(space)))
+                    connection.change(_INSERT_MAIN, (number, schema.MAIN_NUMBER))
+            rows = rows or connection.rows(_NUMBER, (space,))
+        if not rows:
+            raise UnknownSpace(space=space)
+        return int(rows[0][0])
+
+    def _claimed(self, connection: PgConnection, space: Did, number: int, workers: Worker | None) -> PostgresLog:
+        try:
+            claimed = claims.claim(connection, self.node.number, number)
+        except psycopg.Error as error:
+            connection.close()
+            raise translated(error) from error
+        log = PostgresLog(
+            space,
+            OwnedNumbers(number, claimed.tip.version, connection, self._room),
+            claimed,
+            NodeConnections(self._readers, self._writers, self._appender, self._read_view_ms_max),
+            workers=workers,
+            closed=self._forget,
+        )
+        with self._lock:
+            self._logs.add(log)
+        return log
+
+    def _room(self) -> int:
+        return max(ENTITIES_MIN, ENTITIES_MAX // max(1, len(self._logs)))
+
+    def _forget(self, log: PostgresLog) -> None:
+        with self._lock:
+            self._logs.discard(log)
+
+    def close(self) -> None:
+        with self._lock:
+            logs = list(self._logs)
+        for log in logs:
+            log.close()
+        self._appender.close()
+        if self._node is not None:
+            self._node.end()
+        self._readers.close()
+        self._writers.close()
