@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from asking import asked
@@ -12,15 +14,24 @@ from stemmadb.protocol.model.log.commit_record import BranchCreate, BranchDelete
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, TimeMs, Version
 from stemmadb.server.engine.plan.compaction import compact
 from stemmadb.server.engine.plan.merge import MergeWanted, PlannedMerge, merge
+from stemmadb.server.storage.sqlite import SqliteStorage
 
 E = "urn:e"
 HISTORIES = 60
+HISTORIES_ON_FILES = 12
 
 
 @pytest.mark.rule("MERGE-1", "MERGE-3", "MERGE-4", "COMPACT-1")
 @pytest.mark.parametrize("seed", range(HISTORIES))
 async def test_a_compaction_changes_no_later_merge(seed: int) -> None:
     async with engine() as it:
+        await CompactedSchedule(seed, it).run()
+
+
+@pytest.mark.rule("MERGE-1", "MERGE-3", "COMPACT-1")
+@pytest.mark.parametrize("seed", range(HISTORIES, HISTORIES + HISTORIES_ON_FILES))
+async def test_nor_does_it_on_files(seed: int, tmp_path: Path) -> None:
+    async with engine(SqliteStorage(tmp_path)) as it:
         await CompactedSchedule(seed, it).run()
 
 
@@ -112,11 +123,13 @@ async def test_a_checkpoint_is_nothing_that_a_merge_could_bring() -> None:
 
 
 @pytest.mark.rule("MERGE-2", "COMPACT-1")
-async def test_a_base_behind_a_checkpoint_is_read_from_the_checkpoint() -> None:
+@pytest.mark.parametrize("backend", ["memory", "sqlite"])
+async def test_a_base_behind_a_checkpoint_is_read_from_the_checkpoint(backend: str, tmp_path: Path) -> None:
     """The base is the last change before the fork, and the fork pins the checkpoint that followed it."""
     reports = []
     for compacted in (False, True):
-        async with engine() as it:
+        storage = SqliteStorage(tmp_path / f"{compacted}") if backend == "sqlite" else None
+        async with engine(storage) as it:
             story = Story(it)
             await story.set("main", 0)
             for _ in range(18):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
-from typing import Final
 
 from stemmadb.protocol.model.history.difference import Content
 from stemmadb.protocol.model.history.origins import OriginTrace
@@ -25,9 +24,6 @@ from stemmadb.server.engine.base.states import LoadedEntity
 from stemmadb.server.engine.plan.known_merges import Merges
 from stemmadb.server.engine.plan.merge_origins import MergeOrigins
 from stemmadb.server.storage.port import FactPosition, LogReader
-
-LAST_INDEX: Final = 2**31
-"""Behind all facts of a commit."""
 
 
 class Sides:
@@ -92,7 +88,7 @@ class Sides:
         later one has dropped what the checkpoint replaces: only the checkpoint is pinned by a fork behind it.
         """
         later = [Span(point.branch, point.version, self._reader.tip().version)]
-        last, place = state.hash, FactPosition(point.version, LAST_INDEX)
+        last, place = state.hash, None
         while page := self._reader.facts_of(state.id, later, after=place, limit=1):
             (fact,) = page
             if fact.kind != "checkpoint" or fact.parent != last:
