@@ -97,9 +97,13 @@ def _remove() -> None:
 
 
 class Extension(BuildHookInterface[Any]):
-    """Puts the extension into a wheel, which is then for one version of Python and one platform."""
+    """Puts the extension into a wheel, which is then for one version of Python and one platform; and the console."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        sys.path.insert(0, str(ROOT))
+        from scripts import build_console  # noqa: PLC0415  # a build loads this file alone, without its folder
+
+        build_console.include(build_data, place=build_console.IN_WHEEL, is_editable=version == "editable")
         file, line = build()
         print(line or f"{'extension':<18} up to date", file=sys.stderr)
         if file is not None and version != "editable":

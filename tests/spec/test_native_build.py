@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 import sysconfig
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
+from source_trees import IN_A_WHEEL, ROOT, copied, installed, ran
+
 NATIVE = "native/stemmadb"
-IN_A_WHEEL = ("pyproject.toml", "README.md", "LICENSE", "protocol", "server", "client")
 needs_compiler = pytest.mark.skipif(
     shutil.which("cc") is None or not Path(sysconfig.get_paths()["include"], "Python.h").exists(),
     reason="there is no C compiler here, or the headers of Python are missing",
@@ -25,25 +22,6 @@ import stemmadb.server.open_store
 from stemmadb.protocol.model.commit.native import fast_path_name
 print(fast_path_name())
 """
-
-
-def copied(tree: Path, *more: str) -> Path:
-    """A copy of the sources of the extension, with nothing built, and of more of the tree."""
-    ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.built-from")
-    shutil.copytree(ROOT / "native", tree / "native", ignore=ignored)
-    (tree / "scripts").mkdir()
-    shutil.copy(ROOT / "scripts/build_extension.py", tree / "scripts")
-    for name in more:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, tree / name)
-    return tree
-
-
-def ran(*command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    alone = {name: value for name, value in os.environ.items() if name not in ("STEMMADB_NO_EXTENSION", "PYTHONPATH")}
-    return subprocess.run(  # noqa: S603
-        [str(part) for part in command], env=alone | environment, capture_output=True, text=True, check=True
-    )
 
 
 def built(tree: Path, **environment: str) -> str:
@@ -77,22 +55,15 @@ def test_it_is_built_once_and_again_when_a_source_has_changed(tmp_path: Path) ->
 def wheel(tmp_path: Path, **environment: str) -> tuple[Path, str]:
     """A wheel of the tree, and what its build printed."""
     tree = copied(tmp_path / "tree", *IN_A_WHEEL)
+    (tree / "build/console").mkdir(parents=True)
+    for page in ("index.html", "pair.html"):
+        (tree / "build/console" / page).touch()
     code = (
         f"import os; os.chdir({str(tree)!r}); from hatchling.build import build_wheel; build_wheel({str(tmp_path)!r})"
     )
     printed = ran(sys.executable, "-c", code, **environment).stderr
     (made,) = tmp_path.glob("*.whl")
     return made, printed
-
-
-def installed(made: Path, tmp_path: Path) -> Path:
-    """The Python of an environment that has this wheel, and the packages of others but not our tree."""
-    venv.create(tmp_path / "venv", with_pip=False)
-    (packages,) = (tmp_path / "venv/lib").glob("python*/site-packages")
-    with zipfile.ZipFile(made) as archive:
-        archive.extractall(packages)
-    (packages / "others.pth").write_text(sysconfig.get_paths()["purelib"])  # its own .pth files are not followed
-    return tmp_path / "venv/bin/python"
 
 
 @needs_compiler

@@ -10,6 +10,7 @@ from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.model.values.limits import Limits
 
 if TYPE_CHECKING:
+    from stemmadb.server.http.console_files import ConsoleFiles
     from stemmadb.server.http.membership import SpaceMembership
     from stemmadb.server.service.service import Service
 
@@ -23,6 +24,10 @@ class OriginPolicy(Protocol):
 
     def is_known_host(self, hosts: Sequence[str]) -> bool:
         """Whether the name is ours, so that what needs no token may be answered under it."""
+        ...
+
+    def is_https(self, hosts: Sequence[str]) -> bool:
+        """Whether people reach this name by https, though a proxy may end TLS before us."""
         ...
 
     def is_foreign(self, origins: Sequence[str], hosts: Sequence[str]) -> bool:
@@ -41,6 +46,8 @@ class HttpContext:
     origins: OriginPolicy
     is_tls: bool = False
     streams_max: int = 1_000
+    console: ConsoleFiles | None = None
+    """The files of the web console; None where it is off."""
     operators: frozenset[Did] = frozenset()
     membership: SpaceMembership | None = None
     streams: set[object] = field(default_factory=set)

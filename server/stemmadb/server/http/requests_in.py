@@ -14,6 +14,7 @@ from stemmadb.server.http.bearer import Bearer, Bearers
 from stemmadb.server.http.calls import RequestHead, SpaceCall, entered
 from stemmadb.server.http.commits import CommitWriter, RefusedWrite
 from stemmadb.server.http.conditions import read_condition
+from stemmadb.server.http.console_pages import ConsolePages, is_console
 from stemmadb.server.http.context import HttpContext
 from stemmadb.server.http.error_table import HttpProblem, reply_to, reply_to_problem
 from stemmadb.server.http.identities import OwnSessions, check_key
@@ -53,6 +54,7 @@ class RequestHandler:
         self._routes: dict[str, dict[str, Route]] = {}
         for route in routes(CommitWriter(OwnSessions(context.random))):
             self._routes.setdefault(route.path, {})[route.method] = route
+        self._console = ConsolePages(context, context.console)
         self._description = openapi.encoded()
 
     async def answer(self, head: RequestHead, body: IncomingBody) -> HttpReply:
@@ -96,6 +98,11 @@ class RequestHandler:
             raise Forbidden(FOREIGN, action="connect", needs="none")
         if head.method == "OPTIONS":
             return _preflight()
+        if is_console(head.path):
+            _check_method(head, {"GET": None})
+            if not self._context.origins.is_known_host(head.all("host")):
+                raise HttpProblem(421, NOT_OURS)
+            return await self._console.answer(head)
         place = place_of(head.path)
         if place is None:
             raise HttpProblem(404, NOTHING)

@@ -120,10 +120,16 @@ async def serve(
         listener = make_listener(config.listener, _listener_settings(config, context, descriptors_max))
         readiness = Readiness(config.data)
         hosts = AllowedHosts((config.host, *config.hosts))
-        health = Health(readiness, _metrics(config, counts, listener), hosts=hosts, is_tls=context is not None)
         service = make_service(store, identity, config, counts)
         running = RunningServer(service=service, data=config.data, stop=stop)
         web = make_web(service, identity, config) if make_web is not None else None
+        health = Health(
+            readiness,
+            _metrics(config, counts, listener),
+            hosts=hosts,
+            is_tls=context is not None,
+            has_console=web is not None and config.console == "on",
+        )
         async with (
             _listening(config, listener, service, health, readiness, web),
             _accompanied(running, companions) as notes,

@@ -8,6 +8,7 @@ from typing import Final
 
 from stemmadb.server.counters import Counts
 from stemmadb.server.engine.store import Store
+from stemmadb.server.http.console_files import ConsoleFiles, console_directory
 from stemmadb.server.http.context import HttpContext
 from stemmadb.server.http.lazy_server import LazyWebServer
 from stemmadb.server.http.membership import SpaceMembership
@@ -55,6 +56,7 @@ def make_web(service: StoppableService, identity: ServerIdentity, config: Config
             origins=origins,
             is_tls=config.tls_cert is not None,
             streams_max=config.http_streams_max,
+            console=ConsoleFiles(console_directory()) if config.console == "on" else None,
             operators=frozenset(config.operators),
             membership=membership,
         )

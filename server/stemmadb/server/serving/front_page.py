@@ -41,10 +41,15 @@ from stemmadb.client import connect
 db = await connect("{address}")
 space = await db.space("hello")
 
-Health and metrics: {paths}
+{console}Health and metrics: {paths}
 Documentation: README.md and docs/ in the repository. `stemmadb --help` lists the commands.
 """
 
+_CONSOLE_TEXT: Final = "Web console: /console; `stemmadb console --web --space NAME` opens it and lets it in.\n"
+_CONSOLE_LINK: Final = (
+    '<p><a href="/console">Web console</a>: <code>stemmadb console --web --space NAME</code> '
+    "opens it and lets it in.</p>\n"
+)
 PROXY: Final = "Behind a proxy that ends TLS, write wss:// in place of ws://."
 
 _AS_HTML: Final = """\
@@ -63,25 +68,33 @@ _AS_HTML: Final = """\
 <pre>from stemmadb.client import connect
 db = await connect("{address}")
 space = await db.space("hello")</pre>
-<p>Health and metrics: {paths}</p>
+{console}<p>Health and metrics: {paths}</p>
 <p>Documentation: <code>README.md</code> and <code>docs/</code> in the repository.
 <code>stemmadb --help</code> lists the commands.</p>
 </html>
 """
 
 
-def answer(request: HttpRequest, paths: Sequence[str], *, is_tls: bool) -> HttpAnswer:
+def answer(request: HttpRequest, paths: Sequence[str], *, is_tls: bool, has_console: bool = False) -> HttpAnswer:
     """The page, as HTML for a client that prefers it; `paths` are the other plain routes of the port."""
     address = f"{'wss' if is_tls else 'ws'}://{_host(request)}"
     command = f"stemmadb space create hello --url {address}"
     if prefers_html(request.listed("accept")):
         links = ", ".join(f'<a href="{path}">{path}</a>' for path in paths)
         text = _AS_HTML.format(
-            address=escape(address), command=escape(command), paths=links, proxy="" if is_tls else f"<p>{PROXY}</p>\n"
+            address=escape(address),
+            command=escape(command),
+            paths=links,
+            proxy="" if is_tls else f"<p>{PROXY}</p>\n",
+            console=_CONSOLE_LINK if has_console else "",
         )
         return HttpAnswer(status=HTTPStatus.OK, content_type=HTML, body=text.encode(), headers=HEADERS)
     text = _AS_TEXT.format(
-        address=address, command=command, paths=", ".join(paths), proxy="" if is_tls else f"\n{PROXY}\n"
+        address=address,
+        command=command,
+        paths=", ".join(paths),
+        proxy="" if is_tls else f"\n{PROXY}\n",
+        console=_CONSOLE_TEXT if has_console else "",
     )
     return HttpAnswer(status=HTTPStatus.OK, content_type=TEXT, body=text.encode(), headers=HEADERS)
 

@@ -94,11 +94,13 @@ class Health:
         *,
         hosts: AllowedHosts = LOCAL_ONLY,
         is_tls: bool = False,
+        has_console: bool = False,
     ) -> None:
         self._readiness = readiness
         self._metrics = metrics_
         self._hosts = hosts
         self._is_tls = is_tls
+        self._has_console = has_console
         self._paths = (HEALTHZ, READYZ) if metrics_ is None else (HEALTHZ, READYZ, METRICS)
 
     def __call__(self, request: HttpRequest) -> HttpAnswer | None:
@@ -108,7 +110,7 @@ class Health:
         if request.method not in ("GET", "HEAD"):
             return _said(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and HEAD are answered here.")
         if path == ROOT:
-            return front_page.answer(request, self._paths, is_tls=self._is_tls)
+            return front_page.answer(request, self._paths, is_tls=self._is_tls, has_console=self._has_console)
         if path == HEALTHZ:
             return _said(HTTPStatus.OK, "ok")
         if path == METRICS and self._metrics is not None:

@@ -43,6 +43,10 @@ class AllowedOrigins:
         host = hosts[0].strip().lower()
         return host in self._names or (self._is_loopback and _without_port(host) in LOOPBACK)
 
+    def is_https(self, hosts: Sequence[str]) -> bool:
+        """Whether a name is listed as an address with https."""
+        return len(hosts) == 1 and f"https://{hosts[0].strip().lower()}" in self._public
+
     def _is_own(self, origin: str, hosts: Sequence[str]) -> bool:
         """On loopback the page and the request name the same host and port, so that a tunnel works too."""
         scheme, _, name = _plain(origin).partition("://")

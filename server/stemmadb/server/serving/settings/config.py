@@ -155,6 +155,11 @@ class Config(_Bounds):
     hosts: Annotated[tuple[str, ...], BeforeValidator(_hosts)] = _setting(
         (), ACCESS, "Host names under which /metrics is read, beside localhost, the host above and any IP address."
     )
+    console: Literal["on", "off"] = _setting(
+        "off",
+        ACCESS,
+        "Whether /console is the web console. Unset: on on loopback, off elsewhere and where public is set.",
+    )
     make_spaces: Makers = _setting(
         "nobody",
         ACCESS,
@@ -206,6 +211,8 @@ class Config(_Bounds):
             return given
         host = given.get("host", cls.model_fields["host"].default)
         fitting = {"make_spaces": "anyone", "metrics": "spaces"} if is_loopback(str(host)) else {}
+        if fitting and not given.get("public"):
+            fitting["console"] = "on"
         return fitting | given
 
     @model_validator(mode="after")
