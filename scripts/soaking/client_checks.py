@@ -9,6 +9,7 @@ import msgspec
 from scripts.soaking.kinds import Counts
 from simulation.run import run as simulate
 
+import memory_storm
 import nursery_machine
 from engines import Wandering
 from service_machine import Machine
@@ -35,6 +36,11 @@ def service(seed: int) -> Counts:
             return machine.checked
 
     return Counts(asyncio.run(run()))
+
+
+def memory(seed: int) -> Counts:
+    """Agents decide while the server dies, loses connections and is restored."""
+    return Counts(*memory_storm.storm(seed))
 
 
 def nursery(seed: int) -> Counts:

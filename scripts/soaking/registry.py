@@ -155,6 +155,13 @@ ALL: Final = (
         reported(faults_clock.clock_jumps),
     ),
     Kind(
+        "memory",
+        "Every rule of agent memory holds after faults, and a call that is sent again is done once",
+        "4 storms",
+        Goal(200, "runs"),
+        client_checks.memory,
+    ),
+    Kind(
         "fuzz",
         "Changed inputs of every kind cost a typed error and nothing else",
         "20 s",

@@ -26,7 +26,7 @@ from stemmadb.memory.rules import ids
 from stemmadb.memory.rules.ids import MemoryId, NamespaceHash
 from stemmadb.memory.rules.namespaces import Namespace
 from stemmadb.memory.rules.records import Vector
-from stemmadb.protocol.errors import Compacted
+from stemmadb.protocol.errors import Compacted, FutureVersion
 
 T = TypeVar("T")
 MAIN: Final = "main"
@@ -37,15 +37,25 @@ VersionsOf = Callable[[str], Awaitable[Sequence[int]]]
 """The versions at which the index has a state of an entity."""
 
 
+class OtherHistory(Exception):
+    """The server was restored: the log has another commit than the one that the index ends with."""
+
+
 async def commits_after(
     space: Space, position: Position, versions_of: VersionsOf
 ) -> AsyncIterator[list[IndexedCommit]]:
-    """All commits of the log after a position, in batches. A batch must be added before the next is asked for."""
+    """All commits of the log after a position, in batches. A batch must be added before the next is asked for.
+
+    `OtherHistory` if the log does not have the commit at the position.
+    """
     batch: list[IndexedCommit] = []
-    since = position.time or None
+    since, has_position = position.time or None, position.version == 0
     async for entry in space.log(branch=None, order="oldest", with_facts=True, since=since):
         if entry.version <= position.version:
+            has_position = has_position or (entry.version, entry.hash) == (position.version, position.hash)
             continue
+        if not has_position:
+            raise OtherHistory
         if entry.kind == "erase" and batch:
             yield batch  # what it erases may be in this batch
             batch = []
@@ -61,7 +71,10 @@ async def is_of_this_log(space: Space, position: Position) -> bool:
     """Whether the log still has the commit that the index ends with; a restored server may have another there."""
     if position.version == 0:
         return True
-    found = await space.log(branch=None, version=position.version).first()
+    try:
+        found = await space.log(branch=None, version=position.version).first()
+    except FutureVersion:
+        return False
     return found is not None and (found.version, found.hash) == (position.version, position.hash)
 
 

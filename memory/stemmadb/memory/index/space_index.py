@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import apsw
 
 from stemmadb.client import Space
 from stemmadb.memory.index import rows
-from stemmadb.memory.index.feeder import commits_after, is_of_this_log
+from stemmadb.memory.index.feeder import OtherHistory, commits_after, is_of_this_log
 from stemmadb.memory.index.index_file import drop_index, open_index
 from stemmadb.memory.index.rows import Position
 from stemmadb.memory.index.search import HEAD, Hit, IndexSearch, Question, present_namespaces
+from stemmadb.protocol.errors import FutureVersion
 
 T = TypeVar("T")
+HISTORIES_MAX: Final = 5
+"""How often one feeding starts again after restores of the server."""
 
 
 class VersionedHits(NamedTuple):
@@ -40,14 +43,18 @@ class IndexedEntity(NamedTuple):
     is_there: bool
 
 
+def one_thread(name: str) -> Executor:
+    return ThreadPoolExecutor(1, name)
+
+
 class SpaceIndex:
     """Open it with `await SpaceIndex.opened(...)`; it can be dropped and built again at any time."""
 
-    def __init__(self, path: Path, space: Space) -> None:
+    def __init__(self, path: Path, space: Space, thread: Callable[[str], Executor] = one_thread) -> None:
         self._path = path
         self._space = space
-        self._writer = ThreadPoolExecutor(1, "memory-index-writer")
-        self._reader = ThreadPoolExecutor(1, "memory-index-reader")
+        self._writer = thread("memory-index-writer")
+        self._reader = thread("memory-index-reader")
         self._feeding = asyncio.Lock()
         self._position = Position(0, 0, "")
         self._head = 0
@@ -59,9 +66,12 @@ class SpaceIndex:
         self._woken = asyncio.Event()
 
     @classmethod
-    async def opened(cls, path: Path, space: Space) -> SpaceIndex:
-        """Brings it up to the log, from the start if it belongs to another one, and follows the log from now on."""
-        index = cls(path, space)
+    async def opened(cls, path: Path, space: Space, *, thread: Callable[[str], Executor] = one_thread) -> SpaceIndex:
+        """Brings it up to the log, from the start if it belongs to another one, and follows the log from now on.
+
+        `thread` is for tests in virtual time.
+        """
+        index = cls(path, space, thread)
         try:
             await index._open_files()
             await index._write(rows.scrub)  # a process that was killed may have left what it had deleted
@@ -146,12 +156,19 @@ class SpaceIndex:
 
     async def _feed(self, wanted: int) -> None:
         async with self._feeding:
-            if self._is_strange:
-                self._is_strange = False
-                if not await is_of_this_log(self._space, self._position):
-                    await self._start_over()
-            if self._position.version < wanted:
-                await self._feed_all()
+            for _ in range(HISTORIES_MAX):
+                if self._is_strange:
+                    self._is_strange = False
+                    if not await is_of_this_log(self._space, self._position):
+                        await self._start_over()
+                if self._position.version >= wanted:
+                    break
+                try:
+                    await self._feed_all()
+                    break
+                except (OtherHistory, FutureVersion):  # the server was restored while the log was read
+                    self._doubt()
+                    wanted = self._head = self._space.status().server_head
             if self._position.version >= self._head:
                 self._behind_since = None
 
