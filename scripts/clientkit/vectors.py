@@ -62,7 +62,9 @@ def held_frames() -> Event:
         "(held state, frame) -> held state, without own pending commits (04-protocol, Applying a frame): "
         "`before` and `after` name the entities with value and version, the watches with their members, and "
         "the entities that must be asked for (`wanted`). `hash` is what a msgpack client holds; a JSON client "
-        "may not know it.",
+        "may not know it. An entity without `value` has none. `names` and `prefixes` are what the client can see by "
+        "itself to be in a watch; both are empty if its query has a schema or a path. `as_of` is null for what is "
+        "watched, which is true at `to`, else the version at which it was read.",
         found[:HELD],
     )
 
