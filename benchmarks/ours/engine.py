@@ -24,7 +24,7 @@ from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Local
 from stemmadb.server.engine.base.settings import DEFAULTS, Settings
 from stemmadb.server.engine.base.space_port import Asked
-from stemmadb.server.engine.space import Space
+from stemmadb.server.engine.space import OpenSpace
 from stemmadb.server.open_store import open_store
 
 SPACE_KEY, AUTHOR_KEY = Key(bytes(31) + b"1"), Key(bytes(31) + b"2")
@@ -35,7 +35,7 @@ SPACE, AUTHOR = SPACE_KEY.did, AUTHOR_KEY.did
 class Load:
     """Makes commits as a client does, and counts the bytes it would send."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: OpenSpace) -> None:
         self.space = space
         self.bytes_sent = 0
         self._locals: dict[bytes, int] = {}

@@ -188,7 +188,7 @@ static PyObject *head_after(PyObject *step, PyObject *head, const Base *base, Py
     PyObject *writes = GET(step, f_Step_writes), *body = GET(step, f_Step_body), *state = NULL;
     PyObject *changes = NULL, *seen_after = NULL, *patches = NULL, *patch_bytes = NULL;
     if (writes != Py_None && PyTuple_GET_SIZE(writes) > number(o_PATHS_MAX)) writes = o_WHOLE;
-    PyObject *change = MAKE(Change, version, author, writes);
+    PyObject *change = MAKE(RecordedChange, version, author, writes);
     if (change != NULL && pushed(head, change, base, &changes, &seen_after) == FINE) {
         PyObject *id = GET(step, f_Step_id);
         if (is_kind(GET(step, f_Step_kind), "patch")) {

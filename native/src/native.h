@@ -16,7 +16,7 @@
 
 /* Every name that is bound, and every field that is looked at. */
 #define OBJECTS(X) \
-    X(Accepted) X(BatchBase) X(Change) X(Changes) X(Commit) X(EntityState) X(Fact) X(Limits) X(LocalIdentity) X(Missing) \
+    X(Accepted) X(BatchBase) X(RecordedChange) X(Changes) X(Commit) X(EntityState) X(Fact) X(Limits) X(LocalIdentity) X(Missing) \
     X(Proposal) X(Read) X(StemmaError) X(Step) X(Work) X(blake3) X(push) X(value_after) X(ABSENT) X(MAIN) X(NO_ARGUMENTS) \
     X(NO_BODY) X(TAG_COMMIT) X(TAG_FACT) X(TAG_REQUEST) X(WHOLE) X(patch_step) X(set) X(patch) X(delete) X(OF_ID) \
     X(OF_PATH) X(BLIND_AND_LIMITS) X(PATHS_MAX)

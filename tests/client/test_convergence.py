@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stemmadb.client import connect
-from stemmadb.client.session.request_queue import RequestQueue
+from stemmadb.client.session.request_queue import OutgoingRequests
 from stemmadb.client.session.requester import SessionRequester
 from stemmadb.client.space import Space
 from stemmadb.client.testing import AppDisk, World
@@ -221,7 +221,7 @@ def test_a_question_in_the_moment_a_connection_is_closed_waits_for_the_next_one(
 
 def test_closing_while_a_question_is_given_up_is_quiet() -> None:
     async def scenario(world: World) -> None:
-        requests = RequestQueue()
+        requests = OutgoingRequests()
         requester = SessionRequester(requests, random=bytes, ask_seconds=5, why_silent=lambda: None)
         task = asyncio.get_running_loop().create_task(requester.ask(Ping, Pong))
         await asyncio.sleep(0)

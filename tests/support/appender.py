@@ -20,7 +20,7 @@ from stemmadb.protocol.model.commit.request import Content, Operation, digest_re
 from stemmadb.protocol.model.log.commit_record import LocalIdentity
 from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import Did, Local
-from stemmadb.server.engine.space import Space
+from stemmadb.server.engine.space import OpenSpace
 from stemmadb.server.open_store import open_store
 
 SESSIONS = 6
@@ -45,14 +45,14 @@ def commit_of(number: int, local: int) -> Proposal:
     return proposal(ALICE, f"s{number}", local, first, count, padding)
 
 
-async def start(space: Space) -> None:
+async def start(space: OpenSpace) -> None:
     access = proposal(SPACE, "first", 1, set_(SPACE, ACCESS, blind=True))
     count = proposal(SPACE, "first", 2, set_("urn:count", 0, blind=True))
     for one in (access, count):
         await space.decide(one)
 
 
-async def keep_committing(space: Space, number: int) -> None:
+async def keep_committing(space: OpenSpace, number: int) -> None:
     session = (ALICE, session_of(f"s{number}"))
     local = (await space.read(lambda log: log.highest_locals([session])))[session]
     while True:

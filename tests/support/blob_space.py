@@ -13,7 +13,7 @@ from space import SPACE
 from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.server.engine.base.executors import Inline
-from stemmadb.server.engine.blobs.blobs import Blobs
+from stemmadb.server.engine.blobs.blobs import BlobStore
 from stemmadb.server.storage.port import LogReader, SpaceLog, Storage
 
 T = TypeVar("T")
@@ -66,8 +66,8 @@ class Clock:
         return TimeMs(self.now)
 
 
-def blobs_on(storage: Storage, directory: Path | None, clock: Clock | None = None, **settings: Any) -> Blobs:
-    return Blobs(
+def blobs_on(storage: Storage, directory: Path | None, clock: Clock | None = None, **settings: Any) -> BlobStore:
+    return BlobStore(
         BlobSpace(storage, settings.pop("limits", LIMITS)),
         directory=directory,
         workers=settings.pop("workers", Threads()),

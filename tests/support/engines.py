@@ -27,7 +27,7 @@ from stemmadb.server.engine.base import executors, moments, states
 from stemmadb.server.engine.base.executors import Executors
 from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.engine.base.settings import Settings
-from stemmadb.server.engine.space import Space
+from stemmadb.server.engine.space import OpenSpace
 from stemmadb.server.engine.store import Store
 from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
 from stemmadb.server.storage.port import Destroyed, LogReader, Storage, Worker
@@ -127,7 +127,7 @@ async def turns(count: int = 20) -> None:
 class Engine:
     """A space with its store, and commits made as a client makes them."""
 
-    def __init__(self, store: Store, space: Space, clock: Clock) -> None:
+    def __init__(self, store: Store, space: OpenSpace, clock: Clock) -> None:
         self.store = store
         self.space = space
         self.clock = clock

@@ -24,7 +24,7 @@ from stemmadb.protocol.wire.messages.base import PagedRequest, Part, Request
 from stemmadb.protocol.wire.messages.session import Ok
 from stemmadb.protocol.wire.version import JSON, MSGPACK
 from stemmadb.server.engine.base.executors import Inline
-from stemmadb.server.engine.blobs.blobs import Blobs
+from stemmadb.server.engine.blobs.blobs import BlobStore
 from stemmadb.server.engine.plan.known_merges import KnownMerges
 from stemmadb.server.service.base.request_context import Caller, RequestContext
 from stemmadb.server.service.requests.dispatch import answer
@@ -101,5 +101,5 @@ async def request_harness(
     roles: dict[Did, str] | None = None,
 ) -> AsyncIterator[RequestHarness]:
     async with engine(storage, access=roles or ROLES, limits=limits) as it:
-        blobs = Blobs(it.space, directory=directory, workers=Inline(), now=it.clock)
+        blobs = BlobStore(it.space, directory=directory, workers=Inline(), now=it.clock)
         yield RequestHarness(it, RequestContext(it.space, blobs, KnownMerges(), it.clock))

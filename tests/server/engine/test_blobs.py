@@ -14,7 +14,7 @@ from stemmadb.protocol.errors import BlobMismatch, LimitExceeded, Malformed, Unk
 from stemmadb.protocol.model.values import ids, reference
 from stemmadb.server.engine.base import executors
 from stemmadb.server.engine.blobs.blob_files import SEGMENT_BYTES
-from stemmadb.server.engine.blobs.blobs import INLINE_BYTES_MAX, RENEW_AFTER_MS, Blobs, Offset, metadata_id
+from stemmadb.server.engine.blobs.blobs import INLINE_BYTES_MAX, RENEW_AFTER_MS, BlobStore, Offset, metadata_id
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.sqlite import SqliteStorage
 
@@ -34,17 +34,17 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
 
 
 @pytest.fixture
-def blobs(storage: MemoryStorage, directory: Path | None) -> Blobs:
+def blobs(storage: MemoryStorage, directory: Path | None) -> BlobStore:
     return blobs_on(storage, directory)
 
 
-async def send(blobs: Blobs, data: bytes, *, start: int = 0, stop: int | None = None) -> None:
+async def send(blobs: BlobStore, data: bytes, *, start: int = 0, stop: int | None = None) -> None:
     hash_ = name_of(data)
     for at in range(start, len(data) if stop is None else stop, CHUNK):
         assert await blobs.chunk(hash_, offset=at, data=data[at : at + CHUNK]) == Offset(min(at + CHUNK, len(data)))
 
 
-async def parts(blobs: Blobs, data: bytes) -> AsyncIterator[bytes]:
+async def parts(blobs: BlobStore, data: bytes) -> AsyncIterator[bytes]:
     at = 0
     while at < len(data):
         part = await blobs.read(name_of(data), offset=at)
@@ -54,12 +54,12 @@ async def parts(blobs: Blobs, data: bytes) -> AsyncIterator[bytes]:
         at += len(part.data)
 
 
-async def whole(blobs: Blobs, data: bytes) -> bytes:
+async def whole(blobs: BlobStore, data: bytes) -> bytes:
     return b"".join([part async for part in parts(blobs, data)])
 
 
 @pytest.mark.parametrize("size", [0, 1, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, SEGMENT_BYTES, 2 * SEGMENT_BYTES + 7])
-async def test_what_was_uploaded_is_read_back(blobs: Blobs, directory: Path | None, size: int) -> None:
+async def test_what_was_uploaded_is_read_back(blobs: BlobStore, directory: Path | None, size: int) -> None:
     data = LARGE[:size]
     assert await blobs.begin(name_of(data), size=size, content_type="text/plain") == Offset(0)
     await send(blobs, data)
@@ -70,13 +70,13 @@ async def test_what_was_uploaded_is_read_back(blobs: Blobs, directory: Path | No
     assert await whole(blobs, data) == data
 
 
-async def test_put_sends_as_many_chunks_as_it_takes(blobs: Blobs) -> None:
+async def test_put_sends_as_many_chunks_as_it_takes(blobs: BlobStore) -> None:
     kept = await blobs.put(LARGE, "image/png")
     assert (kept.hash, kept.size, kept.content_type) == (name_of(LARGE), len(LARGE), "image/png")
     assert await whole(blobs, LARGE) == LARGE
 
 
-async def test_nothing_is_left_of_an_upload_that_was_kept(blobs: Blobs, tmp_path: Path) -> None:
+async def test_nothing_is_left_of_an_upload_that_was_kept(blobs: BlobStore, tmp_path: Path) -> None:
     await blobs.put(LARGE)
     await blobs.put(SMALL)
     assert [*tmp_path.glob("uploads/*")] == []
@@ -87,7 +87,7 @@ async def test_files_can_be_read_by_their_owner_only(storage: MemoryStorage, tmp
     assert {path.stat().st_mode & 0o077 for path in tmp_path.rglob("*")} == {0}
 
 
-async def test_a_blob_that_is_there_need_not_be_sent_again(blobs: Blobs, tmp_path: Path) -> None:
+async def test_a_blob_that_is_there_need_not_be_sent_again(blobs: BlobStore, tmp_path: Path) -> None:
     for data in (SMALL, LARGE):
         first = await blobs.put(data, "text/plain")
         assert await blobs.begin(first.hash, size=len(data)) == Offset(len(data), stored=True)
@@ -106,17 +106,17 @@ async def test_a_blob_that_is_sent_again_later_is_as_safe_as_a_new_one(storage: 
     assert (await blobs.put(SMALL)).created == clock.now
 
 
-async def test_a_chunk_of_a_blob_that_was_kept_meanwhile_hears_so(blobs: Blobs) -> None:
+async def test_a_chunk_of_a_blob_that_was_kept_meanwhile_hears_so(blobs: BlobStore) -> None:
     kept = await blobs.put(SMALL)
     assert await blobs.chunk(kept.hash, offset=0, data=SMALL) == Offset(len(SMALL), stored=True)
 
 
-async def test_ending_an_upload_again_answers_the_same(blobs: Blobs) -> None:
+async def test_ending_an_upload_again_answers_the_same(blobs: BlobStore) -> None:
     kept = await blobs.put(LARGE)
     assert await blobs.end(kept.hash) == kept
 
 
-async def test_an_upload_goes_on_where_it_stopped(blobs: Blobs) -> None:
+async def test_an_upload_goes_on_where_it_stopped(blobs: BlobStore) -> None:
     await blobs.begin(name_of(LARGE), size=len(LARGE))
     await send(blobs, LARGE, stop=3 * CHUNK)
     assert await blobs.begin(name_of(LARGE), size=len(LARGE)) == Offset(3 * CHUNK)
@@ -125,7 +125,7 @@ async def test_an_upload_goes_on_where_it_stopped(blobs: Blobs) -> None:
     assert await whole(blobs, LARGE) == LARGE
 
 
-async def test_bytes_that_do_not_give_the_name_are_refused_and_dropped(blobs: Blobs) -> None:
+async def test_bytes_that_do_not_give_the_name_are_refused_and_dropped(blobs: BlobStore) -> None:
     for data in (SMALL, LARGE[:CHUNK]):
         hash_, wrong = name_of(data), bytes(len(data))
         await blobs.begin(hash_, size=len(data))
@@ -138,7 +138,7 @@ async def test_bytes_that_do_not_give_the_name_are_refused_and_dropped(blobs: Bl
         assert await blobs.begin(hash_, size=len(data)) == Offset(0)
 
 
-async def test_a_chunk_at_the_wrong_offset_is_told_the_right_one(blobs: Blobs) -> None:
+async def test_a_chunk_at_the_wrong_offset_is_told_the_right_one(blobs: BlobStore) -> None:
     hash_ = name_of(SMALL)
     await blobs.begin(hash_, size=len(SMALL))
     await blobs.chunk(hash_, offset=0, data=SMALL[:4])
@@ -149,7 +149,7 @@ async def test_a_chunk_at_the_wrong_offset_is_told_the_right_one(blobs: Blobs) -
     assert await blobs.chunk(hash_, offset=4, data=SMALL[4:]) == Offset(len(SMALL))
 
 
-async def test_an_upload_that_is_not_complete_cannot_be_ended(blobs: Blobs) -> None:
+async def test_an_upload_that_is_not_complete_cannot_be_ended(blobs: BlobStore) -> None:
     hash_ = name_of(SMALL)
     await blobs.begin(hash_, size=len(SMALL))
     await blobs.chunk(hash_, offset=0, data=SMALL[:4])
@@ -160,7 +160,7 @@ async def test_an_upload_that_is_not_complete_cannot_be_ended(blobs: Blobs) -> N
     assert (await blobs.end(hash_)).size == len(SMALL)
 
 
-async def test_more_bytes_than_announced_are_refused(blobs: Blobs) -> None:
+async def test_more_bytes_than_announced_are_refused(blobs: BlobStore) -> None:
     hash_ = name_of(SMALL)
     await blobs.begin(hash_, size=4)
     for count in (5, len(SMALL)):
@@ -169,7 +169,7 @@ async def test_more_bytes_than_announced_are_refused(blobs: Blobs) -> None:
     assert await blobs.begin(hash_, size=len(SMALL)) == Offset(0)
 
 
-async def test_bytes_that_came_are_not_dropped_for_one_who_announces_another_size(blobs: Blobs) -> None:
+async def test_bytes_that_came_are_not_dropped_for_one_who_announces_another_size(blobs: BlobStore) -> None:
     hash_ = name_of(SMALL)
     await blobs.begin(hash_, size=len(SMALL))
     await blobs.chunk(hash_, offset=0, data=SMALL[:4])
@@ -181,13 +181,13 @@ async def test_bytes_that_came_are_not_dropped_for_one_who_announces_another_siz
     assert (await blobs.end(hash_)).size == len(SMALL)
 
 
-async def test_an_upload_of_which_no_byte_came_may_get_another_size(blobs: Blobs) -> None:
+async def test_an_upload_of_which_no_byte_came_may_get_another_size(blobs: BlobStore) -> None:
     hash_ = name_of(SMALL)
     await blobs.begin(hash_, size=99)
     assert (await blobs.put(SMALL)).size == len(SMALL)
 
 
-async def test_an_upload_that_turned_out_wrong_begins_anew(blobs: Blobs) -> None:
+async def test_an_upload_that_turned_out_wrong_begins_anew(blobs: BlobStore) -> None:
     hash_ = name_of(SMALL)
     await blobs.begin(hash_, size=99)
     await blobs.chunk(hash_, offset=0, data=bytes(99))
@@ -196,7 +196,7 @@ async def test_an_upload_that_turned_out_wrong_begins_anew(blobs: Blobs) -> None
     assert (await blobs.put(SMALL)).size == len(SMALL)
 
 
-async def test_numbers_of_bytes_are_never_negative(blobs: Blobs) -> None:
+async def test_numbers_of_bytes_are_never_negative(blobs: BlobStore) -> None:
     kept = await blobs.put(SMALL)
     for path, asked in {
         "/size": blobs.begin(name_of(b"new"), size=-1),
@@ -209,13 +209,13 @@ async def test_numbers_of_bytes_are_never_negative(blobs: Blobs) -> None:
     assert (await blobs.read(kept.hash, length=0)).data == b""
 
 
-async def test_a_wrong_size_of_a_blob_that_is_there_is_refused(blobs: Blobs) -> None:
+async def test_a_wrong_size_of_a_blob_that_is_there_is_refused(blobs: BlobStore) -> None:
     kept = await blobs.put(SMALL)
     with pytest.raises(BlobMismatch, match=r"it has 10 bytes and not 9"):
         await blobs.begin(kept.hash, size=9)
 
 
-async def test_what_was_never_begun_is_unknown(blobs: Blobs) -> None:
+async def test_what_was_never_begun_is_unknown(blobs: BlobStore) -> None:
     hash_ = name_of(b"never")
     for asked in (blobs.chunk(hash_, offset=0, data=b"x"), blobs.end(hash_), blobs.stat(hash_), blobs.read(hash_)):
         with pytest.raises(UnknownBlob) as refused:
@@ -223,7 +223,7 @@ async def test_what_was_never_begun_is_unknown(blobs: Blobs) -> None:
         assert refused.value.facts["blob"] == reference.write(hash_)
 
 
-async def test_each_bound_holds_at_its_edge(blobs: Blobs) -> None:
+async def test_each_bound_holds_at_its_edge(blobs: BlobStore) -> None:
     hash_ = name_of(b"large")
     assert await blobs.begin(hash_, size=LIMITS.blob_bytes_max) == Offset(0)
     with pytest.raises(LimitExceeded) as refused:
@@ -250,12 +250,12 @@ async def test_only_so_many_uploads_are_open_at_a_time(storage: MemoryStorage, d
 
 
 @pytest.mark.parametrize("content_type", ["x" * 256, "text/plain\n", "\ud800"])
-async def test_a_content_type_that_could_not_be_told_is_refused(blobs: Blobs, content_type: str) -> None:
+async def test_a_content_type_that_could_not_be_told_is_refused(blobs: BlobStore, content_type: str) -> None:
     with pytest.raises(Malformed, match="content_type"):
         await blobs.begin(name_of(SMALL), size=len(SMALL), content_type=content_type)
 
 
-async def test_a_content_type_of_255_characters_is_kept(blobs: Blobs) -> None:
+async def test_a_content_type_of_255_characters_is_kept(blobs: BlobStore) -> None:
     assert (await blobs.put(SMALL, "é" * 255)).content_type == "é" * 255
 
 
@@ -263,20 +263,20 @@ async def test_a_content_type_of_255_characters_is_kept(blobs: Blobs) -> None:
     ("offset", "length"),
     [(0, 0), (0, 1), (5, 0), (SEGMENT_BYTES - 1, 2), (SEGMENT_BYTES, 1), (SEGMENT_BYTES + 5, 99_000), (767_999, 50)],
 )
-async def test_a_part_is_what_was_asked_for(blobs: Blobs, offset: int, length: int) -> None:
+async def test_a_part_is_what_was_asked_for(blobs: BlobStore, offset: int, length: int) -> None:
     kept = await blobs.put(LARGE)
     part = await blobs.read(kept.hash, offset=offset, length=length)
     assert part.data == LARGE[offset : offset + length]
     assert (part.offset, part.blob) == (offset, kept)
 
 
-async def test_a_part_is_at_most_a_chunk(blobs: Blobs) -> None:
+async def test_a_part_is_at_most_a_chunk(blobs: BlobStore) -> None:
     kept = await blobs.put(LARGE)
     assert len((await blobs.read(kept.hash)).data) == CHUNK
     assert len((await blobs.read(kept.hash, length=CHUNK + 1)).data) == CHUNK
 
 
-async def test_nothing_follows_the_last_byte(blobs: Blobs) -> None:
+async def test_nothing_follows_the_last_byte(blobs: BlobStore) -> None:
     for data in (SMALL, LARGE):
         kept = await blobs.put(data)
         assert (await blobs.read(kept.hash, offset=kept.size)).data == b""
@@ -284,7 +284,7 @@ async def test_nothing_follows_the_last_byte(blobs: Blobs) -> None:
             await blobs.read(kept.hash, offset=kept.size + 1)
 
 
-async def test_two_clients_may_upload_the_same_blob_at_once(blobs: Blobs) -> None:
+async def test_two_clients_may_upload_the_same_blob_at_once(blobs: BlobStore) -> None:
     async def client() -> None:
         at = await blobs.begin(name_of(LARGE), size=len(LARGE))
         while at.offset < len(LARGE):
@@ -299,7 +299,7 @@ async def test_two_clients_may_upload_the_same_blob_at_once(blobs: Blobs) -> Non
     assert await whole(blobs, LARGE) == LARGE
 
 
-async def test_the_same_chunk_is_taken_once_also_when_callers_go(blobs: Blobs) -> None:
+async def test_the_same_chunk_is_taken_once_also_when_callers_go(blobs: BlobStore) -> None:
     hash_, data = name_of(SMALL), SMALL[:4]
     await blobs.begin(hash_, size=len(SMALL))
     sending = [asyncio.ensure_future(blobs.chunk(hash_, offset=0, data=data)) for _ in range(20)]
@@ -317,7 +317,7 @@ async def test_blobs_of_a_real_space_are_there_after_a_restart(tmp_path: Path) -
     for is_first in (True, False):
         async with engine(SqliteStorage(tmp_path), workers=executors.threads(writers=1, readers=1)) as it:
             directory = await it.space.in_turn(lambda log: log.directory)
-            blobs = Blobs(it.space, directory=directory, workers=Threads(), now=it.clock)
+            blobs = BlobStore(it.space, directory=directory, workers=Threads(), now=it.clock)
             for data in (SMALL, LARGE):
                 if is_first:
                     await blobs.put(data)

@@ -17,7 +17,7 @@ from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Hash
 from stemmadb.server.engine.base.executors import Inline
 from stemmadb.server.engine.blobs.blob_files import blob_path
-from stemmadb.server.engine.blobs.blobs import UPLOAD_KEEP_MS, Blobs, Offset, Swept
+from stemmadb.server.engine.blobs.blobs import UPLOAD_KEEP_MS, BlobStore, Offset, Swept
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import StorageFailed
 
@@ -311,7 +311,7 @@ async def test_what_is_kept_while_another_begins_is_not_sent_again(storage: Memo
                 await others.pop().put(LARGE)
             return await super().run(work)
 
-    others: list[Blobs] = []
+    others: list[BlobStore] = []
     blobs = blobs_on(storage, tmp_path, workers=KeptBetween())
     await blobs.begin(FILE, size=len(LARGE))
     others.append(blobs)

@@ -17,7 +17,7 @@ from stemmadb.protocol.model.values.ids import TimeMs
 from stemmadb.server.engine.base.executors import Inline
 from stemmadb.server.engine.blobs import blob_files
 from stemmadb.server.engine.blobs.blob_files import SEGMENT_BYTES, BlobFiles, blob_path
-from stemmadb.server.engine.blobs.blobs import Blobs, Offset
+from stemmadb.server.engine.blobs.blobs import BlobStore, Offset
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import StoredBlob
 
@@ -34,7 +34,7 @@ def storage() -> MemoryStorage:
 
 
 @pytest.fixture
-def blobs(storage: MemoryStorage, tmp_path: Path) -> Blobs:
+def blobs(storage: MemoryStorage, tmp_path: Path) -> BlobStore:
     return blobs_on(storage, tmp_path)
 
 
@@ -57,7 +57,7 @@ def damaged_row(storage: MemoryStorage, data: bytes, stored: bytes) -> StoredBlo
 
 
 @pytest.mark.parametrize("at", [0, SEGMENT_BYTES - 1, SEGMENT_BYTES, len(LARGE) - 1])
-async def test_a_changed_byte_anywhere_stops_the_first_read(blobs: Blobs, tmp_path: Path, at: int) -> None:
+async def test_a_changed_byte_anywhere_stops_the_first_read(blobs: BlobStore, tmp_path: Path, at: int) -> None:
     await blobs.put(LARGE)
     change(blob_path(tmp_path, FILE), at)
     with pytest.raises(BlobMismatch, match="changed"):
@@ -65,7 +65,9 @@ async def test_a_changed_byte_anywhere_stops_the_first_read(blobs: Blobs, tmp_pa
 
 
 @pytest.mark.parametrize("at", [0, SEGMENT_BYTES - 1, SEGMENT_BYTES, len(LARGE) - 1])
-async def test_a_byte_changed_after_the_first_read_stops_the_next_one(blobs: Blobs, tmp_path: Path, at: int) -> None:
+async def test_a_byte_changed_after_the_first_read_stops_the_next_one(
+    blobs: BlobStore, tmp_path: Path, at: int
+) -> None:
     await blobs.put(LARGE)
     assert (await blobs.read(FILE, offset=at, length=1)).data == LARGE[at : at + 1]
     change(blob_path(tmp_path, FILE), at, quietly=True)
@@ -75,7 +77,7 @@ async def test_a_byte_changed_after_the_first_read_stops_the_next_one(blobs: Blo
         await blobs.read(FILE, offset=(at + SEGMENT_BYTES) % len(LARGE), length=1)
 
 
-async def test_a_file_that_was_touched_is_verified_as_a_whole_again(blobs: Blobs, tmp_path: Path) -> None:
+async def test_a_file_that_was_touched_is_verified_as_a_whole_again(blobs: BlobStore, tmp_path: Path) -> None:
     await blobs.put(LARGE)
     await blobs.read(FILE, length=1)
     change(blob_path(tmp_path, FILE), 2 * SEGMENT_BYTES)
@@ -84,14 +86,14 @@ async def test_a_file_that_was_touched_is_verified_as_a_whole_again(blobs: Blobs
 
 
 @pytest.mark.parametrize("size", [0, SEGMENT_BYTES, len(LARGE) - 1, len(LARGE) + 1])
-async def test_a_file_of_another_size_is_told(blobs: Blobs, tmp_path: Path, size: int) -> None:
+async def test_a_file_of_another_size_is_told(blobs: BlobStore, tmp_path: Path, size: int) -> None:
     await blobs.put(LARGE)
     os.truncate(blob_path(tmp_path, FILE), size)
     with pytest.raises(BlobMismatch, match=f"its file has {size} of {len(LARGE)} bytes"):
         await blobs.read(FILE)
 
 
-async def test_a_missing_file_is_told(blobs: Blobs, tmp_path: Path) -> None:
+async def test_a_missing_file_is_told(blobs: BlobStore, tmp_path: Path) -> None:
     await blobs.put(LARGE)
     blob_path(tmp_path, FILE).unlink()
     with pytest.raises(BlobMismatch, match="missing"):
@@ -113,13 +115,15 @@ async def test_a_file_whose_blob_was_dropped_meanwhile_is_unknown(storage: Memor
 
 
 @pytest.mark.parametrize("stored", [b"", SMALL[:-1], SMALL[:-1] + b"?"])
-async def test_changed_bytes_in_the_database_are_told(storage: MemoryStorage, blobs: Blobs, stored: bytes) -> None:
+async def test_changed_bytes_in_the_database_are_told(
+    storage: MemoryStorage, blobs: BlobStore, stored: bytes
+) -> None:
     damaged_row(storage, SMALL, stored)
     with pytest.raises(BlobMismatch, match="database"):
         await blobs.read(name_of(SMALL))
 
 
-async def test_sending_a_damaged_file_again_repairs_it(blobs: Blobs, tmp_path: Path) -> None:
+async def test_sending_a_damaged_file_again_repairs_it(blobs: BlobStore, tmp_path: Path) -> None:
     kept = await blobs.put(LARGE, "text/plain")
     path = blob_path(tmp_path, FILE)
     for damage in (partial(change, path, 5), path.unlink, partial(os.truncate, path, 0)):
@@ -129,7 +133,7 @@ async def test_sending_a_damaged_file_again_repairs_it(blobs: Blobs, tmp_path: P
         assert (await blobs.read(FILE, length=10)).data == LARGE[:10]
 
 
-async def test_sending_again_what_the_database_lost_repairs_it(storage: MemoryStorage, blobs: Blobs) -> None:
+async def test_sending_again_what_the_database_lost_repairs_it(storage: MemoryStorage, blobs: BlobStore) -> None:
     damaged_row(storage, SMALL, b"??")
     assert await blobs.begin(name_of(SMALL), size=len(SMALL)) == Offset(0)
     kept = await blobs.put(SMALL, "text/html")

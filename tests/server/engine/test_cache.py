@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from stemmadb.protocol.model.log.changes import Change, Changes
+from stemmadb.protocol.model.log.changes import Changes, RecordedChange
 from stemmadb.protocol.model.log.state import EntityState
 from stemmadb.protocol.model.values.body import encode, read_stored
 from stemmadb.protocol.model.values.ids import MAIN, Did, EntityId, Hash, Version
@@ -27,7 +27,7 @@ def head(number: int, size: int = 0, changes: Changes | None = None) -> EntitySt
 
 
 def test_a_head_counts_by_its_value_and_its_changes() -> None:
-    change = Change(Version(1), Did("did:key:x"), None)
+    change = RecordedChange(Version(1), Did("did:key:x"), None)
     assert footprint(head(1)) == HEAD_BYTES
     assert footprint(head(1, 10, Changes([change] * 5, 3))) == HEAD_BYTES + 10 * VALUE_FACTOR + 3 * CHANGE_BYTES
 
@@ -110,7 +110,7 @@ def test_what_a_typical_document_takes_is_not_estimated_too_low() -> None:
     tracemalloc.start()
     for number in range(2_000):
         id_ = EntityId(f"urn:todo:{number:08d}")
-        changes = Changes([Change(Version(number + 1_000), Did("did:key:x"), ("/done",))], 1)
+        changes = Changes([RecordedChange(Version(number + 1_000), Did("did:key:x"), ("/done",))], 1)
         hash_ = Hash(b"%032d" % number)
         version = Version(number + 100_000)
         state = EntityState(id_, version, hash_, read_stored(body), len(body), changes, Version(number), version)

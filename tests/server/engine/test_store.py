@@ -12,7 +12,7 @@ from stemmadb.protocol import errors
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.engine.base.executors import Executors
 from stemmadb.server.engine.base.settings import Settings
-from stemmadb.server.engine.space import Space
+from stemmadb.server.engine.space import OpenSpace
 from stemmadb.server.engine.store import Store
 from stemmadb.server.storage.memory import MemoryLog
 from stemmadb.server.storage.port import DiskFull, NoDescriptors, StorageFailed, Worker
@@ -62,7 +62,7 @@ async def test_many_who_ask_at_once_get_one_space() -> None:
     spaces = await asyncio.gather(*asked, return_exceptions=True)
     # Who must not make it and came first finds none; all others share one.
     assert isinstance(spaces[0], errors.UnknownSpace)
-    made = [space for space in spaces if isinstance(space, Space)]
+    made = [space for space in spaces if isinstance(space, OpenSpace)]
     assert len(made) >= 3
     assert len(set(map(id, made))) == 1
     assert storage.count() == 1

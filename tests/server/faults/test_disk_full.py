@@ -25,7 +25,7 @@ from stemmadb.protocol.model.commit.proposal import Proposal
 from stemmadb.protocol.model.log import chain
 from stemmadb.protocol.model.values.limits import MEBIBYTE
 from stemmadb.server.engine.base import executors
-from stemmadb.server.engine.blobs.blobs import Blobs
+from stemmadb.server.engine.blobs.blobs import BlobStore
 from stemmadb.server.serving import health
 from stemmadb.server.storage.sqlite import SqliteStorage, connection
 from stemmadb.server.storage.sqlite.storage import SPACES
@@ -185,9 +185,9 @@ async def test_a_blob_that_does_not_fit_is_told_and_goes_on_when_there_is_room(s
         assert (await blobs.read(kept.hash, offset=reached, length=10)).data == data[reached : reached + 10]
 
 
-def blobs_of(it: Engine, directory: Path) -> Blobs:
+def blobs_of(it: Engine, directory: Path) -> BlobStore:
     workers = executors.Inline()
-    return Blobs(it.space, directory=directory, workers=workers, now=it.clock)
+    return BlobStore(it.space, directory=directory, workers=workers, now=it.clock)
 
 
 def status_of(address: str, path: str) -> int:

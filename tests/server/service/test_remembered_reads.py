@@ -14,7 +14,7 @@ from stemmadb.protocol.errors import Compacted, Forbidden, FutureVersion
 from stemmadb.protocol.model.query.query import Query, Root
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
 from stemmadb.protocol.wire.messages.structure import CompactRequest, EraseRequest
-from stemmadb.server.engine.space import Space
+from stemmadb.server.engine.space import OpenSpace
 
 DOC = "urn:doc"
 
@@ -24,13 +24,13 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        read = Space.read
+        read = OpenSpace.read
 
-        async def counted(space: Space, ask: object) -> object:
+        async def counted(space: OpenSpace, ask: object) -> object:
             self.count += 1
             return await read(space, ask)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(Space, "read", counted)
+        monkeypatch.setattr(OpenSpace, "read", counted)
 
 
 @pytest.fixture

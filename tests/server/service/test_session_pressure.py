@@ -8,7 +8,7 @@ from service_peers import ALICE, BOB, CAROL, Peer, ServiceHarness, put, service_
 from stemmadb.protocol.model.values.ids import Version
 from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.protocol.wire.messages.structure import CompactRequest
-from stemmadb.server.engine.space import Space
+from stemmadb.server.engine.space import OpenSpace
 from stemmadb.server.engine.write.queue import QueueEntry, WriteQueue
 from stemmadb.server.service.base.settings import ServiceSettings
 
@@ -74,7 +74,7 @@ async def test_a_session_is_not_read_from_while_the_queue_of_its_space_is_full(
         return hub["is_left"]
 
     monkeypatch.setattr(WriteQueue, "put", put_without_room)
-    monkeypatch.setattr(Space, "has_room", property(lambda _: hub["is_left"]))
+    monkeypatch.setattr(OpenSpace, "has_room", property(lambda _: hub["is_left"]))
     async with service_harness() as home:
         bob = await home.peer(BOB).open()
         locals_ = [bob.send(put("urn:x", number)) for number in range(3)]

@@ -31,7 +31,7 @@ class QueuedRequest:
         """Whether it writes what it would not mean on a server that has another history (RESUME-4)."""
 
 
-class RequestQueue:
+class OutgoingRequests:
     """All unanswered requests; a new connection sends them again, in order.
 
     A write that names versions waits for the first frame, which shows whether they are still the same commits.

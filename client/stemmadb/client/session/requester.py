@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from stemmadb.client.session.request_queue import RequestQueue
+from stemmadb.client.session.request_queue import OutgoingRequests
 from stemmadb.protocol.errors import RateLimited, StemmaError, TimedOut, UnsupportedProtocol
 from stemmadb.protocol.model.values.ids import RANDOM_ID_BYTES, Version
 from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
@@ -20,7 +20,7 @@ class SessionRequester:
 
     def __init__(
         self,
-        requests: RequestQueue,
+        requests: OutgoingRequests,
         *,
         random: Callable[[int], bytes],
         ask_seconds: float,

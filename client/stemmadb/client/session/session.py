@@ -23,7 +23,7 @@ from stemmadb.client.session.losses import Losses
 from stemmadb.client.session.notifier import Notifier, OnHead
 from stemmadb.client.session.outgoing import Outgoing
 from stemmadb.client.session.refused import Refused, forget_current, rejected_commit
-from stemmadb.client.session.request_queue import OnAnswer, RequestQueue
+from stemmadb.client.session.request_queue import OnAnswer, OutgoingRequests
 from stemmadb.client.session.requester import SessionRequester
 from stemmadb.client.session.settings import DEFAULT_SETTINGS, ClientSettings
 from stemmadb.client.session.subscriptions import Subscriptions
@@ -94,7 +94,7 @@ class ClientSession:
         self._issued = {self.id: _highest(self.id, state)}
         self._losses = Losses(state.confirmed, bytes_max=settings.lost_bytes_max)
         self.notifier = Notifier(Refused(one, self) for one in state.rejected)
-        self._requests = RequestQueue()
+        self._requests = OutgoingRequests()
         self.requester = SessionRequester(
             self._requests, random=random, ask_seconds=settings.ask_seconds, why_silent=lambda: self.why_offline
         )

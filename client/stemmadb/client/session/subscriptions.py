@@ -15,7 +15,7 @@ from stemmadb.client.nursery.entities import CachedEntity, Key
 from stemmadb.client.nursery.nursery import Nursery
 from stemmadb.client.session.cache import RestoredWatch, SessionCache
 from stemmadb.client.session.idle_watches import IdleWatch, IdleWatches
-from stemmadb.client.session.request_queue import RequestQueue
+from stemmadb.client.session.request_queue import OutgoingRequests
 from stemmadb.client.session.requester import SessionRequester
 from stemmadb.client.watching import Change, Watcher
 from stemmadb.protocol.errors import LimitExceeded, StemmaError, Unready, UnsupportedProtocol
@@ -75,7 +75,7 @@ class Subscriptions:
     def __init__(
         self,
         nursery: Nursery,
-        requests: RequestQueue,
+        requests: OutgoingRequests,
         requester: SessionRequester,
         *,
         space: Did,

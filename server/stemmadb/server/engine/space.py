@@ -24,7 +24,7 @@ T = TypeVar("T")
 Subscriber: TypeAlias = Callable[[Sequence[Accepted]], None]
 
 
-class Space:
+class OpenSpace:
     """Implements `api.SpaceApi`. All of it is used from one event loop."""
 
     def __init__(
@@ -110,7 +110,7 @@ class Space:
         return bool(self._writer.is_busy or self._readers.is_busy or self._subscribers or self._leases)
 
     @contextmanager
-    def lease(self) -> Iterator[Space]:
+    def lease(self) -> Iterator[OpenSpace]:
         """While it is held the store does not close the space."""
         self._leases += 1
         try:

@@ -18,7 +18,7 @@ from stemmadb.server.engine.base.head_cache import HeadCache
 from stemmadb.server.engine.base.inputs import Inputs
 from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.engine.read.past_states import PastCache
-from stemmadb.server.engine.space import Space
+from stemmadb.server.engine.space import OpenSpace
 from stemmadb.server.log_events import Log
 from stemmadb.server.storage.port import DiskFull, NoDescriptors, Storage, StorageFailed
 
@@ -57,7 +57,7 @@ class Store:
         self._inputs = Inputs(now, salts, limits, settings, counts or Counts())
         self._cache = HeadCache(settings.cache_bytes_max)
         self._past = PastCache(settings.past_bytes_max)
-        self._open: OrderedDict[Did, Space] = OrderedDict()
+        self._open: OrderedDict[Did, OpenSpace] = OrderedDict()
         self._changing: dict[Did, asyncio.Task[None]] = {}
         """Spaces being opened or closed: a log is opened only once the one before it is closed."""
         self._quiet: set[Did] = set()
@@ -67,7 +67,7 @@ class Store:
         """Called when there is no room for another space: whoever keeps spaces open without need lets them go."""
         self._is_closed = False
 
-    async def space(self, did: Did, create: bool = False) -> Space:
+    async def space(self, did: Did, create: bool = False) -> OpenSpace:
         """The space, open; `UnknownSpace` if there is none and it is not to be made.
 
         It may be closed for others' sake as soon as nobody uses it; `lease` keeps it.
@@ -86,7 +86,7 @@ class Store:
         return self._open[did]
 
     @asynccontextmanager
-    async def lease(self, did: Did, create: bool = False) -> AsyncIterator[Space]:
+    async def lease(self, did: Did, create: bool = False) -> AsyncIterator[OpenSpace]:
         """The space, which stays open until the end of the block."""
         space = await self.space(did, create)
         with space.lease():
@@ -110,7 +110,7 @@ class Store:
         self._executors.close()
 
     async def _open_space(self, did: Did, create: bool) -> None:
-        space = Space(did, self._storage, self._executors, self._cache.share(), self._past.share(), self._inputs)
+        space = OpenSpace(did, self._storage, self._executors, self._cache.share(), self._past.share(), self._inputs)
         await self._make_room()
         try:
             try:

@@ -93,7 +93,8 @@ def fast_path_name() -> str:
 
 def _names() -> dict[str, object]:
     records = (
-        *(Accepted, changes.Change, changes.Changes, commit_record.Commit, commit_record.LocalIdentity, facts.Fact),
+        *(Accepted, changes.RecordedChange, changes.Changes, commit_record.Commit),
+        *(commit_record.LocalIdentity, facts.Fact),
         *(proposal.Proposal, proposal.Step, request.Read, state.EntityState, state.Missing, BatchBase, Limits),
     )
     calls = (StemmaError, patch.Work, blake3, changes.push, proposal.patch_step, write.value_after)

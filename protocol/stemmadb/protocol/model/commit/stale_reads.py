@@ -7,7 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from stemmadb.protocol.model.commit.request import Read
-from stemmadb.protocol.model.log.changes import Change
+from stemmadb.protocol.model.log.changes import RecordedChange
 from stemmadb.protocol.model.log.state import EntityState
 from stemmadb.protocol.model.values import pointer
 from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, Version
@@ -29,7 +29,7 @@ class StaleRead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     author: Did | None = None
 
 
-_OUT_OF_SIGHT = Change(Version(0), Did(""), None)
+_OUT_OF_SIGHT = RecordedChange(Version(0), Did(""), None)
 COMPARISONS_MAX = 100_000
 
 
@@ -42,7 +42,7 @@ class Scan:
 
     def overlapping(
         self, state: EntityState, path: str | None, after: Version, own: Collection[Version]
-    ) -> Change | None:
+    ) -> RecordedChange | None:
         """The newest change after that version that overlaps the path, own commits aside; None is every path."""
         facts_left = self._facts_max
         for change in state.changes or ():
@@ -59,13 +59,13 @@ class Scan:
         return None if state.seen_after <= after else _OUT_OF_SIGHT
 
 
-def _touches(change: Change, path: str | None) -> bool:
+def _touches(change: RecordedChange, path: str | None) -> bool:
     if path is None or change.writes is None:
         return True
     return any(pointer.overlaps(path, written) for written in change.writes)
 
 
-def explain(read: Read, branch: BranchName, state: EntityState, change: Change) -> StaleRead:
+def explain(read: Read, branch: BranchName, state: EntityState, change: RecordedChange) -> StaleRead:
     """The stale read as data; the winner of a change out of sight is the head."""
     seen = change is not _OUT_OF_SIGHT
     return StaleRead(

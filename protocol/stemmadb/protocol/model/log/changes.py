@@ -19,7 +19,7 @@ from stemmadb.protocol.model.values.ids import Did, Version
 PATHS_MAX: Final = 64
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class RecordedChange(msgspec.Struct, frozen=True, gc=False):
     """A fact as far as overlap is concerned; `writes` None is every path of the entity (COMMIT-2)."""
 
     version: Version
@@ -30,10 +30,10 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 class Changes(msgspec.Struct, frozen=True, gc=False):
     """The first `count` of a list that heads share: a newer head appends behind what the older ones look at."""
 
-    shared: list[Change]
+    shared: list[RecordedChange]
     count: int
 
-    def __iter__(self) -> Iterator[Change]:
+    def __iter__(self) -> Iterator[RecordedChange]:
         """Newest first."""
         for index in range(self.count - 1, -1, -1):
             yield self.shared[index]
@@ -46,24 +46,24 @@ class Changing(Foldable, Protocol):
     def version(self) -> Version: ...
 
 
-def of_fact(fact: Changing, author: Did) -> Change | None:
+def of_fact(fact: Changing, author: Did) -> RecordedChange | None:
     """The change a stored fact makes: nothing for a checkpoint, everything where the body is gone (COMMIT-2)."""
     if fact.kind == "checkpoint":
         return None
     if fact.kind != "patch" or fact.body is None:
-        return Change(fact.version, author, None)
+        return RecordedChange(fact.version, author, None)
     operations: Any = body.read_stored(fact.body)
     return of_paths(fact.version, author, patch.footprint(operations).writes)
 
 
-def of_paths(version: Version, author: Did, writes: tuple[str, ...] | None) -> Change:
+def of_paths(version: Version, author: Did, writes: tuple[str, ...] | None) -> RecordedChange:
     """A change that writes very many paths counts as one of the whole: comparing stays cheap, and that is safe."""
     if writes is not None and len(writes) > PATHS_MAX:
         writes = (pointer.ROOT,)
-    return Change(version, author, writes)
+    return RecordedChange(version, author, writes)
 
 
-def push(changes: Changes | None, seen_after: Version, change: Change, keep: int) -> tuple[Changes, Version]:
+def push(changes: Changes | None, seen_after: Version, change: RecordedChange, keep: int) -> tuple[Changes, Version]:
     """The changes with a new one in front, and the version after which none is missing.
 
     At least `keep` are kept; what is beyond twice that is forgotten, half at a time, so that a write costs the same

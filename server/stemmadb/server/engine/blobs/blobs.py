@@ -64,7 +64,7 @@ def metadata_id(hash_: Hash) -> EntityId:
     return EntityId(f"urn:blob-meta:{reference.write(hash_)}")
 
 
-class Blobs:
+class BlobStore:
     """The blobs of one open space, used from its event loop."""
 
     def __init__(

@@ -12,10 +12,10 @@ from stemmadb.protocol.model.access.access_roles import Rights
 from stemmadb.protocol.model.access.delegation import DelegatedRights
 from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.server.engine.base.paging import MayRead, anything
-from stemmadb.server.engine.blobs.blobs import Blobs
+from stemmadb.server.engine.blobs.blobs import BlobStore
 from stemmadb.server.engine.plan.known_merges import KnownMerges
 from stemmadb.server.engine.read.reader import Reader
-from stemmadb.server.engine.space import Space
+from stemmadb.server.engine.space import OpenSpace
 from stemmadb.server.service.base.turns import Turns
 
 EVERY_PREFIX = ""
@@ -25,8 +25,8 @@ EVERY_PREFIX = ""
 class RequestContext:
     """One for each open space, shared by its sessions; `merges` are those read so far."""
 
-    space: Space
-    blobs: Blobs
+    space: OpenSpace
+    blobs: BlobStore
     merges: KnownMerges
     now: Callable[[], TimeMs]
     previews: Turns = field(default_factory=Turns)

@@ -20,7 +20,7 @@ from stemmadb.protocol.model.values.ids import Did, Hash, Local
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.codec.msgpack_codec import read_content
 from stemmadb.protocol.wire.messages.commit import CommitMessage, Deferred
-from stemmadb.server.engine.space import Space
+from stemmadb.server.engine.space import OpenSpace
 from stemmadb.server.service.base.commit_event import CommitEvent
 from stemmadb.server.service.session.deferred import DeferredCommits
 
@@ -45,7 +45,7 @@ class Commits:
 
     def __init__(
         self,
-        space: Space,
+        space: OpenSpace,
         author: Author,
         *,
         principal: Did,

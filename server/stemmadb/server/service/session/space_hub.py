@@ -14,9 +14,9 @@ from stemmadb.protocol.model.log.commit_record import LocalIdentity
 from stemmadb.protocol.model.values.ids import Did, TimeMs, Version
 from stemmadb.server.counters import SpaceCounts
 from stemmadb.server.engine.base.executors import Workers
-from stemmadb.server.engine.blobs.blobs import Blobs
+from stemmadb.server.engine.blobs.blobs import BlobStore
 from stemmadb.server.engine.plan.known_merges import KnownMerges
-from stemmadb.server.engine.space import Space
+from stemmadb.server.engine.space import OpenSpace
 from stemmadb.server.service.base.commit_event import CommitEvent
 from stemmadb.server.service.base.durable_batches import Batch
 from stemmadb.server.service.base.request_context import RequestContext
@@ -68,7 +68,7 @@ class HubSession(Publisher, Protocol):
 class SpaceHub:
     """All of it is used from one event loop."""
 
-    def __init__(self, space: Space, settings: ServiceSettings, counts: SpaceCounts) -> None:
+    def __init__(self, space: OpenSpace, settings: ServiceSettings, counts: SpaceCounts) -> None:
         self.space = space
         self.counts = counts
         self.access = Access(space.did)
@@ -106,7 +106,7 @@ class SpaceHub:
         self._stay.enter_context(self.space.lease())
         try:
             directory = await self.space.in_turn(lambda log: log.directory)
-            blobs = Blobs(self.space, directory=directory, workers=workers, now=now)
+            blobs = BlobStore(self.space, directory=directory, workers=workers, now=now)
             self.context = RequestContext(self.space, blobs, KnownMerges(), now)
             self.feed.on_batch = self._take
             await self.feed.start()

@@ -16,7 +16,7 @@ from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model.commit.admission import Accepted
 from stemmadb.protocol.model.log.commit_record import genesis
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Hash, Version
-from stemmadb.server.engine.space import Space
+from stemmadb.server.engine.space import OpenSpace
 from stemmadb.server.service.base import durable_batches
 from stemmadb.server.service.base.durable_batches import Batch
 from stemmadb.server.service.watch.idle import IDLE_MAX
@@ -44,7 +44,7 @@ class Feed:
 
     def __init__(
         self,
-        space: Space,
+        space: OpenSpace,
         *,
         bytes_max: int,
         batches_max: int,
