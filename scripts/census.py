@@ -60,7 +60,7 @@ def _imports(file: Path, found: dict[str, Path]) -> Iterator[str]:
 def ambiguous_classes(found: dict[str, Path]) -> dict[str, list[str]]:
     """Public class names with more than one meaning.
 
-    Twins mean the same: in `client.sync` the thing without `await`, in `client.reading` the message as an app sees it.
+    Twins mean the same: in `client.sync` a thing without `await`, in `client.reading` a message as an app sees it.
     """
     by: dict[str, list[str]] = defaultdict(list)
     for name, file in found.items():

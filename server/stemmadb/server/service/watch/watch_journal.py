@@ -56,7 +56,7 @@ def compose(deltas: Iterable[Delta]) -> Delta:
     return Delta(entered, updated, frozenset(left))
 
 
-class WatchStep(msgspec.Struct, frozen=True):
+class RecordedStep(msgspec.Struct, frozen=True):
     """The change of the answer from one version to another; in between it is not known."""
 
     after: Version
@@ -73,7 +73,7 @@ class WatchJournal:
         self.size = 0
         self._steps_max = steps_max
         self._bytes_max = bytes_max
-        self._entries: list[WatchStep] = []
+        self._entries: list[RecordedStep] = []
         self._last: tuple[Version, Version, Delta] | None = None
         """What was composed last: all members that are notified together ask for the same."""
 
@@ -83,7 +83,7 @@ class WatchJournal:
     def add(self, after: Version, to: Version, delta: Delta) -> None:
         """A step; what lies between the one before and this one changed nothing."""
         assert after >= (self._entries[-1].to if self._entries else self.floor), "steps are added in order"
-        entry = WatchStep(after, to, delta, delta.size)
+        entry = RecordedStep(after, to, delta, delta.size)
         self._entries.append(entry)
         self.size += entry.size
         gone, size = 0, self.size
@@ -126,5 +126,5 @@ class WatchJournal:
             self._last = None
 
 
-def _to(entry: WatchStep) -> int:
+def _to(entry: RecordedStep) -> int:
     return entry.to
