@@ -176,6 +176,7 @@ def test_branches_are_drawn_with_forks_and_merges() -> None:
             "◆     3  main you are here  2026-09-21 14:14:20  alice …UShbGULs  finished",
             "┊        2 commits",
         ]
+        assert await console.text("branch list") == await console.text("branches --list")
         assert lines(await console.text("branches --list"))[0].split() == [
             "BRANCH",
             "VERSION",

@@ -52,7 +52,9 @@ async def branch(state: ConsoleState, given: Arguments) -> ConsoleReply:
         case []:
             return said(f"You are at {state.place}.", branch=state.branch, version=state.version)
         case [name]:
-            return await _go(state, name)
+            known = await state.space.branches(deleted=True)
+            is_name = name != "list" or any(one.name == name for one in known)
+            return await _go(state, name) if is_name else _listed(known)
         case ["create", name]:
             return await _create(state, name, given)
         case ["delete", name]:
@@ -88,15 +90,20 @@ async def _go(state: ConsoleState, name: str) -> ConsoleReply:
 
 async def branches(state: ConsoleState, given: Arguments) -> ConsoleReply:
     found = await state.space.branches(deleted=True)
-    data = {"branches": list(map(answers.of_branch, found))}
     if given.has("list"):
-        return ConsoleReply(shapes=(layouts.branches(found),), data=data)
+        return _listed(found)
     log = await state.space.log(branch=None).all(limit=COMMITS_DRAWN + 1)
     drawn = _drawn(found, state)
     here = None if state.version is None else Here(state.branch, state.version)
     rows = graph.draw(drawn, log[:COMMITS_DRAWN], here=here)
     rest = [note_line(text) for text in _left_out(len(found) - len(drawn), is_cut=len(log) > COMMITS_DRAWN)]
+    data = {"branches": list(map(answers.of_branch, found))}
     return ConsoleReply(shapes=(picture(rows, drawn, state.viewer), *rest), data=data)
+
+
+def _listed(found: Sequence[Branch]) -> ConsoleReply:
+    """As `stemmadb branch list` shows them."""
+    return ConsoleReply(shapes=(layouts.branches(found),), data={"branches": list(map(answers.of_branch, found))})
 
 
 def _drawn(found: Sequence[Branch], state: ConsoleState) -> list[Branch]:
