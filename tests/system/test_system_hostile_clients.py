@@ -25,6 +25,7 @@ from stemmadb.protocol.wire.messages.session import HeldWatch, Ping
 from stemmadb.protocol.wire.messages.structure import MergeRequest, Resolution
 from stemmadb.server.engine.base.executors import Executors, Inline
 from stemmadb.server.engine.blobs.blobs import UPLOADS_EACH_MAX
+from stemmadb.server.engine.read import store_queries
 from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.stream.session_watch import SessionWatch
 from stemmadb.server.service.watch import watch_groups
@@ -273,6 +274,32 @@ async def test_commits_that_wait_are_bounded_by_their_bytes_too() -> None:
         writing.gate.set()
         await made.settle(4)
         assert given < 40, "280 MiB of commits wait"
+
+
+@pytest.mark.rule("QUERY-6")
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_query_ends_when_its_caller_has_left(leaves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query with 40 costly roots worked for 36 seconds more after its caller had left."""
+    reading, real, walked = Gated(), store_queries.run, list[bool]()
+
+    def noted(*given: Any, **more: Any) -> Any:
+        walked.append(True)
+        return real(*given, **more)
+
+    monkeypatch.setattr(store_queries, "run", noted)
+    async with service_harness(workers=Executors(Inline(), reading)) as made:
+        alice = await made.peer(ALICE).open()
+        await alice.commit(put("urn:numbers", list(range(100))))
+        reading.gate.clear()
+        roots = tuple(Root("urn:numbers", schema={"items": {"minimum": -number}}) for number in range(40))
+        give(alice, QueryRequest(id=alice.connection.next_id(), query=Query(roots=roots)))
+        await made.settle()
+        if leaves:
+            alice.lose()
+            await made.settle()
+        reading.gate.set()
+        await made.settle(2)
+        assert walked == ([] if leaves else [True])
 
 
 # ---------------------------------------------------------------- the event loop
