@@ -65,6 +65,8 @@ class AtOnce(Executor):
 class StormClock:
     """Virtual time."""
 
+    shift = 0
+
     def __init__(self, world: World) -> None:
         self._world = world
 

@@ -82,6 +82,8 @@ async def test_health_says_what_it_can_do(plugin: Plugin) -> None:
         200,
         {"status": "ok", "version": "1.0.0", "capabilities": ["embedding", "fts", "ttl", "pin", "propagation"]},
     )
+    plugin.opened.memory.clock.shift = 1_000
+    assert (await plugin.ask("GET", "/v1/health"))[1] == found | {"test_clock_ms": 1_000}
 
 
 @pytest.mark.rule("PLUG-1")

@@ -205,3 +205,23 @@ async def test_strict_never_shows_what_is_superseded_meanwhile(tmp_path: Path) -
             assert [read.memory.status for read in at] == ["active"]
         await writing
         assert [one for one, _, _ in await found(memory, "sqlite", "strict")] == [active[-1]]
+
+
+@pytest.mark.rule("MCP-8")
+async def test_many_versions_of_one_target_do_not_hide_another_target(tmp_path: Path) -> None:
+    async with memory_world(tmp_path / "data") as opened:
+        memory = opened.memory
+        said = draft(rationale="sqlite sqlite sqlite")
+        last = await decisions.record_decision(memory, AGENT, NS, said)
+        for _ in range(30):
+            last = await decisions.supersede_decision(memory, AGENT, NS, said, [last])
+        other = await decisions.record_decision(
+            memory, AGENT, NS, draft("Cache", "cache", "A file, for sqlite is one")
+        )
+        await proposals.propose_decision(memory, AGENT, NS, draft("New", "queue", "sqlite sqlite for it"))
+        modes: tuple[SearchMode, ...] = ("strict", "balanced")
+        for mode in modes:
+            answer = await ranking.search_decisions(memory, AGENT, NS, "sqlite", mode=mode, limit=2)
+            assert {one.id for one in answer.found} == {last, other}
+        everything = await ranking.search_decisions(memory, AGENT, NS, "sqlite", mode="audit", limit=20)
+        assert len(everything.found) == 20

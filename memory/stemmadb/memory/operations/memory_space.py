@@ -35,6 +35,9 @@ TRIES_MAX: Final = 10
 class MemoryClock(Protocol):
     """Time as the rules see it."""
 
+    shift: int
+    """By how many milliseconds `now` is wrong on purpose."""
+
     def now(self) -> Millis: ...
 
     def monotonic(self) -> float:

@@ -21,6 +21,9 @@ from stemmadb.memory.rules.scoring import ScoredCandidate, SearchMode
 from stemmadb.memory.rules.texts import checked
 
 CANDIDATES_FACTOR: Final = 5
+CANDIDATES_MAX: Final = 2_000
+STRICT_STATUSES: Final = ("active", "superseded")
+"""In strict a superseded decision only leads to the active one of its target."""
 PREVIEW_CHARACTERS: Final = 200
 DECISION: Final = "decision"
 
@@ -61,7 +64,21 @@ async def search_decisions(
     await memory.index.reach(within=FRESH_SECONDS)
     nsh, now = ids.namespace_hash(ns), memory.clock.now()
     question = Question([nsh], text=text, kinds=(DECISION, PROPOSAL), limit=CANDIDATES_FACTOR * limit, now=now)
-    hits = await memory.index.search(question)
+    if mode == "strict":
+        question = question._replace(statuses=STRICT_STATUSES)
+    while True:
+        answer, candidates = await _ranked(memory, nsh, question, mode, limit)
+        is_full = len(answer.found) >= limit or candidates < question.limit
+        if mode == "audit" or is_full or question.limit >= CANDIDATES_MAX:
+            return answer
+        question = question._replace(limit=4 * question.limit)  # many versions of few targets match
+
+
+async def _ranked(
+    memory: MemorySpace, nsh: NamespaceHash, question: Question, mode: SearchMode, limit: int
+) -> tuple[DecisionAnswer, int]:
+    """The answer, and how many candidates it was made from."""
+    hits, now = await memory.index.search(question), Millis(question.now)
     shares = scoring.similarities([hit.score for hit in hits.hits])
     similar = {hit.entity: share for hit, share in zip(hits.hits, shares, strict=True)}
     shown = await _shown(memory, similar, hits.version, now)
@@ -69,7 +86,8 @@ async def search_decisions(
     known = {one.candidate.id: one for one in (*actives.values(), *shown)}
     by_target = {target: one.candidate for target, one in actives.items()}
     ranked = scoring.rank([one.candidate for one in shown], by_target, mode, limit)
-    return DecisionAnswer([_found(known[one.candidate.id], one.score) for one in ranked], hits.version, now)
+    found = [_found(known[one.candidate.id], one.score) for one in ranked]
+    return DecisionAnswer(found, hits.version, now), len(hits.hits)
 
 
 async def _shown(memory: MemorySpace, similar: Mapping[str, float], version: int, now: Millis) -> list[_Shown]:

@@ -79,7 +79,9 @@ class MemoryPlugin:
         is_late = oldest is not None and self._memory.clock.now() - oldest > OLD_FORGET_MS
         is_behind = self._memory.index.seconds_behind > BEHIND_SECONDS
         status = "degraded" if is_late or is_behind else "ok"
-        return _json({"status": status, "version": openapi.VERSION, "capabilities": list(openapi.CAPABILITIES)})
+        body = {"status": status, "version": openapi.VERSION, "capabilities": list(openapi.CAPABILITIES)}
+        shift = self._memory.clock.shift
+        return _json(body | {"test_clock_ms": shift} if shift else body)
 
     async def contract(self, request: web.Request) -> web.Response:
         """JSON is YAML too."""
