@@ -18,7 +18,8 @@ from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model.log.branch_spans import Span
 from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, TimeMs, Version
 from stemmadb.server.storage.port import LogFilter, LogReader, SpaceLog, Storage, StorageFailed
-from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage, commit_filter, listing, pool, records
+from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage
+from stemmadb.server.storage.sqlite.read import commit_filter, listing, pool, records
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The SQLite backend: a file for each space, one connection that writes it, read-only ones that read.
 
 `storage` and `log` implement the port, `schema` has the tables, `append` and `fast_path_append` write batches,
-`read_view` and `reader` read, and `wal` is the group WAL that makes batches of all spaces durable with one sync.
+`read` reads, and `wal` is the group WAL that makes batches of all spaces durable with one sync.
 
 Imports the storage port and the protocol.
 """

@@ -11,7 +11,7 @@ import msgspec
 from stemmadb.protocol.model.values.ids import Hash, TimeMs
 from stemmadb.server.storage.port import StoredBlob
 from stemmadb.server.storage.sqlite.connection import query
-from stemmadb.server.storage.sqlite.read_view import ReadView
+from stemmadb.server.storage.sqlite.read.read_view import ReadView
 from stemmadb.server.storage.stored_blobs import seal, stored_blob
 
 _BLOB: Final = "SELECT hash, size, content_type, created, data IS NULL, seal FROM blob"

@@ -38,10 +38,10 @@ from stemmadb.server.storage.sqlite.connection import (
     open_writer,
     transaction,
 )
-from stemmadb.server.storage.sqlite.pool import Pool
-from stemmadb.server.storage.sqlite.read_view import ReadView
-from stemmadb.server.storage.sqlite.reader import SqliteReader
-from stemmadb.server.storage.sqlite.structure import KnownStructure
+from stemmadb.server.storage.sqlite.read.pool import Pool
+from stemmadb.server.storage.sqlite.read.read_view import ReadView
+from stemmadb.server.storage.sqlite.read.reader import SqliteReader
+from stemmadb.server.storage.sqlite.read.stored_structure import KnownStructure
 from stemmadb.server.storage.sqlite.truncate_wal import LONG_BYTES, TRUNCATE_WAIT_MS, WalTruncation
 from stemmadb.server.storage.sqlite.wal import apply, blocks
 from stemmadb.server.storage.sqlite.wal.apply import Applier

@@ -16,8 +16,8 @@ from stemmadb.server.storage import positions
 from stemmadb.server.storage.last_facts import LOOKED_BACK_MAX, state_of
 from stemmadb.server.storage.port import LastFact
 from stemmadb.server.storage.sqlite.connection import as_json
-from stemmadb.server.storage.sqlite.read_view import ReadView
-from stemmadb.server.storage.sqlite.structure import StoredStructure
+from stemmadb.server.storage.sqlite.read.read_view import ReadView
+from stemmadb.server.storage.sqlite.read.stored_structure import StoredStructure
 from stemmadb.server.storage.stored_records import kind_name
 
 _OF_ENTITY = (

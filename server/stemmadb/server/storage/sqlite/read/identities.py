@@ -9,7 +9,7 @@ from stemmadb.protocol.model.log.commit_record import Identity, LocalIdentity
 from stemmadb.protocol.model.log.state import KnownCommit
 from stemmadb.protocol.model.values.ids import Did, Hash, Local, Version
 from stemmadb.server.storage.sqlite.connection import as_json
-from stemmadb.server.storage.sqlite.read_view import ReadView
+from stemmadb.server.storage.sqlite.read.read_view import ReadView
 from stemmadb.server.storage.stored_identities import session_of
 
 # Bytes go through JSON as hexadecimal text, and a local as a number: that tells the two kinds apart.

@@ -9,8 +9,8 @@ from stemmadb.protocol.model.values.ids import TimeMs, Version
 from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import LogFilter
 from stemmadb.server.storage.sqlite.connection import Cell
-from stemmadb.server.storage.sqlite.read_view import ReadView
-from stemmadb.server.storage.sqlite.structure import StoredStructure
+from stemmadb.server.storage.sqlite.read.read_view import ReadView
+from stemmadb.server.storage.sqlite.read.stored_structure import StoredStructure
 
 CANDIDATES_MAX: Final = 10_000
 """Up to so many candidates are collected by an index of their own; more are met soon enough by going through all."""

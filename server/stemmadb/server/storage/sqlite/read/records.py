@@ -10,7 +10,7 @@ from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.values.ids import BranchName, Did, Hash, TimeMs, Version
 from stemmadb.server.storage import positions
 from stemmadb.server.storage.sqlite.connection import as_json
-from stemmadb.server.storage.sqlite.read_view import ReadView
+from stemmadb.server.storage.sqlite.read.read_view import ReadView
 from stemmadb.server.storage.stored_records import commit_of, fact_of
 
 CHUNK: Final = 1_024

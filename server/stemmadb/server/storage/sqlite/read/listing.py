@@ -9,8 +9,8 @@ from stemmadb.protocol.model.log.branch_spans import Span
 from stemmadb.protocol.model.values.ids import EntityId, Version
 from stemmadb.server.storage import positions
 from stemmadb.server.storage.sqlite.connection import Cell, Row
-from stemmadb.server.storage.sqlite.read_view import ReadView
-from stemmadb.server.storage.sqlite.structure import StoredStructure
+from stemmadb.server.storage.sqlite.read.read_view import ReadView
+from stemmadb.server.storage.sqlite.read.stored_structure import StoredStructure
 
 FEW_VERSIONS: Final = 1_000
 """Up to so many versions are looked through without asking whether there is a shorter way."""

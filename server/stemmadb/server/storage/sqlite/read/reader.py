@@ -21,18 +21,11 @@ from stemmadb.server.storage.port import (
     StoredTag,
     Tip,
 )
-from stemmadb.server.storage.sqlite import (
-    blobs,
-    commit_filter,
-    history,
-    last_facts,
-    listing,
-    records,
-    replay,
-)
-from stemmadb.server.storage.sqlite import identities as known_identities
-from stemmadb.server.storage.sqlite.read_view import ReadView
-from stemmadb.server.storage.sqlite.structure import KnownStructure, StoredStructure
+from stemmadb.server.storage.sqlite import blobs
+from stemmadb.server.storage.sqlite.read import commit_filter, history, last_facts, listing, records, replay
+from stemmadb.server.storage.sqlite.read import identities as known_identities
+from stemmadb.server.storage.sqlite.read.read_view import ReadView
+from stemmadb.server.storage.sqlite.read.stored_structure import KnownStructure, StoredStructure
 
 
 class SqliteReader:

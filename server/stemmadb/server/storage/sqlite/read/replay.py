@@ -19,8 +19,8 @@ from stemmadb.protocol.model.values.ids import EntityId, Hash, Version
 from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import Recorded, Replay, Snapshot
 from stemmadb.server.storage.sqlite.connection import Row, as_json
-from stemmadb.server.storage.sqlite.read_view import ReadView
-from stemmadb.server.storage.sqlite.structure import StoredStructure
+from stemmadb.server.storage.sqlite.read.read_view import ReadView
+from stemmadb.server.storage.sqlite.read.stored_structure import StoredStructure
 from stemmadb.server.storage.stored_records import kind_name
 
 _IN_SPAN = "entity = {} AND branch = :branch AND place BETWEEN {} AND :high"

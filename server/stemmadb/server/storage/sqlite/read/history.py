@@ -14,10 +14,10 @@ from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.values.ids import Did, EntityId, Version
 from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import FactPosition, Order
-from stemmadb.server.storage.sqlite import records
 from stemmadb.server.storage.sqlite.connection import DamagedFile, Row
-from stemmadb.server.storage.sqlite.read_view import ReadView
-from stemmadb.server.storage.sqlite.structure import StoredStructure
+from stemmadb.server.storage.sqlite.read import records
+from stemmadb.server.storage.sqlite.read.read_view import ReadView
+from stemmadb.server.storage.sqlite.read.stored_structure import StoredStructure
 from stemmadb.server.storage.stored_records import commit_of, fact_of
 
 Range: TypeAlias = tuple[int, int, int]
