@@ -11,24 +11,11 @@ from typing import Any
 
 import pytest
 
+from console_pages import SCRIPT, built
 from http_worlds import HttpWorld, http_world
 from stemmadb.server.http.console_files import ConsoleFiles, console_directory
 from stemmadb.server.serving import build
 from stemmadb.server.serving.settings.config import Config
-
-PAGE = '<!doctype html><meta name="csp-nonce" content="__CSP_NONCE__"><style nonce="__CSP_NONCE__"></style>{}'
-SCRIPT = b"console.log('a script')\n" * 99
-
-
-def built(directory: Path, mark: str = "app") -> Path:
-    """As `make console` leaves it."""
-    (directory / "assets").mkdir(parents=True, exist_ok=True)
-    (directory / "assets" / "main-ABC.js").write_bytes(SCRIPT)
-    (directory / "assets" / "icon-1.svg").write_bytes(b"<svg/>")
-    (directory / "assets" / "secret.txt").write_bytes(b"of no known type")
-    (directory / "pair.html").write_text(PAGE.format("pair"))
-    (directory / "index.html").write_text(PAGE.format(mark))
-    return directory
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from stemmadb.protocol.errors import InvalidDelegation
 from stemmadb.protocol.model.access import access_roles, access_token, delegation, text_form
 from stemmadb.protocol.model.access.delegation import DelegatedRights, Delegation
 from stemmadb.protocol.model.query.query import EVERY
+from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import RANDOM_ID_BYTES, Did, Hash, TimeMs
 from stemmadb.protocol.wire.messages.access import RevokeRequest
 from stemmadb.protocol.wire.messages.base import Written
@@ -93,8 +94,12 @@ class Delegator:
     async def revoke(self, token: str) -> Receipt:
         """Takes back a token and all that were made from it, for good. Needs the role `own`.
 
-        What is no token would be revoked too, and the real one be left, so it is checked first.
+        What is no token would be revoked too, and the real one be left, so it is checked first. A name `b3:...`, as
+        `console --web` prints it, cannot be checked.
         """
+        if token.startswith(reference.PREFIX):
+            name = reference.read(token)
+            return receipt(await self._requester.write(RevokeRequest, Written, delegation=name))
         if token.startswith(access_token.PREFIX):
             first, _ = access_token.read_text(token)
             access_token.read(first)

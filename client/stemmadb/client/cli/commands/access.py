@@ -94,11 +94,11 @@ def delegate(
 
 
 @acl.command("revoke")
-@click.argument("text", metavar="DELEGATION")
+@click.argument("text", metavar="DELEGATION|NAME")
 @space_options
 @click.pass_obj
 def revoke_delegation(shell: CliContext, target: Target, text: str) -> dict[str, object]:
-    """Take back a delegation, and all that were made from it.
+    """Take back a delegation, and all that were made from it. It is given whole, or by its name b3:...
 
     Example: stemmadb acl revoke ksTaAR... --space todo
     """

@@ -30,7 +30,7 @@ OTHER_VARIABLES: Final = (
 )
 """No settings: where the file is, what clients read, and variables of the build and the tests (CONTRIBUTING.md)."""
 DEFAULT: Final = "default"
-FITTED: Final = ("make_spaces", "metrics")
+FITTED: Final = ("console", "make_spaces", "metrics")
 """Settings whose default follows from the host."""
 SHOWN_MAX: Final = 60
 """Letters of a bad value that are shown."""
