@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from http_worlds import HttpWorld, http_world
-from stemmadb.client import Identity
-from stemmadb.protocol.errors import Unauthenticated
+from json_socket import JsonSocket, text
+from stemmadb.client import Identity, connect
+from stemmadb.protocol.errors import Forbidden, Unauthenticated
 from stemmadb.protocol.model.access import access_token, delegation, text_form
 from stemmadb.protocol.model.access.delegation import Delegation
 from stemmadb.protocol.model.values import reference
@@ -141,6 +142,45 @@ async def test_a_revoked_token_ends_with_the_next_request(world: HttpWorld) -> N
     answer = await world.get("/log", token=token)
     assert (answer.status, "revoked" in answer.json()["detail"]) == (401, True)
     assert (await world.get("/log")).status == 200
+
+
+@pytest.mark.rule("TOKEN-4")
+async def test_a_principal_takes_back_its_own_token_and_nobody_elses(world: HttpWorld) -> None:
+    guest, owner = Identity.make(), world.db.identity
+    await world.space.acl.set(guest.did, "read")
+    token, other = world.token_of(guest), world.token_of(owner, role="read")
+    async with connect(world.url, identity=guest) as db:
+        space = await db.space(world.did)
+        with pytest.raises(Forbidden):
+            await space.revoke(other)
+        await space.revoke(token)
+    assert (await world.get("/log", token=token)).status == 401
+    assert (await world.get("/log", token=other)).status == 200
+
+
+@pytest.mark.rule("TOKEN-4")
+async def test_an_own_token_is_shown_whole_and_must_be_alive(world: HttpWorld) -> None:
+    """The caller is the owner under a delegation to read `urn:a:` alone: no `own`."""
+    owner, guest = world.db.identity, Identity.make()
+    mine, past = world.token_bytes(owner), TimeMs(int(time.time() * 1_000) - 1_000)
+    async with JsonSocket.open(world, role="read", prefix="urn:a:") as socket:
+
+        async def revoked(token: bytes | None, name: bytes) -> str:
+            said = {"type": "revoke", "delegation": reference.write(access_token.name_of(name))}
+            answer = await socket.ask(said | ({} if token is None else {"token": text(token)}))
+            return str(answer.get("code", answer["type"]))
+
+        others = world.token_bytes(guest)
+        expired = world.token_bytes(owner, not_before=TimeMs(past - 1_000), expires=past)
+        elsewhere = world.token_bytes(owner, space=guest.did)
+        assert await revoked(None, mine) == "forbidden"
+        assert await revoked(others, others) == "forbidden"
+        assert await revoked(mine, others) == "malformed"
+        for wrong in (expired, elsewhere, mine[:-1], b""):
+            assert await revoked(wrong, wrong) == "malformed"
+        assert (await world.get("/log", token=access_token.write_text(mine))).status == 200
+        assert await revoked(mine, mine) == "ok"
+    assert (await world.get("/log", token=access_token.write_text(mine))).status == 401
 
 
 @pytest.mark.rule("TOKEN-3")

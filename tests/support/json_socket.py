@@ -20,7 +20,7 @@ from stemmadb.protocol.model.access.delegation import Delegation
 from stemmadb.protocol.model.values.ids import TimeMs
 from stemmadb.protocol.wire.version import JSON
 
-WRITES = frozenset({"branch.create", "branch.delete", "tag.create", "tag.delete", "merge", "revert"})
+WRITES = frozenset({"branch.create", "branch.delete", "tag.create", "tag.delete", "merge", "revert", "revoke"})
 
 
 def text(data: bytes) -> str:

@@ -304,7 +304,7 @@ class Space:
         )
 
     async def revoke(self, token: str) -> Receipt:
-        """Takes back a token and all that were made from it. Needs the role `own`."""
+        """Takes back a token and all that were made from it. Needs `own`, but for an own access token."""
         return await self._delegator.revoke(token)
 
     async def _commit_roles(self, roles: Roles, basis: Version) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from stemmadb.client.keys.identity import Identity
 from stemmadb.client.reading.entries import Receipt, receipt
 from stemmadb.client.reading.times import milliseconds
 from stemmadb.client.requester import Requester
-from stemmadb.protocol.errors import InvalidDelegation
+from stemmadb.protocol.errors import InvalidDelegation, UnsupportedProtocol
 from stemmadb.protocol.model.access import access_roles, access_token, delegation, text_form
 from stemmadb.protocol.model.access.delegation import DelegatedRights, Delegation
 from stemmadb.protocol.model.query.query import EVERY
@@ -19,6 +20,7 @@ from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import RANDOM_ID_BYTES, Did, Hash, TimeMs
 from stemmadb.protocol.wire.messages.access import RevokeRequest
 from stemmadb.protocol.wire.messages.base import Written
+from stemmadb.protocol.wire.version import REVOKE_OWN
 
 CLOCK_SKEW_MS: Final = 5 * 60 * 1000
 """A token begins this long ago, so that it holds at once on a server whose clock is behind."""
@@ -92,7 +94,7 @@ class Delegator:
         return text_form.write_chain((token, *self._chain(above)))
 
     async def revoke(self, token: str) -> Receipt:
-        """Takes back a token and all that were made from it, for good. Needs the role `own`.
+        """Takes back a token and all that were made from it, for good. Needs the role `own`, or to have signed it.
 
         What is no token would be revoked too, and the real one be left, so it is checked first. A name `b3:...`, as
         `console --web` prints it, cannot be checked.
@@ -100,14 +102,18 @@ class Delegator:
         if token.startswith(reference.PREFIX):
             name = reference.read(token)
             return receipt(await self._requester.write(RevokeRequest, Written, delegation=name))
+        more: dict[str, Any] = {}
         if token.startswith(access_token.PREFIX):
             first, _ = access_token.read_text(token)
-            access_token.read(first)
+            if access_token.read(first).principal == self._identity.did:
+                with suppress(UnsupportedProtocol):  # there only an owner can
+                    self._requester.check_feature(REVOKE_OWN)
+                    more = {"token": first}
         else:
             first = read_tokens((token,))[0]
             delegation.check(first, space=self._space)
         name = delegation.name_of(first)
-        return receipt(await self._requester.write(RevokeRequest, Written, delegation=name))
+        return receipt(await self._requester.write(RevokeRequest, Written, delegation=name, **more))
 
     def _above(self, role: DelegableRole, prefixes: tuple[str, ...], expires: TimeMs) -> DelegatedRights:
         """The chain held by this identity that includes the rights to be delegated."""

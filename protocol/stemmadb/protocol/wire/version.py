@@ -28,6 +28,7 @@ SHAPE: Final = "query.shape"
 HISTOGRAM: Final = "log.histogram"
 LOG_IDS: Final = "log.with_ids"
 LOG_KINDS: Final = "log.kinds"
+REVOKE_OWN: Final = "revoke.token"
 DRY_RUN_READ: Final = "dry_run.read"
 """A dry run needs `read` and not `write` (ACL-1)."""
 FEATURES: Final = (
@@ -42,6 +43,7 @@ FEATURES: Final = (
     PREFIXES,
     SHAPE,
     WINDOW,
+    REVOKE_OWN,
 )
 """Optional messages and fields that a server of this version reads. A client sends them only to a server that
 announced them."""

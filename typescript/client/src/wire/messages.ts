@@ -806,6 +806,7 @@ export interface RevokeRequest {
   readonly operation: string;
   readonly nonce: string;
   readonly delegation: string;
+  readonly token?: string;
 }
 
 /** A role, narrowed to ids that begin with one of the prefixes; the empty prefix is every id. */

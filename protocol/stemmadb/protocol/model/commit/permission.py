@@ -8,7 +8,7 @@ from stemmadb.protocol import identity
 from stemmadb.protocol.errors import Forbidden, InvalidDid, InvalidValue, LimitExceeded, Malformed
 from stemmadb.protocol.model.access.access_roles import EVERY_ID, FOUNDER, UNFOUNDED, Rights, Role
 from stemmadb.protocol.model.commit.proposal import Proposal
-from stemmadb.protocol.model.log.commit_record import Erase, Revert, Revoke, kind_of
+from stemmadb.protocol.model.log.commit_record import Erase, Revert, Revoke, RevokeOwn, kind_of
 from stemmadb.protocol.model.values import pointer
 from stemmadb.protocol.model.values.ids import MAIN
 from stemmadb.protocol.model.values.json_values import Value
@@ -23,9 +23,11 @@ def check(proposal: Proposal, rights: Rights, space: str) -> None:
     """Raises `Forbidden`, or says what is wrong with a new access list; decided just before the write is."""
     details = proposal.details
     needs: Role = "write" if details is None else _NEEDS.get(kind_of(details), "write")
+    if is_own := isinstance(details, RevokeOwn):
+        needs = "read"
     if not rights.has(needs):
         raise unfounded() if rights == UNFOUNDED else Forbidden(action="write", needs=needs)
-    if rights.prefixes != EVERY_ID:
+    if rights.prefixes != EVERY_ID and not is_own:
         if rights == FOUNDER:
             _check_founding(proposal, space)
         else:

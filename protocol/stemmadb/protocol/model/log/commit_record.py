@@ -107,6 +107,10 @@ class Revoke(_Arguments, frozen=True, tag="revoke"):
     delegation: Hash
 
 
+class RevokeOwn(Revoke, frozen=True, tag="revoke"):
+    """A token taken back by its own signer, who needs no `own` for it (TOKEN-4). In the log it is any `revoke`."""
+
+
 Arguments: TypeAlias = BranchCreate | BranchDelete | TagCreate | TagDelete | Merge | Revert | Erase | Compact | Revoke
 CommitKind = Literal[
     "commit",

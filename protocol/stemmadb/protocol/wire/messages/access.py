@@ -28,6 +28,10 @@ class AclRequest(Request, frozen=True, kw_only=True, tag="acl"):
 
 
 class RevokeRequest(WriteRequest, frozen=True, kw_only=True, tag="revoke"):
-    """Takes back a delegation and all that were made from it; `delegation` is the hash of its bytes."""
+    """Takes back a delegation and all that were made from it; `delegation` is the hash of its bytes.
+
+    With `token`, the bytes of an access token, it is taken back by its own signer (TOKEN-4; feature `revoke.token`).
+    """
 
     delegation: WireHash
+    token: bytes | None = None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stemmadb.protocol.errors import LimitExceeded, Malformed
+from stemmadb.protocol.errors import Forbidden, LimitExceeded, Malformed, Unauthenticated
+from stemmadb.protocol.model.access import access_token
 from stemmadb.protocol.model.commit.proposal import Proposal
-from stemmadb.protocol.model.log.commit_record import OperationIdentity, Revoke
+from stemmadb.protocol.model.log.commit_record import OperationIdentity, Revoke, RevokeOwn
 from stemmadb.protocol.model.values import body, ids
-from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Version
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.messages.access import RevokeRequest
 from stemmadb.protocol.wire.messages.base import WriteRequest, Written
@@ -117,15 +118,32 @@ async def compact(request: CompactRequest, caller: Caller, context: RequestConte
 async def revoke(request: RevokeRequest, caller: Caller, context: RequestContext) -> Written:
     """An ordinary write: what follows it is judged without the delegation (ACL-1, ACL-4)."""
     asked = asked_for(request, caller, context)
+    is_own = request.token is not None
+    if request.token is not None:
+        _check_own_token(request.token, request.delegation, caller, context)
     proposal = Proposal(
         identity=asked.identity,
         request=asked.request,
         branch=None,
-        details=Revoke(delegation=request.delegation),
+        details=(RevokeOwn if is_own else Revoke)(delegation=request.delegation),
         delegated=asked.delegated,
     )
-    with structural(caller, "own"):
+    with structural(caller, "read" if is_own else "own"):
         return _written(await decided(context.space, proposal))
+
+
+def _check_own_token(data: bytes, name: Hash, caller: Caller, context: RequestContext) -> None:
+    """Its bytes show who signed it; with a name alone anybody could end somebody else's token (TOKEN-4)."""
+    try:
+        token = access_token.read(data)
+    except Unauthenticated as wrong:
+        raise Malformed(path="token", why=str(wrong.facts["why"])) from None
+    if access_token.name_of(data) != name:
+        raise Malformed(path="token", why="'delegation' is not the hash of its bytes")
+    if token.principal != caller.principal:
+        raise Forbidden(action="take back a token of somebody else", needs="own")
+    if token.space != context.space.did or token.expires <= context.now():
+        raise Malformed(path="token", why="it is for another space, or has expired")
 
 
 def _written(done: CompletedWrite) -> Written:
