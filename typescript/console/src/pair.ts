@@ -74,7 +74,6 @@ function ask(given: NonNullable<ReturnType<typeof read>>): void {
   });
   refuse.addEventListener("click", () => say("Nothing was sent", element("p", "", "You can close this page. The command in the terminal ends by itself.")));
   say("StemmaDB console", question, element("p", "hint", "You started this with stemmadb console --web. If you did not, choose No: until you click, nothing is sent."), ...(isPlain ? [tick] : []), element("p", "buttons", allow, refuse));
-  allow.focus();
 }
 
 const given = read(fragment);

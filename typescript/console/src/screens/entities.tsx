@@ -16,6 +16,8 @@ import { Inspector } from "./inspector.tsx";
 const COLUMNS_MAX = 6;
 const ROWS_MAX = 10_000;
 const ASK_ROWS = 1_000;
+/** Schemes of ids: where there are few, what is under them is shown at once. */
+const OPEN_AT_FIRST = 3;
 
 interface Listed {
   readonly version: number;
@@ -182,12 +184,12 @@ function Branch({ prefix, current, depth, rows, filter }: { prefix: string; curr
   }, [rows, current, depth]);
   if (depth > 12) return null;
   const children = data ?? (depth === 0 && !questions.has("prefixes") ? (own.current.length ? own.current : guessed(rows)) : []);
-  const shown = children.filter((one) => one.prefix !== prefix && (!filter || one.prefix.includes(filter) || filter.startsWith(one.prefix)));
+  const shown = children.filter((one) => one.prefix !== prefix && isGroup(one.prefix) && (!filter || one.prefix.includes(filter) || filter.startsWith(one.prefix)));
   if (!shown.length) return null;
   return (
     <ul>
       {shown.map((one) => {
-        const isOpen = current.startsWith(one.prefix) && isGroup(one.prefix);
+        const isOpen = current.startsWith(one.prefix) || (depth === 0 && shown.length <= OPEN_AT_FIRST);
         return (
           <li key={one.prefix}>
             <TreeLink prefix={one.prefix} label={one.prefix.slice(prefix.length)} current={current} depth={depth + 1} count={one} />
@@ -201,12 +203,11 @@ function Branch({ prefix, current, depth, rows, filter }: { prefix: string; curr
 
 function TreeLink({ prefix, label, current, depth, count }: { prefix: string; label: string; current: string; depth: number; count: PrefixCount | undefined }): ReactElement {
   const { href } = useView();
-  const isEntity = prefix !== "" && !isGroup(prefix);
-  const to = isEntity ? href({ screen: "entity", params: { id: prefix } }) : href({ params: { prefix, from: undefined, sel: undefined, path: undefined } });
+  const to = href({ params: { prefix, from: undefined, sel: undefined, path: undefined } });
   return (
     <a className="tree-link" href={to} style={{ paddingInlineStart: `${8 + depth * 14}px` }} aria-current={prefix === current ? "true" : undefined}>
       <span className="tree-name"><T max={80}>{label}</T></span>
-      {count !== undefined && !isEntity && count.entities > 0 && <span className="badge">{grouped(count.entities)}{count.exact ? "" : "+"}</span>}
+      {count !== undefined && count.entities > 0 && <span className="badge">{grouped(count.entities)}{count.exact ? "" : "+"}</span>}
     </a>
   );
 }

@@ -138,7 +138,7 @@ export function patchText(body: Json): string {
   if (!Array.isArray(body)) return brief(body, 300);
   return (body as readonly { op?: string; path?: string; value?: Json; by?: Json; from?: string }[]).slice(0, 12).map((step) => {
     if (step.op === "remove") return `${step.path} removed`;
-    if (step.op === "increment") return `${step.path} ${brief(step.by ?? step.value ?? null, 40)} more`;
+    if (step.op === "increment") return `${step.path} +${brief(step.by ?? step.value ?? null, 40)}`.replace("+-", "−");
     if (step.op === "move" || step.op === "copy") return `${step.op} ${step.from} → ${step.path}`;
     if (step.op === "splice") return `${step.path} edited`;
     return `${step.path || "value"} → ${brief(step.value ?? null, 80)}`;
