@@ -141,7 +141,8 @@ export class ConsoleWorld {
 export function cli(world: ConsoleWorld, config: string, ...given: string[]): Json {
   const stemmadb = join(dirname(process.env["STEMMADB_PYTHON"] ?? join(ROOT, ".venv/bin/python")), "stemmadb");
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("STEMMADB_")));
-  const ran = spawnSync(stemmadb, [...given, "--url", world.server.url, "--config", config, "--json"], { env, encoding: "utf8" });
+  const url = given[0] === "keys" ? [] : ["--url", world.server.url];
+  const ran = spawnSync(stemmadb, [...given, ...url, "--json"], { env: { ...env, STEMMADB_HOME: config }, encoding: "utf8" });
   const last = ran.stdout.trim().split("\n").at(-1);
   if (!last) throw new Error(`stemmadb ${given.join(" ")} printed nothing: ${ran.stderr}`);
   return JSON.parse(last) as Json;

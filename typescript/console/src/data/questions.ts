@@ -1,6 +1,6 @@
 // What the console asks a server. Where the server does not name a feature, an older way is taken or nothing is shown.
 import {
-  type BlameLine, type BranchEntry, type EntityChange, type HistoryEntry, type Json, type LogEntry, type MergeReport, type QueriedEntity, type Resolution, type RevertAnswer,
+  type BlameLine, type BranchEntry, type EntityChange, type HistoryEntry, type Json, type LogEntry, type MergeReport, type QueriedEntity, type Resolution, type RevertAnswer, type Rights,
   type Space, StemmaError, type TagEntry,
 } from "@stemmadb/client";
 import { MAIN } from "../address.ts";
@@ -33,25 +33,37 @@ export interface Histogram {
   readonly exact?: boolean;
   readonly buckets: readonly Bucket[];
 }
-export type Fact = NonNullable<LogEntry["items"]>[number];
+interface QueryAnswer { version: number; entities?: QueriedEntity[]; erased?: string[]; next?: string }
+interface HistoryAnswer { entries?: HistoryEntry[]; next?: string }
+interface BlameAnswer { lines?: BlameLine[]; next?: string }
+interface DiffAnswer { left: number; right: number; changes?: EntityChange[]; next?: string }
 export type Strategy = "fields" | "source" | "target" | "lww";
 
 export const PAGE_ROWS = 100;
+/** Of reads these say that nothing at all may be read here. */
+const DENIED = ["unknown_space", "unauthenticated", "invalid_delegation"];
 
 export class Questions {
   readonly space: Space;
+  private readonly onDenied: (why: string) => void;
 
-  constructor(space: Space) {
+  /** `onDenied` learns when this caller may not read here any more, whichever question was the first to show it. */
+  constructor(space: Space, onDenied: (why: string) => void = () => undefined) {
     this.space = space;
+    this.onDenied = onDenied;
   }
 
   has(feature: string): boolean {
     return this.space.features().has(feature);
   }
 
-  /** Messages that this page knows and an SDK of another version may not. */
-  private ask<A>(type: string, fields: object): Promise<A> {
-    return this.space.ask(type as "query", fields as never) as unknown as Promise<A>;
+  private async ask<A>(type: string, fields: object): Promise<A> {
+    try {
+      return (await this.space.ask(type as "query", fields as never)) as unknown as A;
+    } catch (error) {
+      if (error instanceof StemmaError && DENIED.includes(error.code)) this.onDenied(error.message);
+      throw error;
+    }
   }
 
   async page(branch: string, prefix: string, version: number | undefined, o: { after?: string | undefined; from?: string | undefined; limit?: number } = {}): Promise<Page> {
@@ -59,7 +71,7 @@ export class Questions {
     const query = { roots: [{ id: `${prefix}*` }], ...onBranch(branch), ...atVersion(version) };
     const jump = o.from === undefined ? {} : { after: { keys: [], id: o.from }, order: [], limit: o.limit ?? PAGE_ROWS };
     const paging = o.from === undefined ? { limit: o.limit ?? PAGE_ROWS, ...(o.after === undefined ? {} : { after: o.after }) } : {};
-    const answer = await this.ask<{ version: number; entities?: QueriedEntity[]; erased?: string[]; next?: string }>("query", { query: { ...query, ...jump }, ...paging, ...shape });
+    const answer = await this.ask<QueryAnswer>("query", { query: { ...query, ...jump }, ...paging, ...shape });
     return { version: answer.version, entities: (answer.entities ?? []).map((one) => ({ ...one, body: one.body ?? null })), erased: answer.erased ?? [], next: answer.next };
   }
 
@@ -71,7 +83,7 @@ export class Questions {
       const query = { roots: ids.slice(at, at + 50).map((id) => ({ id })), ...onBranch(branch), ...atVersion(pinned) };
       let after: string | undefined;
       do {
-        const answer = await this.space.ask("query", { query, ...(after === undefined ? {} : { after }) });
+        const answer = await this.ask<QueryAnswer>("query", { query, ...(after === undefined ? {} : { after }) });
         for (const entity of answer.entities ?? []) found.set(entity.id, { ...entity, body: entity.body ?? null });
         erased.push(...(answer.erased ?? []));
         pinned ??= answer.version;
@@ -82,7 +94,7 @@ export class Questions {
   }
 
   async versionAt(branch: string, time: number): Promise<number> {
-    return (await this.space.ask("query", { query: { roots: [{ id: this.space.did }], ...onBranch(branch), time } })).version;
+    return (await this.ask<QueryAnswer>("query", { query: { roots: [{ id: this.space.did }], ...onBranch(branch), time } })).version;
   }
 
   /** Undefined where the server cannot count. */
@@ -155,7 +167,7 @@ export class Questions {
 
   async history(branch: string, entity: string, o: { version?: number | undefined; limit?: number; after?: string | undefined } = {}): Promise<{ entries: readonly HistoryEntry[]; next: string | undefined }> {
     const { version, limit = PAGE_ROWS, after } = o;
-    const answer = await this.space.ask("history", { entity, ...onBranch(branch), ...atVersion(version), limit, ...(after === undefined ? {} : { after }) });
+    const answer = await this.ask<HistoryAnswer>("history", { entity, ...onBranch(branch), ...atVersion(version), limit, ...(after === undefined ? {} : { after }) });
     return { entries: answer.entries ?? [], next: answer.next };
   }
 
@@ -163,7 +175,7 @@ export class Questions {
     const found: BlameLine[] = [];
     let after: string | undefined;
     do {
-      const answer = await this.space.ask("blame", { entity, ...onBranch(branch), ...atVersion(version), ...(path ? { path } : {}), ...(after === undefined ? {} : { after }) });
+      const answer = await this.ask<BlameAnswer>("blame", { entity, ...onBranch(branch), ...atVersion(version), ...(path ? { path } : {}), ...(after === undefined ? {} : { after }) });
       found.push(...(answer.lines ?? []));
       after = answer.next;
     } while (after !== undefined && found.length < 5_000);
@@ -173,7 +185,7 @@ export class Questions {
   async diff(left: { branch: string; version: number | undefined }, right: { branch: string; version: number | undefined }, o: { prefix?: string | undefined; after?: string | undefined } = {}): Promise<{ left: number; right: number; changes: readonly EntityChange[]; next: string | undefined }> {
     const side = (one: { branch: string; version: number | undefined }) => ({ ...onBranch(one.branch), ...atVersion(one.version) });
     const { prefix, after } = o;
-    const answer = await this.space.ask("diff", { left: side(left), right: side(right), limit: PAGE_ROWS, ...(prefix ? { prefix } : {}), ...(after === undefined ? {} : { after }) });
+    const answer = await this.ask<DiffAnswer>("diff", { left: side(left), right: side(right), limit: PAGE_ROWS, ...(prefix ? { prefix } : {}), ...(after === undefined ? {} : { after }) });
     return { left: answer.left, right: answer.right, changes: answer.changes ?? [], next: answer.next };
   }
 
@@ -183,6 +195,15 @@ export class Questions {
 
   async tags(): Promise<readonly TagEntry[]> {
     return this.space.tags();
+  }
+
+  async rights(): Promise<Rights> {
+    try {
+      return (await this.ask<{ mine: Rights }>("acl", {})).mine;
+    } catch (error) {
+      if (error instanceof StemmaError && error.code === "forbidden") this.onDenied(error.message);
+      throw error;
+    }
   }
 
   /** The commits that made branches, merges and the like, newest first. */

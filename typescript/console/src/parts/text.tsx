@@ -33,11 +33,11 @@ export function Version({ version }: { version: number }): ReactElement {
 }
 
 /** What stands in place of content: empty, offline, forbidden, erased. */
-export function State({ icon, title, children, tone }: { icon: ReactNode; title: string; children?: ReactNode; tone?: "warn" | "bad" }): ReactElement {
+export function State({ icon, title, children, tone, isWhole }: { icon: ReactNode; title: string; children?: ReactNode; tone?: "warn" | "bad"; isWhole?: boolean }): ReactElement {
   return (
     <div className={`state ${tone ?? ""}`}>
       <div className="state-icon" aria-hidden="true">{icon}</div>
-      <h2>{title}</h2>
+      {isWhole ? <h1>{title}</h1> : <h2>{title}</h2>}
       {children !== undefined && <div className="state-text">{children}</div>}
     </div>
   );

@@ -24,7 +24,7 @@ export function EntityScreen(): ReactElement {
   const entity = data?.found.get(id);
   const isHead = moment.version === undefined;
   const folder = /^.*[:/#](?=.)/.exec(id)?.[0] ?? "";
-  if (!id) return <State icon={<Icon name="empty" size={32} />} title="Which entity?">Type its id above, after <kbd>/</kbd>.</State>;
+  if (!id) return <State isWhole icon={<Icon name="empty" size={32} />} title="Which entity?">Type its id above, after <kbd>/</kbd>.</State>;
   return (
     <section className="pane entity" aria-label="Entity">
       <div className="pane-head">

@@ -29,11 +29,13 @@ const DiffScreen = later(() => import("../screens/diff.tsx").then((one) => one.D
 const LiveScreen = later(() => import("../screens/live.tsx").then((one) => one.LiveScreen));
 const JUMPS: { readonly [key: string]: Screen } = { e: "entities", c: "commits", b: "branches", d: "diff", l: "live" };
 const DRAWN_MS = 100;
+const RIGHTS_MS = 5_000;
 
 export function App({ space, name, me, address, onDelegation }: { space: Space; name: string; me: string; address: Address; onDelegation: () => void }): ReactElement {
   const status = useStatus(space);
   const now = useNow();
-  const questions = useMemo(() => new Questions(space), [space]);
+  const [denied, setDenied] = useState<string | undefined>();
+  const questions = useMemo(() => new Questions(space, setDenied), [space]);
   const [first, setFirst] = useState(0);
   const [spoken, setSpoken] = useState("");
   const [isHelping, setHelping] = useState(false);
@@ -46,15 +48,21 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
     if (status.link === "open") space.follow().then((version) => setFirst((before) => Math.max(before, version)), () => undefined);
   }, [space, status.link]);
 
+  // A session that may read nothing any more hears nothing more either: it has to ask.
+  useEffect(() => {
+    const timer = setInterval(() => void questions.rights().then((mine) => mine.role === "none" && setDenied("It has no rights."), () => undefined), RIGHTS_MS);
+    return () => clearInterval(timer);
+  }, [questions]);
+
   const href = useCallback((to: Going): string => write(target(here.current, to)), []);
   const go = useCallback((to: Going): void => {
     const path = write(target(here.current, to));
     if (path !== location.pathname + location.search) navigate(path, { replace: to.replace ?? false });
   }, []);
 
-  const structure = useAsked(`${Math.floor(head / 1)}`, async () => {
-    const [branches, tags, access] = await Promise.all([questions.branches(), questions.tags(), space.access()]);
-    return { branches, tags, rights: access.mine };
+  const structure = useAsked(String(head), async () => {
+    const [branches, tags, rights] = await Promise.all([questions.branches(), questions.tags(), questions.rights()]);
+    return { branches, tags, rights };
   });
   const moment = useMoment(questions, address, head, structure.data?.tags, structure.data?.branches.map((one) => one.name));
   const commit = useAsked(moment === undefined || moment.problem !== undefined || moment.shown === 0 ? undefined : String(moment.shown), () => questions.commit(moment!.shown));
@@ -74,6 +82,7 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
   useTheme();
   useEffect(() => void (document.title = `${PLACES.find((one) => one.screen === address.screen || one.also === address.screen)?.label ?? "StemmaDB"} · ${name}`), [address.screen, name]);
 
+  if (denied !== undefined) return <Connect me={me} did={space.did} why={`This page may no longer read here. ${denied}`} onDelegation={onDelegation} />;
   if (status.link === "refused") return <Connect me={me} did={space.did} why={`This page may no longer read here: ${status.error?.message ?? "the server refused it."}`} onDelegation={onDelegation} />;
   if (moment === undefined || structure.data === undefined) return <div className="frame"><main className="screen"><Loading rows={12} /></main></div>;
   const { branches, tags, rights } = structure.data;
@@ -85,11 +94,11 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
         <a className="skip" href="#screen">Skip to the content</a>
         <TopBar status={status} onHelp={() => setHelping(true)} />
         <Timeline step={step} />
-        <div className="bars-below">
+        <section className="bars-below" aria-label="Notices">
           {status.link !== "open" && <p className="banner offline" role="status"><Icon name="cloud" /> Offline. What you see is as of @{grouped(status.asOf?.version ?? head)}; trying to connect again. <button className="button" onClick={() => space.nudge()}>Try now</button></p>}
           {isPast && address.screen !== "live" && <p className="banner past-note"><Icon name="clock" /> You are looking at version {grouped(moment.shown)}. Nothing can be changed here. <button className="button" onClick={() => go({ at: HEAD })}>Back to head</button></p>}
           {rights?.prefixes !== undefined && !rights.prefixes.includes("") && <p className="banner narrow">You see {rights.prefixes.join(", ")} only.</p>}
-        </div>
+        </section>
         <div className="body">
           <nav className="places" aria-label="Screens">
             {PLACES.map((place) => (

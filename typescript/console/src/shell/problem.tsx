@@ -11,11 +11,11 @@ export function ProblemState({ problem }: { problem: Problem }): ReactElement {
   const { go, head } = useView();
   const back = <button className="button primary" onClick={() => go({ at: HEAD, branch: problem.kind === "unknown_branch" ? MAIN : undefined as never })}>Go to head</button>;
   switch (problem.kind) {
-    case "history": return <State icon={<Icon name="clock" size={32} />} tone="warn" title="This link is from another history of this space (the server was restored)"><p>The version that it names now is another commit, or is not there.</p>{back}</State>;
-    case "future": return <State icon={<Icon name="clock" size={32} />} tone="warn" title={`Version ${grouped(problem.version)} is not there yet`}><p>The head is @{grouped(head)}.</p>{back}</State>;
-    case "unknown_tag": return <State icon={<Icon name="tag" size={32} />} tone="warn" title="There is no such tag"><p><T>{problem.text}</T></p>{back}</State>;
-    case "unknown_branch": return <State icon={<Icon name="branches" size={32} />} tone="warn" title="There is no such branch"><p><T>{problem.text}</T></p><button className="button primary" onClick={() => go({ branch: MAIN, at: HEAD })}>Go to main</button></State>;
-    default: return <State icon={<Icon name="clock" size={32} />} tone="warn" title="This moment cannot be read"><p><T>{problem.text}</T></p><p>Write a version, <code>head</code>, <code>tag:NAME</code>, or a time such as 2026-11-18T12:00:00Z.</p>{back}</State>;
+    case "history": return <State isWhole icon={<Icon name="clock" size={32} />} tone="warn" title="This link is from another history of this space (the server was restored)"><p>The version that it names now is another commit, or is not there.</p>{back}</State>;
+    case "future": return <State isWhole icon={<Icon name="clock" size={32} />} tone="warn" title={`Version ${grouped(problem.version)} is not there yet`}><p>The head is @{grouped(head)}.</p>{back}</State>;
+    case "unknown_tag": return <State isWhole icon={<Icon name="tag" size={32} />} tone="warn" title="There is no such tag"><p><T>{problem.text}</T></p>{back}</State>;
+    case "unknown_branch": return <State isWhole icon={<Icon name="branches" size={32} />} tone="warn" title="There is no such branch"><p><T>{problem.text}</T></p><button className="button primary" onClick={() => go({ branch: MAIN, at: HEAD })}>Go to main</button></State>;
+    default: return <State isWhole icon={<Icon name="clock" size={32} />} tone="warn" title="This moment cannot be read"><p><T>{problem.text}</T></p><p>Write a version, <code>head</code>, <code>tag:NAME</code>, or a time such as 2026-11-18T12:00:00Z.</p>{back}</State>;
   }
 }
 

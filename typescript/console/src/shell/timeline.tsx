@@ -13,7 +13,9 @@ const SPANS: readonly { readonly span: Span; readonly label: string; readonly ti
   { span: "7d", label: "7d", title: "The last week", ms: 604_800_000 }, { span: "time", label: "all", title: "All, by time" },
   { span: "version", label: "versions", title: "All, by version" },
 ];
+/** At most this many bars; fewer where there are few commits, so that they tell something apart. */
 const BUCKETS = 160;
+const COMMITS_IN_BAR = 4;
 
 export function Timeline({ step }: { step: (direction: "prev" | "next") => void }): ReactElement {
   const view = useView();
@@ -29,7 +31,7 @@ export function Timeline({ step }: { step: (direction: "prev" | "next") => void 
   const ms = SPANS.find((one) => one.span === span)!.ms;
   const key = JSON.stringify([span, filter, slowHead]);
   const { data } = useAsked(head === 0 ? undefined : key, () => questions.histogram({
-    by: span === "version" ? "version" : "time", buckets: BUCKETS, ...filter, ...(ms === undefined ? {} : { since: Math.max(1, Date.now() - ms) }),
+    by: span === "version" ? "version" : "time", buckets: Math.min(BUCKETS, Math.max(24, Math.ceil(slowHead / COMMITS_IN_BAR))), ...filter, ...(ms === undefined ? {} : { since: Math.max(1, Date.now() - ms) }),
   }), `${span} ${view.space.did} ${JSON.stringify(filter)}`);
   const buckets = data?.buckets ?? [];
   const axis = useMemo(() => new Axis(buckets, span !== "version", head), [buckets, span, head]);
