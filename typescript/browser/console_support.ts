@@ -1,19 +1,15 @@
-// The console before a real server: its built files are served beside the server's port, with the same CSP (CONSOLE-4).
+// The console as a real server gives it out, a browser, and spaces to look at.
 import { connect, type Database, type Identity, identityFromSeed, type Json, type Space } from "@stemmadb/client";
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { createServer, type IncomingMessage, request as httpRequest, type Server as HttpServer } from "node:http";
-import { connect as connectSocket } from "node:net";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, extname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import puppeteer, { type Browser, type Page } from "puppeteer-core";
 import { Server } from "../client/test/support/server.ts";
 import { buildConsole } from "../console/build.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const MADE = join(ROOT, "build/console");
-const TYPES: { readonly [end: string]: string } = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
 export const AUTHORS = ["ada", "bob", "cyd"] as const;
 export type Author = (typeof AUTHORS)[number];
 
@@ -27,7 +23,6 @@ export class ConsoleWorld {
   origin = "";
   /** What the page wrote to its console as an error, and each breach of the CSP. */
   readonly complaints: string[] = [];
-  private pages!: HttpServer;
   private readonly profile = mkdtempSync(join(tmpdir(), "stemmadb-chromium-"));
   private readonly databases = new Map<string, Database>();
 
@@ -35,47 +30,12 @@ export class ConsoleWorld {
     const world = new ConsoleWorld();
     await buildConsole();
     world.server = await Server.start();
-    world.pages = createServer((request, response) => world.answer(request, response));
-    world.pages.on("upgrade", (request, socket, head) => {
-      const to = connectSocket(world.server.port, "127.0.0.1", () => {
-        const lines = [`GET ${request.url} HTTP/1.1`];
-        for (let at = 0; at < request.rawHeaders.length; at += 2) lines.push(`${request.rawHeaders[at]}: ${request.rawHeaders[at + 1]}`);
-        to.write(`${lines.join("\r\n")}\r\n\r\n`);
-        to.write(head);
-        to.pipe(socket).pipe(to);
-      });
-      const end = (): void => void (to.destroy(), socket.destroy());
-      to.on("error", end).on("close", end);
-      socket.on("error", end).on("close", end);
-    });
-    await new Promise<void>((resolve) => world.pages.listen(0, "127.0.0.1", resolve));
-    world.origin = `http://127.0.0.1:${(world.pages.address() as { port: number }).port}`;
+    world.origin = `http://127.0.0.1:${world.server.port}`;
     world.browser = await puppeteer.launch({
       executablePath: process.env["STEMMADB_BROWSER"] ?? "/usr/bin/chromium", userDataDir: world.profile, headless: true,
       args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--lang=en-GB"],
     });
     return world;
-  }
-
-  private answer(request: IncomingMessage, response: import("node:http").ServerResponse): void {
-    const { pathname } = new URL(request.url!, "http://x");
-    if (!pathname.startsWith("/console")) {
-      const passed = httpRequest({ port: this.server.port, host: "127.0.0.1", path: request.url, method: request.method, headers: request.headers }, (answer) => {
-        response.writeHead(answer.statusCode!, answer.headers);
-        answer.pipe(response);
-      });
-      request.pipe(passed.on("error", () => response.destroy()));
-      return;
-    }
-    const isAsset = pathname.startsWith("/console/assets/");
-    const file = join(MADE, isAsset ? pathname.slice("/console/".length) : pathname === "/console/pair" ? "pair.html" : "index.html");
-    if (!existsSync(file)) return void response.writeHead(404).end();
-    const nonce = Math.random().toString(36).slice(2);
-    const connects = pathname === "/console/pair" ? " http://127.0.0.1:*" : "";
-    response.setHeader("Content-Type", TYPES[extname(file)]!);
-    response.setHeader("Cache-Control", isAsset ? "public, max-age=31536000, immutable" : "no-store");
-    response.setHeader("Content-Security-Policy", `default-src 'none'; script-src 'self'; style-src 'self' 'nonce-${nonce}'; img-src 'self' blob:; font-src 'self'; connect-src 'self' ws://${request.headers.host}${connects}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'`);
-    response.end(isAsset ? readFileSync(file) : readFileSync(file, "utf8").replaceAll("__CSP_NONCE__", nonce));
   }
 
   /** A space as its owner or one of its authors sees it. */
@@ -130,8 +90,6 @@ export class ConsoleWorld {
   async close(): Promise<void> {
     await this.browser.close().catch(() => undefined);
     for (const db of this.databases.values()) await db.close({ waitMs: 0 }).catch(() => undefined);
-    this.pages.closeAllConnections();
-    this.pages.close();
     await this.server.close();
     rmSync(this.profile, { recursive: true, force: true, maxRetries: 5 });
   }
