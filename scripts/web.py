@@ -63,7 +63,7 @@ def test(rest: Sequence[str]) -> int:
     install()
     _node_run("node_modules/typescript/bin/tsc", "-p", "tsconfig.json")
     build(())
-    _node_tests(rest or _test_files("client/test", "react/test", "console/test"))
+    _node_tests(rest or _test_files("client/test", "react/test", "console/test", "mcp"))
     return _browser_tests(["--test-name-pattern", QUICK], only=QUICK)
 
 
