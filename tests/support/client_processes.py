@@ -11,7 +11,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +35,9 @@ async def until(condition: Callable[[], object]) -> None:
 class Server:
     """`stemmadb serve` on one directory and one port, over any number of lives."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, workers: int = 1, accept_only: int | None = None) -> None:
+        self.workers = workers
+        self.accept_only = accept_only
         self.data = directory / "data"
         self.url = ""
         self._port = 0
@@ -45,7 +47,11 @@ class Server:
 
     async def start(self) -> None:
         """Returns once it listens; the port of its first life is its port."""
-        words = ("serve", "--port", str(self._port), "--data", str(self.data))
+        words = ["serve", "--port", str(self._port), "--data", str(self.data)]
+        if self.workers > 1:
+            words += ["--workers", str(self.workers)]
+        if self.accept_only is not None:
+            words += ["--accept-only", str(self.accept_only)]
         with self._errors.open("ab") as errors:
             self._process = await asyncio.create_subprocess_exec(
                 *MODULE, *words, stdin=DEVNULL, stdout=PIPE, stderr=errors, env=_environment(HOME=str(self._home))
@@ -68,6 +74,15 @@ class Server:
     async def stop(self) -> int:
         """Asks it to stop; its exit code."""
         return await self._end(signal.SIGTERM)
+
+    def worker(self, number: int) -> int:
+        """The process of a worker that runs now."""
+        return int(json.loads((self.data / "server.json").read_text())["workers"][str(number)])
+
+    def kill_worker(self, number: int) -> None:
+        """Kill -9 of one worker; it may have died by itself, or be about to start."""
+        with suppress(ProcessLookupError):
+            os.kill(self.worker(number), signal.SIGKILL)
 
     def freeze(self) -> None:
         """It is there, and does nothing."""
@@ -97,9 +112,9 @@ class Server:
 
 
 @asynccontextmanager
-async def running(directory: Path) -> AsyncIterator[Server]:
+async def running(directory: Path, *, workers: int = 1, accept_only: int | None = None) -> AsyncIterator[Server]:
     """A server process on a fresh directory, until the block ends."""
-    server = Server(directory)
+    server = Server(directory, workers=workers, accept_only=accept_only)
     await server.start()
     try:
         yield server

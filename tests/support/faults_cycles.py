@@ -39,6 +39,7 @@ class Weather(NamedTuple):
     commits: int
     faults: int
     kinds: tuple[Kind, ...]
+    workers: int = 1
 
 
 CYCLE_SECONDS: Final = 900.0
@@ -49,6 +50,20 @@ LIST_APPEND: Final = Weather(commits=20_000, faults=24, kinds=KINDS)
 SERVER_KILLS: Final = Weather(commits=3_000, faults=20, kinds=("kill",))
 PAUSES: Final = Weather(commits=1_500, faults=8, kinds=("pause",))
 TORN_FRAMES: Final = Weather(commits=1_500, faults=16, kinds=("tear", "sever", "delay", "hold"))
+
+
+WORKER_KILLS: Final = Weather(commits=3_000, faults=20, kinds=("worker",), workers=3)
+WORKER_CHANGES: Final = Weather(commits=2_000, faults=6, kinds=("change", "kill"), workers=4)
+
+
+def worker_kills(seed: int, weather: Weather = WORKER_KILLS) -> Report:
+    """Kill -9 of workers under load; their parent starts them again."""
+    return _run(seed, weather)
+
+
+def worker_changes(seed: int, weather: Weather = WORKER_CHANGES) -> Report:
+    """Kill -9 of parent and workers, and a next life with another number of workers."""
+    return _run(seed, weather)
 
 
 def list_append(seed: int, weather: Weather = LIST_APPEND) -> Report:
@@ -80,7 +95,7 @@ async def _cycle(seed: int, weather: Weather) -> Report:
     with tempfile.TemporaryDirectory() as directory:
         async with (
             asyncio.timeout(CYCLE_SECONDS),
-            opened(Path(directory), seed=seed, commits=weather.commits) as site,
+            opened(Path(directory), seed=seed, commits=weather.commits, workers=weather.workers) as site,
         ):
             recorded = await _work(site, weather, seed)
             await _settle(site, recorded)

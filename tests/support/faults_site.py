@@ -44,6 +44,7 @@ class Site:
     async def make(self, commits: int) -> None:
         """The space with all lists that so many commits need, and everybody who works there."""
         self.outside = await self._client(self.server.url, "lists")
+        self.storm.space = self.outside.did
         keys = all_keys(commits)
         for first in range(0, len(keys), LISTS_AT_ONCE):
             async with self.outside.transaction(note="lists") as tx:
@@ -73,9 +74,13 @@ class Site:
 
 
 @asynccontextmanager
-async def opened(directory: Path, *, seed: int, commits: int) -> AsyncIterator[Site]:
+async def opened(directory: Path, *, seed: int, commits: int, workers: int = 1) -> AsyncIterator[Site]:
     """A site on a fresh directory, until the block ends."""
-    async with running(directory) as server, Proxy(server.address) as line, AsyncExitStack() as clients:
+    async with (
+        running(directory, workers=workers) as server,
+        Proxy(server.address) as line,
+        AsyncExitStack() as clients,
+    ):
         site = Site(directory, server, line, clients, seed=seed)
         await site.make(commits)
         yield site

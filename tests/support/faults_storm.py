@@ -10,8 +10,10 @@ from typing import Final, Literal, TypeAlias
 from client_processes import PATIENCE_SECONDS, Server
 from client_proxy import Proxy
 from faults_report import Report
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.serving.ownership.worker_ownership import worker_of
 
-Kind: TypeAlias = Literal["kill", "cut", "sever", "pause", "tear", "delay", "hold", "silence"]
+Kind: TypeAlias = Literal["kill", "worker", "change", "cut", "sever", "pause", "tear", "delay", "hold", "silence"]
 KINDS: Final[tuple[Kind, ...]] = ("kill", "cut", "sever", "pause", "tear", "delay", "hold", "silence")
 PAUSE_SECONDS: Final = (0.02, 0.4)
 PIECE_BYTES: Final = 7
@@ -25,9 +27,13 @@ class Storm:
         self._server, self._line = server, line
         self._chance = random.Random(seed)
         self.report = Report()
+        self.space = Did("")
+        """Where everybody works."""
         self._moved = asyncio.Event()
         self._strikes: Mapping[Kind, Callable[[], Awaitable[None]]] = {
             "kill": self._kill,
+            "worker": self._worker,
+            "change": self._change,
             "cut": self._cut,
             "sever": self._sever,
             "pause": self._pause,
@@ -71,6 +77,24 @@ class Storm:
         """Kill -9 of the server, and its next life."""
         await self._server.kill()
         await self._server.start()
+
+    async def _worker(self) -> None:
+        """Kill -9 of one worker, mostly of the one that serves the space; the others go on."""
+        workers = self._server.workers
+        number = self.owner if self._chance.random() < 0.7 else self._chance.randrange(workers)
+        self._server.kill_worker(number)
+
+    async def _change(self) -> None:
+        """Kill -9 of everything, and a next life with another number of workers."""
+        await self._server.kill()
+        self._server.workers = self._chance.choice([number for number in (1, 2, 4) if number != self._server.workers])
+        self._server.accept_only = None
+        await self._server.start()
+
+    @property
+    def owner(self) -> int:
+        """The worker that serves the space."""
+        return worker_of(self.space, self._server.workers)
 
     async def _cut(self) -> None:
         """Every connection ends at once."""

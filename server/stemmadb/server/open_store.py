@@ -17,7 +17,7 @@ from stemmadb.server.counters import Counts
 from stemmadb.server.engine.base import settings as sizes
 from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.engine.store import Store
-from stemmadb.server.storage.directory import hold
+from stemmadb.server.storage.directory import hold, hold_alone
 from stemmadb.server.storage.sqlite import SqliteStorage
 from stemmadb.server.storage.sqlite.lazy_storage import LazyStorage
 from stemmadb.server.storage.sqlite.wal.writer import make_wal_writer
@@ -32,10 +32,14 @@ async def open_store(
     limits: Limits = bounds.DEFAULTS,
     settings: Settings = sizes.DEFAULTS,
     counts: Counts | None = None,
+    worker: Path | None = None,
 ) -> AsyncIterator[Store]:
-    """The spaces of a directory, which nobody else may write meanwhile (STORE-4); closed at the end of the block."""
-    with hold(directory):
-        storage = LazyStorage(_storage(directory))
+    """The spaces of a directory, which nobody else may write meanwhile (STORE-4); closed at the end of the block.
+
+    `worker` is the directory of a worker, which opens its own spaces only: its parent holds the data directory.
+    """
+    with hold(directory) if worker is None else hold_alone(worker):
+        storage = LazyStorage(_storage(directory, worker))
         try:
             store = Store(storage, now=now, salts=salts(), limits=limits, settings=settings, counts=counts)
             try:
@@ -46,10 +50,10 @@ async def open_store(
             storage.close()
 
 
-def _storage(directory: Path) -> SqliteStorage:
+def _storage(directory: Path, worker: Path | None) -> SqliteStorage:
     wal_writer = make_wal_writer()
     try:
-        return SqliteStorage(directory, wal_writer=wal_writer)
+        return SqliteStorage(directory, wal_writer=wal_writer, wal_directory=worker)
     except BaseException:
         wal_writer.close()
         raise

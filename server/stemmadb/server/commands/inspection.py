@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from stemmadb.server.commands.report import CommandReport
 from stemmadb.server.commands.running_server import ask
 from stemmadb.server.commands.shared import CommandShell, data_option, reading, shown, telling
 from stemmadb.server.serving import presence
+from stemmadb.server.serving.ownership.worker_ownership import worker_of
 from stemmadb.server.storage.directory import is_held
 from stemmadb.server.storage.port import Storage
 from stemmadb.server.storage.sqlite import sqlite_version
@@ -57,7 +60,7 @@ def status(shell: CommandShell, data: Path) -> dict[str, object]:
         for space in storage.spaces():
             report.take(space, partial(_measured, shell, storage, data, space))
     held = is_held(data)
-    server = _server(data)
+    server = _server(data, [Did(str(one["space"])) for one in report.good])
     shell.say(f"data      {data}{' (in use)' if held else ''}")
     shell.say(f"sqlite    {sqlite_version()}")
     for line in _server_lines(server):
@@ -68,10 +71,16 @@ def status(shell: CommandShell, data: Path) -> dict[str, object]:
     return report.answer(data=str(data), held=held, sqlite=sqlite_version(), server=server)
 
 
-def _server(data: Path) -> dict[str, object] | None:
-    """The server that runs there, if one does."""
+def _server(data: Path, spaces: Sequence[Did]) -> dict[str, object] | None:
+    """The server that runs there, if one does; with the number of spaces of each worker."""
     found = presence.find(data)
-    return None if found is None else ask(found)
+    if found is None:
+        return None
+    divided = Counter(worker_of(space, len(found.workers)) for space in spaces if found.workers)
+    workers = [
+        {"worker": int(number), "pid": pid, "spaces": divided[int(number)]} for number, pid in found.workers.items()
+    ]
+    return ask(found) | ({"workers": workers} if workers else {})
 
 
 def _server_lines(server: dict[str, object] | None) -> list[str]:
@@ -84,8 +93,15 @@ def _server_lines(server: dict[str, object] | None) -> list[str]:
     return [
         f"server    process {server['pid']}, {server['host']} port {server['port']}, {health}",
         f"identity  {server['did']}",
+        *_worker_lines(server.get("workers")),
         *([f"now       {', '.join(numbers)}"] if numbers else []),
     ]
+
+
+def _worker_lines(workers: object) -> list[str]:
+    if not isinstance(workers, list):
+        return []
+    return [f"worker {one['worker']}  process {one['pid']}, {one['spaces']} spaces" for one in workers]
 
 
 def _told(shell: CommandShell, storage: Storage, space: Did) -> dict[str, object]:

@@ -10,7 +10,8 @@ from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.commands.inspection import space
 from stemmadb.server.commands.shared import CommandShell, data_option, reading, telling
 from stemmadb.server.engine.plan.planned_write import access_list
-from stemmadb.server.http import membership
+from stemmadb.server.serving.workers import members
+from stemmadb.server.storage.directory import worker_directories
 from stemmadb.server.storage.port import Storage
 
 __all__ = ["space"]
@@ -26,7 +27,7 @@ def reindex(shell: CommandShell, data: Path) -> dict[str, object]:
     """
     with telling(shell), reading(data) as storage:
         lists = {one: _roles(storage, one) for one in storage.spaces()}
-        membership.write(data, lists, afresh=True)
+        members.write(data, lists, len(worker_directories(data)))
     shell.say(f"{len(lists)} spaces listed")
     return {"spaces": len(lists)}
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, get_args, get_origin
 import apsw  # noqa: F401 - where it is not installed there is no server: the command is left out, as the others are
 import click
 
+from stemmadb.protocol.errors import Unavailable
+
 if TYPE_CHECKING:  # what a server needs takes a while to import, and the other commands do not need it
     from stemmadb.server.serving.app import Companion
     from stemmadb.server.serving.settings.config import Config
@@ -93,7 +95,11 @@ def run_server(shell: ServingShell, config: Config, beside: Sequence[Companion] 
     from stemmadb.server.serving import banner, build, loops  # noqa: PLC0415
     from stemmadb.server.serving.app import Serving, serve  # noqa: PLC0415
     from stemmadb.server.serving.logs import logging_to  # noqa: PLC0415
+    from stemmadb.server.serving.parent import serve_with_workers  # noqa: PLC0415
     from stemmadb.server.serving.signals import stopping_on_signals  # noqa: PLC0415
+
+    if beside and config.workers > 1:
+        raise Unavailable("Agent memory runs beside one process. Start with --workers 1, or without --memory.")
 
     def ready(serving: Serving) -> None:
         shell.say_lines(banner.human(serving))
@@ -103,6 +109,9 @@ def run_server(shell: ServingShell, config: Config, beside: Sequence[Companion] 
     async def run() -> None:
         stop = asyncio.Event()
         with stopping_on_signals(stop):
+            if config.workers > 1:
+                await serve_with_workers(config, ready=ready, stop=stop)
+                return
             await serve(
                 config,
                 make_service=build.make_service,

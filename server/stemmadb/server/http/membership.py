@@ -85,6 +85,15 @@ def write(data: Path, lists: Mapping[Did, object], *, afresh: bool = False) -> N
         connection.close()
 
 
+def rows(data: Path) -> list[tuple[str, str, str]]:
+    """All rows of a table: principal, space, role."""
+    connection = _opened(data)
+    try:
+        return connection.execute("SELECT principal, space, role FROM member").fetchall()
+    finally:
+        connection.close()
+
+
 def _opened(data: Path) -> sqlite3.Connection:
     import sqlite3  # noqa: PLC0415  # a server that is not asked for its spaces does not need it at its start
 

@@ -31,6 +31,7 @@ RETRY_AFTER_MS: Final = 500
 """How long clients are asked to wait when the server stops."""
 STOP_STEP_SECONDS: Final = 0.01
 REFERENCE_BYTES: Final = 6
+_SERVED_ELSEWHERE: Final = "Another process of this server serves the space. Connect over its port."
 _TOO_MANY_UNFOUNDED: Final = "Too many new spaces are waiting for their access list. Try again in a minute."
 
 
@@ -71,6 +72,8 @@ class Service:
         self._is_stopping = False
         self.on_access: Callable[[Did, object], None] = lambda _did, _roles: None
         """Called with the access list of each space that is opened or changed."""
+        self.owns: Callable[[Did], bool] = lambda _: True
+        """Which spaces this process serves, where there are several."""
         store.release = self._close_idle
 
     # ------------------------------------------------------------ for listeners
@@ -131,6 +134,8 @@ class Service:
 
     async def enter_hub(self, space: Did, *, create: bool) -> SpaceHub:
         """The hub of a space, counted as in use until `leave_hub`; `UnknownSpace` if the space may not be created."""
+        if not self.owns(space):  # a second process that decides would break what the first has promised (COMMIT-5)
+            raise Unavailable(_SERVED_ELSEWHERE)
         may_make = create and (self.settings.make_spaces is None or space in self.settings.make_spaces)
         hub = self.hubs.get(space)
         while hub is None:

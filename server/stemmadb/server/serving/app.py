@@ -7,7 +7,13 @@ import errno
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -31,6 +37,8 @@ from stemmadb.server.serving.metrics import Metrics
 from stemmadb.server.serving.presence import Presence
 from stemmadb.server.serving.server_identity import ServerIdentity
 from stemmadb.server.serving.settings.config import Config, is_loopback
+from stemmadb.server.serving.workers import arrangement
+from stemmadb.server.serving.workers.worker import WorkerProcess
 from stemmadb.server.storage.sqlite import sqlite_version
 from stemmadb.server.tuning import tune_interpreter
 
@@ -88,6 +96,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     did: Did
     sqlite: str
     warnings: tuple[str, ...]
+    workers: int = 1
 
     @property
     def url(self) -> str:
@@ -104,8 +113,11 @@ async def serve(
     ready: Callable[[Serving], None] | None = None,
     stop: asyncio.Event,
     companions: Sequence[Companion] = (),
+    worker: WorkerProcess | None = None,
 ) -> None:
     """Serves until `stop` is set; `ready` is called once it listens. What is acknowledged by then is durable.
+
+    A worker serves its share of the spaces: its parent holds the directory, listens and announces the server.
 
     `DirectoryHeld`, `UnusableKey`, `InvalidConfig`, `Unavailable` and `OSError` say why it cannot start.
     """
@@ -114,27 +126,40 @@ async def serve(
     context = tls.context_of(config)  # before anything is opened or made
     counts = Counts()
     descriptors_max = descriptors.raise_limit()
-    settings = _settings(config, descriptors_max)
-    async with open_store(config.data, limits=config.limits(), settings=settings, counts=counts) as store:
+    settings = settings_for(config, descriptors_max, worker)
+    async with open_store(
+        config.data,
+        limits=config.limits(),
+        settings=settings,
+        counts=counts,
+        worker=None if worker is None else worker.directory,
+    ) as store:
+        if worker is None:
+            arrangement.settle(config.data, 1)
         identity = server_identity.keep(config.data)
-        listener = make_listener(config.listener, _listener_settings(config, context, descriptors_max))
-        readiness = Readiness(config.data)
+        listener = make_listener(config.listener, _listener_settings(config, context, descriptors_max, worker))
+        readiness = Readiness(config.data) if worker is None else Readiness(config.data, trouble=worker.why_not)
         hosts = AllowedHosts((config.host, *config.hosts))
+        metrics = _metrics(config, counts, listener)
+        scrape_all = None if worker is None or metrics is None else worker.add_up(metrics.scrape)
         service = make_service(store, identity, config, counts)
         running = RunningServer(service=service, data=config.data, stop=stop)
         web = make_web(service, identity, config) if make_web is not None else None
         health = Health(
             readiness,
-            _metrics(config, counts, listener),
+            metrics,
             hosts=hosts,
             is_tls=context is not None,
             has_console=web is not None and config.console == "on",
+            scrape_all=scrape_all,
         )
+        listener.answers_later = health.later
         async with (
-            _listening(config, listener, service, health, readiness, web),
+            _taking(worker, listener, metrics),
+            _listening(config, listener, service, health, readiness, web, worker),
             _accompanied(running, companions) as notes,
         ):
-            with presence.present(config.data, _presence(config, listener, identity, notes)):
+            with _present(config, listener, identity, notes, worker):
                 readiness.opened()
                 _announce(_serving(config, listener, identity), ready)
                 await stop.wait()
@@ -149,12 +174,13 @@ async def _listening(
     health: Health,
     readiness: Readiness,
     web: StoppableWebServer | None,
+    worker: WorkerProcess | None,
 ) -> AsyncIterator[None]:
     """Listens while the block runs, then stops: no new connections, sessions closed, waits until they are."""
     try:
-        await listener.start(service, health, web)
+        await listener.start(service, health, web, None if worker is None else worker.routing)
     except OSError as failed:
-        raise _cannot_listen(config, failed) from None
+        raise cannot_listen(config, failed) from None
     if web is not None:
         web.load_soon()
     try:
@@ -166,6 +192,32 @@ async def _listening(
         await _stop_service(config, listener, service)
         if web is not None:
             await web.stop()
+
+
+@asynccontextmanager
+async def _taking(worker: WorkerProcess | None, listener: Listener, metrics: Metrics | None) -> AsyncIterator[None]:
+    """A worker takes what others pass on, once it listens itself and until its last connection is closed."""
+    if worker is None:
+        yield
+        return
+    async with worker.taking(listener.adopt, _nothing if metrics is None else metrics.scrape):
+        yield
+
+
+def _nothing() -> bytes:
+    return b""
+
+
+def _present(
+    config: Config,
+    listener: Listener,
+    identity: ServerIdentity,
+    notes: dict[str, object],
+    worker: WorkerProcess | None,
+) -> AbstractContextManager[None]:
+    if worker is not None:  # its parent is the server
+        return nullcontext()
+    return presence.present(config.data, _presence(config, listener, identity, notes))
 
 
 @asynccontextmanager
@@ -183,7 +235,7 @@ async def _stop_service(config: Config, listener: Listener, service: StoppableSe
 
 
 async def _all_closed(listener: Listener) -> None:
-    while listener.connections or listener.http_connections:
+    while listener.connections or listener.http_connections or listener.relays:
         await asyncio.sleep(CLOSED_POLL_SECONDS)
 
 
@@ -238,14 +290,16 @@ def _presence(
     )
 
 
-def _settings(config: Config, descriptors_max: int) -> Settings:
-    """Those that are set, with no more open spaces than there are descriptors for."""
-    settings = config.settings()
+def settings_for(config: Config, descriptors_max: int, worker: WorkerProcess | None) -> Settings:
+    """Those that are set, or a worker's share of them; no more open spaces than there are descriptors for."""
+    settings = config.settings() if worker is None else worker.share_of(config.settings())
     fitting = descriptors.open_spaces(descriptors_max, wanted=settings.open_spaces_max)
     return msgspec.structs.replace(settings, open_spaces_max=fitting)
 
 
-def _listener_settings(config: Config, context: ssl.SSLContext | None, descriptors_max: int) -> ListenerSettings:
+def _listener_settings(
+    config: Config, context: ssl.SSLContext | None, descriptors_max: int, worker: WorkerProcess | None
+) -> ListenerSettings:
     limits = descriptors.connection_limits(
         descriptors_max, wanted=descriptors.ConnectionLimits(config.connections_max, SPARE_WANTED)
     )
@@ -269,10 +323,12 @@ def _listener_settings(config: Config, context: ssl.SSLContext | None, descripto
         public=config.public,
         is_loopback=is_loopback(config.host),
         ssl=context,
+        sockets=None if worker is None else worker.sockets,
+        tally=None if worker is None else worker.counts,
     )
 
 
-def _cannot_listen(config: Config, failed: OSError) -> Unavailable:
+def cannot_listen(config: Config, failed: OSError) -> Unavailable:
     where = f"{config.host}, port {config.port}"
     if failed.errno == errno.EADDRINUSE:
         return Unavailable(f"Another program is listening on {where}. Stop it, or choose another port with --port.")

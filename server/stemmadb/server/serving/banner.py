@@ -21,6 +21,7 @@ def human(serving: Serving) -> str:
         f"data        {serving.data.resolve()}",
         f"identity    {serving.did}",
         f"SQLite      {serving.sqlite}",
+        *([f"workers     {serving.workers}"] if serving.workers > 1 else []),
         *warnings,
         "",
         "Try it: paste this into `python -m asyncio`.",
@@ -42,5 +43,6 @@ def answer(serving: Serving) -> dict[str, object]:
         "did": serving.did,
         "sqlite": serving.sqlite,
         "pid": os.getpid(),
+        **({"workers": serving.workers} if serving.workers > 1 else {}),
         "warnings": list(serving.warnings),
     }

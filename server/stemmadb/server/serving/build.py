@@ -21,6 +21,7 @@ from stemmadb.server.serving.listeners.websockets_listener import WebsocketsList
 from stemmadb.server.serving.server_identity import ServerIdentity
 from stemmadb.server.serving.settings.config import Config, is_loopback
 from stemmadb.server.serving.settings.problems import InvalidConfig
+from stemmadb.server.serving.workers.worker import WorkerProcess
 
 AUTO: Final = "auto"
 WEBSOCKETS: Final = "websockets"
@@ -39,12 +40,35 @@ def make_service(store: Store, identity: ServerIdentity, config: Config, counts:
     )
 
 
+def make_worker_service(
+    worker: WorkerProcess, store: Store, identity: ServerIdentity, config: Config, counts: Counts
+) -> StoppableService:
+    """The same, of one worker: it serves its own spaces, and counts connections together with the others."""
+    service = make_service(store, identity, config, counts)
+    assert isinstance(service, Service), "workers run the real service"
+    service.owns = worker.owns
+    service.connections.tally = worker.counts
+    return service
+
+
 def make_web(service: StoppableService, identity: ServerIdentity, config: Config) -> StoppableWebServer | None:
     """HTTP beside the WebSocket; None where aiohttp is not installed."""
+    return _web(SpaceMembership(config.data), service, identity, config)
+
+
+def make_worker_web(
+    worker: WorkerProcess, service: StoppableService, identity: ServerIdentity, config: Config
+) -> StoppableWebServer | None:
+    """The same, of one worker: it asks the others for the spaces of a principal."""
+    return _web(worker.membership, service, identity, config)
+
+
+def _web(
+    membership: SpaceMembership, service: StoppableService, identity: ServerIdentity, config: Config
+) -> StoppableWebServer | None:
     if importlib.util.find_spec("aiohttp") is None:
         return None
     assert isinstance(service, Service), "HTTP is served by the real service"
-    membership = SpaceMembership(config.data)
     service.on_access = membership.listed
     origins = AllowedOrigins(config.origins, public=config.public, is_loopback=is_loopback(config.host))
     return LazyWebServer(

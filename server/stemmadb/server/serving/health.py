@@ -6,7 +6,7 @@ import errno
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -38,7 +38,15 @@ LOOK_SECONDS: Final = 1.0
 class Readiness:
     """Whether new work should be sent here, and if not, why not."""
 
-    def __init__(self, data: Path, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        trouble: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`trouble` says what is wrong with other processes of the server."""
+        self._trouble = trouble
         self._data = data
         self._now = now
         self._reason: str | None = STARTING
@@ -57,7 +65,7 @@ class Readiness:
             return self._reason
         if self._looked is None or self._now() - self._looked >= LOOK_SECONDS:
             self._look()
-        return self._disk
+        return self._disk or self._trouble()
 
     def _look(self) -> None:
         """Asks the disk; what it answers anew goes into the log, since no client may be writing."""
@@ -95,7 +103,10 @@ class Health:
         hosts: AllowedHosts = LOCAL_ONLY,
         is_tls: bool = False,
         has_console: bool = False,
+        scrape_all: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
+        """`scrape_all` answers for all processes of the server, where there are several."""
+        self._scrape_all = scrape_all
         self._readiness = readiness
         self._metrics = metrics_
         self._hosts = hosts
@@ -116,10 +127,21 @@ class Health:
         if path == METRICS and self._metrics is not None:
             if not self._hosts.allow(request.all("host")):
                 return _said(HTTPStatus.MISDIRECTED_REQUEST, MISDIRECTED)
-            body = self._metrics.scrape()
-            return HttpAnswer(status=HTTPStatus.OK, content_type=metrics.CONTENT_TYPE, body=body)
+            return _scraped(self._metrics.scrape())
         why_not = self._readiness.why_not()
         return _said(HTTPStatus.OK, "ok") if why_not is None else _said(HTTPStatus.SERVICE_UNAVAILABLE, why_not)
+
+    def later(self, request: HttpRequest) -> Awaitable[HttpAnswer] | None:
+        """The metrics of all processes, which takes up to a second; None for everything else."""
+        is_theirs = request.path == METRICS and self._metrics is not None and self._hosts.allow(request.all("host"))
+        return self._of_all(self._scrape_all) if is_theirs and self._scrape_all is not None else None
+
+    async def _of_all(self, scrape_all: Callable[[], Awaitable[bytes]]) -> HttpAnswer:
+        return _scraped(await scrape_all())
+
+
+def _scraped(body: bytes) -> HttpAnswer:
+    return HttpAnswer(status=HTTPStatus.OK, content_type=metrics.CONTENT_TYPE, body=body)
 
 
 def _said(status: HTTPStatus, text: str) -> HttpAnswer:

@@ -33,10 +33,10 @@ _PLAIN: Final = re.compile(r"[\w.:/@+\-\[\]…]+")
 
 
 @contextmanager
-def logging_to(stream: TextIO, *, form: Format, level: str) -> Iterator[None]:
-    """Everything that is logged while the block runs goes here, whoever logs it."""
+def logging_to(stream: TextIO, *, form: Format, level: str, worker: int | None = None) -> Iterator[None]:
+    """Everything that is logged while the block runs goes here, whoever logs it; each line names the worker."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(JsonLines() if form == "json" else HumanLines())
+    handler.setFormatter(JsonLines(worker) if form == "json" else HumanLines(worker))
     root = logging.getLogger()
     before = root.level
     loud = {name: logging.getLogger(name).level for name in QUIET}
@@ -53,20 +53,30 @@ def logging_to(stream: TextIO, *, form: Format, level: str) -> Iterator[None]:
             logging.getLogger(name).setLevel(was)
 
 
-class JsonLines(logging.Formatter):
+class EventLines(logging.Formatter):
+    """Lines of events; each has the number of the worker, where there are several."""
+
+    def __init__(self, worker: int | None = None) -> None:
+        super().__init__()
+        self._worker: dict[str, Field] = {} if worker is None else {"worker": worker}
+
+
+class JsonLines(EventLines):
     """One JSON object a line: time, level, event, then the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         event, fields = _event_of(record)
+        fields = self._worker | fields
         line: dict[str, Field] = {"time": _time(record), "level": record.levelname.lower(), "event": event}
         return json.dumps(line | fields | line)
 
 
-class HumanLines(logging.Formatter):
+class HumanLines(EventLines):
     """`2026-01-31T12:00:00.000Z INFO  listening host=127.0.0.1 port=8420`; DIDs are shortened."""
 
     def format(self, record: logging.LogRecord) -> str:
         event, fields = _event_of(record)
+        fields = self._worker | fields
         shown = "".join(f" {name}={_word(value)}" for name, value in fields.items())
         return f"{_time(record)} {record.levelname:<7} {event}{shown}"
 

@@ -28,6 +28,8 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tls: bool
     did: Did
     started: TimeMs
+    workers: dict[str, int] = msgspec.field(default_factory=dict)
+    """The process of each worker, by its number; of a server without workers none."""
     companions: dict[str, Any] = msgspec.field(default_factory=dict)
     """What else runs in the process and how to reach it, by name."""
 
@@ -40,12 +42,16 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 @contextmanager
 def present(directory: Path, presence: Presence) -> Iterator[None]:
     """The note is there while the block runs; after a crash it stays, and `find` does not believe it."""
-    file = directory / NAME
-    atomic_files.write(file, msgspec.json.encode(presence))
+    write(directory, presence)
     try:
         yield
     finally:
-        file.unlink(missing_ok=True)
+        (directory / NAME).unlink(missing_ok=True)
+
+
+def write(directory: Path, presence: Presence) -> None:
+    """Replaces the note."""
+    atomic_files.write(directory / NAME, msgspec.json.encode(presence))
 
 
 def find(directory: Path) -> Presence | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from stemmadb.protocol.errors import LimitExceeded
 from stemmadb.protocol.model.values.ids import Did
@@ -75,21 +75,41 @@ class Rates:
         return bucket.take(now)
 
 
+class PrincipalTally(Protocol):
+    """The connections of each principal in all processes of a server, where there are several."""
+
+    def count(self, key: str, step: int) -> None: ...
+
+    def is_full(self, key: str) -> bool: ...
+
+
+PRINCIPAL: Final = "p:"
+"""What the keys of principals begin with in a tally."""
+
+
 class Connections:
     """How many connections each principal has open."""
 
     def __init__(self, per_principal_max: int) -> None:
         self._max = per_principal_max
+        self.tally: PrincipalTally | None = None
+        """Counts those of all processes together, where there are several."""
         self._open: Counter[Did] = Counter()
 
     def enter(self, principal: Did) -> None:
         """`LimitExceeded` if it has as many as it may."""
         count = self._open[principal] + 1
-        if count > self._max:
-            raise LimitExceeded(bound="connections_per_principal_max", maximum=self._max, actual=count)
+        tally = self.tally
+        if count > self._max or (tally is not None and tally.is_full(PRINCIPAL + principal)):
+            actual = max(count, self._max + 1)
+            raise LimitExceeded(bound="connections_per_principal_max", maximum=self._max, actual=actual)
         self._open[principal] = count
+        if tally is not None:
+            tally.count(PRINCIPAL + principal, 1)
 
     def leave(self, principal: Did) -> None:
         self._open[principal] -= 1
+        if self.tally is not None:
+            self.tally.count(PRINCIPAL + principal, -1)
         if not self._open[principal]:
             del self._open[principal]

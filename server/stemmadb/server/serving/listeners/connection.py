@@ -46,6 +46,8 @@ class Connection(ABC):
 
     def __init__(self, gate: Gate, transport: asyncio.Transport, address: str) -> None:
         self.address = address
+        self.tallied = ""
+        """Under which key its address is counted for all processes; the gate's."""
         self._gate = gate
         self._transport = transport
         self._handler: ConnectionHandler | None = None

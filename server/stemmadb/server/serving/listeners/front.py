@@ -12,6 +12,7 @@ import asyncio
 import enum
 import logging
 import socket
+from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -24,9 +25,11 @@ from stemmadb.server.serving.listeners.http import (
     HEAD_END,
     BadRequest,
     Http,
+    HttpAnswer,
     HttpRequest,
     check_beginning,
     read_head,
+    write_answer,
     write_problem,
 )
 from stemmadb.server.serving.listeners.request_feed import RETRY_AFTER, TOO_LARGE, RequestFeed
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 LOG: Final = Log("front")
 OWNED_ELSEWHERE: Final = "The process that serves this space does not answer. Try again."
+TOO_MANY: Final = "There are too many connections from this address."
 OWNER_RETRY_AFTER: Final = ("Retry-After", "1")
 
 
@@ -85,13 +89,16 @@ class Front(asyncio.Protocol):
         self._passed = passed
         self._is_passed = passed is not None
         """Whether another process has passed it on to this one: then it is not passed on again."""
-        self._passing: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        """Passes it on, or makes an answer that is not there at once."""
         self._done = False
         self.address = ""
         self.counted = False
         """Whether it is one of the connections of its address; the gate's."""
         self.is_handed = False
         """Whether it is one of the HTTP connections; the gate's."""
+        self.tallied = ""
+        """Under which key its address is counted for all processes; the gate's."""
         self.is_relayed = False
         """Whether it goes through here to another process; the gate's."""
 
@@ -111,7 +118,7 @@ class Front(asyncio.Protocol):
                 self._done = True
                 transport.abort()
             case EarlyRefusal.ADDRESS:
-                self._finish(refuse(429, "There are too many connections from this address."))
+                self._finish(refuse(429, TOO_MANY))
             case None:
                 pass
 
@@ -190,9 +197,13 @@ class Front(asyncio.Protocol):
             self._finish(self._refused(bad.status, str(bad)))
             return
         routing = self._gate.routing
-        space = None if routing.ownership.is_single else space_of(request.path)
-        if space is None:
+        if routing.ownership.is_single:
             self._answer(head, request)
+            return
+        space = space_of(request.path)
+        if space is None:
+            if not self._is_answered_later(request):
+                self._answer(head, request)
             return
         if not self._is_passed and (address := routing.passing.passed_by(request.headers)) is not None:
             self._is_passed = True
@@ -200,6 +211,20 @@ class Front(asyncio.Protocol):
         self._is_asking = True
         self._transport.pause_reading()
         routing.find(space, partial(self._found, head, request))
+
+    def _is_answered_later(self, request: HttpRequest) -> bool:
+        later = self._gate.answers_later
+        answer = None if later is None or request.method not in ("GET", "HEAD") else later(request)
+        if answer is None:
+            return False
+        self._is_asking = True
+        self._task = self._gate.loop.create_task(self._answer_later(answer, has_body=request.method != "HEAD"))
+        return True
+
+    async def _answer_later(self, answer: Awaitable[HttpAnswer], *, has_body: bool) -> None:
+        data = write_answer(await answer, body=has_body)
+        if not self._done:
+            self._finish(HandshakeReply(data=data, refused=False))
 
     def _found(self, head: bytes, request: HttpRequest, owner: Owner | None) -> None:
         """The owner of the space is known, or None if it cannot be."""
@@ -210,7 +235,7 @@ class Front(asyncio.Protocol):
             self._transport.resume_reading()
             self._answer(head, request)
         elif isinstance(owner, ServedBy) and not self._is_passed and self._gate.may_relay():
-            self._passing = self._gate.loop.create_task(self._pass_to(owner, head, request))
+            self._task = self._gate.loop.create_task(self._pass_to(owner, head, request))
         else:
             self._refuse_for_now(request)
 
@@ -250,6 +275,9 @@ class Front(asyncio.Protocol):
             self._finish(HandshakeReply(data=data, refused=True))
 
     def _answer(self, head: bytes, request: HttpRequest) -> None:
+        if not self._gate.answered(self):
+            self._finish(refuse(429, TOO_MANY))
+            return
         rest = bytes(self._head[len(head) :])
         if self._web is not None and not is_upgrade(request):
             self._pass_on(head, request, rest, self._web)

@@ -7,13 +7,13 @@ import socket
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from stemmadb.server.service.base.transport import HandlerFactory
 from stemmadb.server.serving.listeners.connection import Connection
 from stemmadb.server.serving.listeners.front import EarlyRefusal, Front
 from stemmadb.server.serving.listeners.http import Http
-from stemmadb.server.serving.listeners.listener import ListenerSettings
+from stemmadb.server.serving.listeners.listener import ADDRESS, ALL, AnswersLater, ListenerSettings
 from stemmadb.server.serving.listeners.origins import AllowedOrigins
 from stemmadb.server.serving.listeners.web_port import WebServer
 from stemmadb.server.serving.ownership.port import PassedConnection
@@ -41,7 +41,8 @@ class Gate(ABC):
         self.settings = settings
         self.origins = AllowedOrigins(settings.origins, public=settings.public, is_loopback=settings.is_loopback)
         self.connections = self.refused = self.bytes_in = self.bytes_out = self.messages_in = self.messages_out = 0
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
+        self._is_started = self._is_serving = False
         self._timer: asyncio.TimerHandle | None = None
         self._addresses: Counter[str] = Counter()
         self._fronts: set[Front] = set()
@@ -52,6 +53,7 @@ class Gate(ABC):
         self.http_connections = 0
         self.relays = 0
         self.routing = Routing()
+        self.answers_later: AnswersLater | None = None
         shortest = min(
             settings.handshake_timeout_ms,
             settings.close_timeout_ms,
@@ -68,41 +70,52 @@ class Gate(ABC):
 
     @property
     def port(self) -> int:
-        assert self._server is not None, "start first"
+        assert self._is_started, "start first"
         return self._port
 
     async def start(
         self, handlers: HandlerFactory, http: Http, web: WebServer | None = None, routing: Routing | None = None
     ) -> None:
-        assert self._server is None, "a listener starts once"
+        assert not self._is_started, "a listener starts once"
         self.routing = routing or self.routing
         self._make_front = partial(Front, self, handlers, http, web)
         self.loop = asyncio.get_running_loop()
         settings = self.settings
-        self._server = await self.loop.create_server(
+        if settings.sockets is None:
+            self._servers.append(await self._listen(host=settings.host, port=settings.port))
+            self._port = int(self._servers[0].sockets[0].getsockname()[1])
+        else:
+            for sock in settings.sockets:
+                self._servers.append(await self._listen(sock=sock))
+            self._port = settings.port
+        self._is_started = self._is_serving = True
+        self._timer = self.loop.call_later(self._interval, self._sweep)
+
+    async def _listen(self, **where: Any) -> asyncio.Server:
+        settings = self.settings
+        return await self.loop.create_server(
             self._make_front,
-            settings.host,
-            settings.port,
             ssl=settings.ssl,
             backlog=BACKLOG,
             ssl_handshake_timeout=settings.handshake_timeout_ms / 1000 if settings.ssl is not None else None,
             ssl_shutdown_timeout=settings.close_timeout_ms / 1000 if settings.ssl is not None else None,
+            **where,
         )
-        self._port = int(self._server.sockets[0].getsockname()[1])
-        self._timer = self.loop.call_later(self._interval, self._sweep)
 
     async def adopt(self, sock: socket.socket, passed: PassedConnection) -> None:
         """Goes on with a connection that another process has passed on: its own socket, or one that relays it."""
-        if self._server is None or not self._server.is_serving():
+        if not self._is_serving:
             sock.close()
             return
         sock.setblocking(False)
         await self.loop.connect_accepted_socket(partial(self._make_front, passed), sock)
 
     async def stop(self) -> None:
-        if self._server is None or not self._server.is_serving():
+        if not self._is_serving:
             return
-        self._server.close()
+        self._is_serving = False
+        for server in self._servers:
+            server.close()
         for front in list(self._fronts):
             front.stop()
         await asyncio.sleep(0)
@@ -124,7 +137,19 @@ class Gate(ABC):
         return None
 
     def full(self) -> bool:
-        return self.connections >= self.settings.connections_max
+        tally = self.settings.tally
+        return self.connections >= self.settings.connections_max or (tally is not None and tally.is_full(ALL))
+
+    def answered(self, front: Front) -> bool:
+        """The request of this peer is answered here; False if its address has too many in all processes."""
+        tally = self.settings.tally
+        if tally is None or self.settings.connections_per_address_max is None or front.tallied:
+            return True
+        if tally.is_full(ADDRESS + front.address):
+            return False
+        front.tallied = ADDRESS + front.address
+        tally.count(front.tallied, 1)
+        return True
 
     def upgraded(self, front: Front, connection: Connection) -> None:
         """The same peer goes on as a WebSocket."""
@@ -132,6 +157,9 @@ class Gate(ABC):
         self._deadlines.pop(front, None)
         self._open.add(connection)
         self.connections += 1
+        connection.tallied = front.tallied
+        if self.settings.tally is not None:
+            self.settings.tally.count(ALL, 1)
 
     def handed(self, front: Front) -> bool:
         """The same peer goes on with HTTP, whose requests have their own deadlines; False if there are too many."""
@@ -175,6 +203,7 @@ class Gate(ABC):
         self._deadlines.pop(front, None)
         self.http_connections -= front.is_handed
         self.relays -= front.is_relayed
+        self._untally(front.tallied)
         if front.counted:
             self._forget(front.address)
 
@@ -184,6 +213,9 @@ class Gate(ABC):
         self._deadlines.pop(connection, None)
         self.connections -= 1
         self._forget(connection.address)
+        self._untally(connection.tallied)
+        if self.settings.tally is not None:
+            self.settings.tally.count(ALL, -1)
 
     def hurry(self, ending: Front | Connection) -> None:
         """It is being closed, and is aborted if that takes too long."""
@@ -203,6 +235,10 @@ class Gate(ABC):
         if self._unread:
             self.loop.call_soon(self._read_on)
 
+    def _untally(self, key: str) -> None:
+        if key and self.settings.tally is not None:
+            self.settings.tally.count(key, -1)
+
     def _forget(self, address: str) -> None:
         self._addresses[address] -= 1
         if not self._addresses[address]:
@@ -211,8 +247,7 @@ class Gate(ABC):
     # ---------------------------------------------------------------- the one timer
 
     def _sweep(self) -> None:
-        assert self._server is not None, "the timer runs since the start"
-        if self._server.is_serving() or self._deadlines or self.connections or self.http_connections:
+        if self._is_serving or self._deadlines or self.connections or self.http_connections:
             self._timer = self.loop.call_later(self._interval, self._sweep)
         now = self.loop.time()
         for late in [it for it, deadline in self._deadlines.items() if now >= deadline]:

@@ -4,19 +4,41 @@ from __future__ import annotations
 
 import socket
 import ssl
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
 from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.server.service.base.transport import HandlerFactory
-from stemmadb.server.serving.listeners.http import Http
+from stemmadb.server.serving.listeners.http import Http, HttpAnswer, HttpRequest
 from stemmadb.server.serving.listeners.web_port import WebServer
 from stemmadb.server.serving.ownership.port import PassedConnection
 from stemmadb.server.serving.ownership.routing import Routing
 
 RECEIVED_FACTOR: Final = 2
 """How much larger than `message_bytes_max` a message may be that is answered with an error and not with 1009."""
+
+
+ALL: Final = "all"
+"""The key of all WebSockets in a tally."""
+ADDRESS: Final = "a:"
+"""What the keys of addresses begin with in a tally."""
+
+AnswersLater: TypeAlias = Callable[[HttpRequest], Awaitable[HttpAnswer] | None]
+"""Answers a plain request, but not at once; None if it does not."""
+
+
+class ConnectionTally(Protocol):
+    """Counts the connections of all processes of a server, where there are several."""
+
+    def count(self, key: str, step: int) -> None:
+        """One more or one fewer here."""
+        ...
+
+    def is_full(self, key: str) -> bool:
+        """Whether there are as many in all processes together as there may be."""
+        ...
 
 
 class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +81,10 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
     is_loopback: bool = False
     """Whether only programs of this machine reach the address."""
     ssl: ssl.SSLContext | None = None
+    sockets: tuple[socket.socket, ...] | None = None
+    """What to listen on, if another process has opened it; then host and port only describe it."""
+    tally: ConnectionTally | None = None
+    """The connections of all processes of the server together; None if this is the only one."""
 
     @property
     def received_bytes_max(self) -> int:
@@ -68,6 +94,9 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class Listener(Protocol):
     """Accepts connections and gets a connection handler for each that becomes a WebSocket."""
+
+    answers_later: AnswersLater | None
+    """Asked for each GET and HEAD, before anything else, where several processes serve the spaces."""
 
     connections: int
     """WebSockets now."""

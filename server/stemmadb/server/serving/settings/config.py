@@ -26,6 +26,9 @@ LOGS: Final = "Logs and metrics"
 CONNECTIONS: Final = "Connections"
 GROUPS: Final = (LISTENING, ACCESS, LOGS, CONNECTIONS, bounds.SERVICE, bounds.PROTOCOL, bounds.ENGINE)
 
+WORKERS_MAX: Final = 256
+WORKER_BYTES_MIN: Final = 1024 * 1024
+"""What one worker's share of `cache_bytes_max` has to be at least."""
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s*]+/?", re.IGNORECASE)
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.IGNORECASE)
 _MESSAGE_PARTS: Final = ("part_bytes_max", "value_bytes_max", "blob_chunk_bytes_max")
@@ -131,6 +134,20 @@ class Config(_Bounds):
     listener: Literal["auto", "picows", "websockets"] = _setting(
         "auto", LISTENING, "The WebSocket implementation; auto uses picows if it is installed."
     )
+    workers: Whole = _setting(
+        1,
+        LISTENING,
+        "Processes that serve the spaces, each with its share of them; as many as there are cores at most.",
+        ge=1,
+        le=WORKERS_MAX,
+    )
+    accept_only: Whole | None = _setting(
+        None,
+        LISTENING,
+        "For tests: only the worker with this number accepts connections.",
+        ge=0,
+        le=WORKERS_MAX - 1,
+    )
     tls_cert: FilePath | None = _setting(
         None, LISTENING, "A certificate chain in PEM; together with tls_key it enables TLS."
     )
@@ -222,6 +239,10 @@ class Config(_Bounds):
             raise _clash(there, f"it needs {missing} beside it")
         if self.risks and not self.allow_remote:
             raise _clash("host", f"{' '.join(self.risks)} Set allow_remote if that is what you want")
+        if self.workers > 1 and self.settings().cache_bytes_max // self.workers < WORKER_BYTES_MIN:
+            raise _clash("workers", f"each needs {WORKER_BYTES_MIN} bytes of cache_bytes_max; start fewer")
+        if self.accept_only is not None and self.accept_only >= self.workers:
+            raise _clash("accept_only", f"there are {self.workers} workers, and the first is 0")
         limits = self.limits()
         for name in _MESSAGE_PARTS:
             if getattr(limits, name) > limits.message_bytes_max:

@@ -50,8 +50,12 @@ class SqliteStorage:
         read_only: bool = False,
         scrub_wait_ms: int = SCRUB_WAIT_MS,
         wal_writer: WalWriter | None = None,
+        wal_directory: Path | None = None,
     ) -> None:
-        """With a WAL writer there is a group WAL, which is used from the event loop that the WAL writer reports to.
+        """A worker has its group WAL in a directory of its own, and recovers that one only; without `wal_directory`
+        it is in the directory itself, and those that workers have left are recovered too.
+
+        With a WAL writer there is a group WAL, which is used from the event loop that the WAL writer reports to.
 
         The storage closes the WAL writer; if the constructor fails, the caller does.
         """
@@ -67,10 +71,11 @@ class SqliteStorage:
         self._unapplied: dict[Did, Applier] = {}
         """Records that could not be applied when the log of a space was closed."""
         self._checkpointer: Checkpointer | None = None
+        self._wal_directories = [wal_directory] if wal_directory is not None else segments.directories(directory)
         if not read_only:
             self._recover()
         if wal_writer is not None:
-            self._checkpointer = Checkpointer(directory, vfs, wal_writer, lambda: len(self._logs))
+            self._checkpointer = Checkpointer(self._wal_directories[0], vfs, wal_writer, lambda: len(self._logs))
 
     def spaces(self) -> list[Did]:
         """The spaces there are files of, by name; a file that nobody came to make tables in is none."""
@@ -170,14 +175,19 @@ class SqliteStorage:
 
     def _recover(self) -> None:
         """Recovers what a killed process left. A space that cannot be recovered now is when it is next opened."""
-        self._to_recover = segments.read(self._directory)
+        self._to_recover = segments.read_all(self._wal_directories)
         # Each space waits for the disk several times.
         with ThreadPoolExecutor(
             min(1 + len(self._to_recover) // SPACES_PER_RECOVERY_THREAD, RECOVERY_THREADS_MAX)
         ) as threads:
             list(threads.map(self._recover_space, list(self._to_recover)))
         if not self._to_recover:
-            segments.remove(self._directory)
+            segments.remove_all(self._wal_directories)
+
+    @property
+    def unrecovered(self) -> list[Did]:
+        """Spaces with records in the group WAL of an earlier process that could not be recovered yet."""
+        return list(self._to_recover)
 
     def _recover_space(self, space: Did) -> None:
         try:
@@ -197,7 +207,7 @@ class SqliteStorage:
             log.recover(self._to_recover[space])
             with self._lock:  # two threads may recover the last two
                 if len(self._to_recover) == 1:
-                    segments.remove(self._directory)
+                    segments.remove_all(self._wal_directories)
                 del self._to_recover[space]
         if unapplied is not None:
             log.recover(list(unapplied.unapplied))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import apsw
 
 from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.storage.directory import worker_directories
 from stemmadb.server.storage.port import DiskFull, NoDescriptors, StorageFailed
 from stemmadb.server.storage.sqlite.connection import (
     REWRITTEN_BYTES,
@@ -154,6 +155,29 @@ def read(directory: Path) -> dict[Did, list[Record]]:
         for record in records:
             by_space.setdefault(record.space, []).append(record)
     return by_space
+
+
+def directories(directory: Path) -> list[Path]:
+    """All directories with a group WAL of a data directory: its own, and those of its workers."""
+    return [directory, *worker_directories(directory)]
+
+
+def read_all(places: Sequence[Path]) -> dict[Did, list[Record]]:
+    """The records of several group WALs: a space may have gone on in another one."""
+    by_space: dict[Did, list[Record]] = {}
+    for place in places:
+        for space, records in read(place).items():
+            by_space.setdefault(space, []).extend(records)
+    if len(places) > 1:
+        for records in by_space.values():
+            records.sort(key=lambda record: record.first)
+    return by_space
+
+
+def remove_all(places: Sequence[Path]) -> None:
+    """As `remove`, of several group WALs."""
+    for place in places:
+        remove(place)
 
 
 def remove(directory: Path) -> None:

@@ -42,12 +42,14 @@ def wait_until_applied(directory: Path, space: Did, tip: Callable[[], Version], 
 
 
 def _last(directory: Path, space: Did) -> Version:
-    records = segments.read(directory).get(space)
+    records = segments.read_all(segments.directories(directory)).get(space)
     return records[-1].last if records else EMPTY_SPACE
 
 
 def _has_next(directory: Path, space: Did, tip: Version) -> bool:
-    return any(record.first == tip + 1 for record in segments.read(directory).get(space, ()))
+    return any(
+        record.first == tip + 1 for record in segments.read_all(segments.directories(directory)).get(space, ())
+    )
 
 
 def _recovered(directory: Path, recover: Callable[[], None]) -> bool:
