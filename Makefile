@@ -44,7 +44,7 @@ tests: env          ## pytest
 	@$(PYTEST) $(ARGS)
 
 tests-core: env     ## the tests of everything that is no part of its own
-	@$(PYTEST) tests $(PARTS:%=--ignore=tests/%) $(ARGS)
+	@$(PYTEST) tests $(PARTS:%=--ignore=tests/%) --ignore=tests/workers $(ARGS)
 
 tests-memory: jq    # the scripts for task files run jq; without it their tests are skipped, or fail where it is required
 jq:
@@ -58,6 +58,9 @@ web: env            ## node and the packages of typescript/, from their locks
 
 console: env        ## the web console in build/console/, which the server has at /console
 	@$(VENV)/python scripts/web.py console
+
+tests-workers: env  ## real processes with workers, and a tenth of the system tests against a server with three
+	@STEMMADB_TEST_WORKERS=3 $(PYTEST) tests/workers tests/system -m workers $(ARGS)
 
 tests-web: env      ## typescript/: types, sizes, vectors, 10,000 cases against Python, a real server, 4 tests in Chromium
 	@$(VENV)/python scripts/web.py test $(ARGS)

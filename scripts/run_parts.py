@@ -20,6 +20,7 @@ PARTS = (
     ("memory", "tests-memory"),
     ("cache", "tests-cache"),
     ("nodes", "tests-nodes"),
+    ("workers", "tests-workers"),
     ("web", "tests-web"),
 )
 

@@ -127,6 +127,22 @@ ALL: Final = (
         CYCLE_SECONDS_MAX,
     ),
     Kind(
+        "worker_kills",
+        "Workers killed under load lose nothing acknowledged, and their clients converge",
+        "3 kills",
+        None,
+        reported(faults_cycles.worker_kills),
+        CYCLE_SECONDS_MAX,
+    ),
+    Kind(
+        "worker_changes",
+        "A server that is killed and started with another number of workers loses nothing acknowledged",
+        "3 changes",
+        None,
+        reported(faults_cycles.worker_changes),
+        CYCLE_SECONDS_MAX,
+    ),
+    Kind(
         "client_kills",
         "A real app killed at any moment loses nothing that it called kept",
         "8 kills",

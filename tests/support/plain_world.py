@@ -8,18 +8,30 @@ from typing import Any
 from plain_bytes import Key
 from plain_client import PlainClient
 from plain_content import set_
+from served import WORKERS
+from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.serving.ownership.worker_ownership import worker_of
 
 
 def new_key() -> Key:
     return Key(secrets.token_bytes(32))
 
 
+def space_key(*, workers: int = WORKERS, owner: int | None = None) -> Key:
+    """The key of a new space that this worker serves; by default one that does not accept (`served.WORKERS`)."""
+    while True:
+        key = new_key()
+        found = worker_of(Did(key.did), workers)
+        if workers == 1 or (found == owner if owner is not None else found != 0):
+            return key
+
+
 class ServedSpace:
     """One space on a server, and everybody who was let into it."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, key: Key | None = None) -> None:
         self.address = address
-        self.key, self.owner = new_key(), new_key()
+        self.key, self.owner = key or space_key(), new_key()
         self.roles: dict[str, str] = {self.owner.did: "own"}
         self.clients: list[PlainClient] = []
 

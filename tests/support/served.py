@@ -8,15 +8,17 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from stemmadb.server.serving import app, build
+from stemmadb.server.serving import app, build, parent
 from stemmadb.server.serving.settings.config import Config
 
 START_SECONDS = 20.0
+WORKERS = int(os.environ.get("STEMMADB_TEST_WORKERS", "1"))
+"""How many workers the servers of system tests have. Then worker 0 alone accepts, and spaces are those of others."""
 
 
 def config_of(data: Path, **settings: Any) -> Config:
@@ -30,16 +32,7 @@ async def served(config: Config) -> AsyncIterator[str]:
     handler = loop.get_exception_handler()
     ready: asyncio.Future[str] = loop.create_future()
     stop = asyncio.Event()
-    task = asyncio.create_task(
-        app.serve(
-            config,
-            make_service=build.make_service,
-            make_listener=build.make_listener,
-            make_web=build.make_web,
-            ready=lambda serving: ready.set_result(serving.url),
-            stop=stop,
-        )
-    )
+    task = asyncio.create_task(_serve(config, lambda serving: ready.set_result(serving.url), stop))
     either: list[asyncio.Future[Any]] = [task, ready]
     await asyncio.wait(either, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     if task.done():
@@ -50,6 +43,20 @@ async def served(config: Config) -> AsyncIterator[str]:
         stop.set()
         await task
         loop.set_exception_handler(handler)
+
+
+async def _serve(config: Config, ready: Callable[[app.Serving], None], stop: asyncio.Event) -> None:
+    if config.workers > 1:
+        await parent.serve_with_workers(config, ready=ready, stop=stop)
+        return
+    await app.serve(
+        config,
+        make_service=build.make_service,
+        make_listener=build.make_listener,
+        make_web=build.make_web,
+        ready=ready,
+        stop=stop,
+    )
 
 
 class Process:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ import pytest_asyncio
 import uvloop
 
 from plain_world import ServedSpace
-from served import config_of, served
+from served import WORKERS, config_of, served
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -28,8 +31,13 @@ def settings() -> dict[str, Any]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def address(tmp_path_factory: pytest.TempPathFactory, settings: dict[str, Any]) -> AsyncIterator[str]:
-    async with served(config_of(tmp_path_factory.mktemp("served"), **settings)) as url:
+    workers = {"workers": WORKERS, "accept_only": 0} if WORKERS > 1 else {}
+    # The path of a Unix socket is short.
+    directory = Path(tempfile.mkdtemp(prefix="st")) if WORKERS > 1 else tmp_path_factory.mktemp("served")
+    async with served(config_of(directory, **workers, **settings)) as url:
         yield url
+    if WORKERS > 1:
+        shutil.rmtree(directory)
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from plain_content import delete_, increment, patch_, query_of, read_, replace, 
 from plain_holding import Fields, Sent
 from plain_world import ServedSpace
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.workers]
 TODO = {"title": "write the spec", "done": False}
 
 

@@ -16,7 +16,7 @@ from plain_content import delete_, increment, link_to, patch_, query_of, read_, 
 from plain_world import ServedSpace, agree
 from served import config_of, served
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.workers]
 
 
 class RestartableServer:

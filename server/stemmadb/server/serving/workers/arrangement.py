@@ -18,6 +18,10 @@ from stemmadb.server.storage.sqlite.wal import segments
 
 def settle(data: Path, workers: int) -> None:
     """Divides what is divided, and removes what so many workers do not need; 1 is one process for everything."""
+    if workers > 1:
+        for place in worker_directories(data):
+            if int(place.name) >= workers and _has_group_wal(place):
+                raise StorageFailed(f"the group_wal files in {place} are still needed; start as before")
     members.divide(data, workers)
     if workers > 1:
         places.make(data, workers)
