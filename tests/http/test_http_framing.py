@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from http_worlds import HttpWorld, http_world
+from http_worlds import PATIENCE, HttpWorld, http_world
 
 GOOD = b"GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v1/x HTTP/1.1\r\nHost: a\r\n"
@@ -130,6 +130,29 @@ async def test_silence_between_requests_ends_the_connection_and_the_count_goes_d
         assert (await peer.answer()).status == 200
     for peer in peers:
         assert await peer.is_closed()
+
+
+@pytest.mark.rule("HTTP-2")
+async def test_connections_and_streams_are_counted_until_they_are_gone(tmp_path: Path) -> None:
+    async with http_world(tmp_path) as it:
+        peers = [await it.peer() for _ in range(20)]
+        for peer in peers:
+            peer.write(GOOD)
+            assert (await peer.answer()).status == 200
+        peers.append(await it.peer())
+        peers[-1].write(it.request("GET", "/watch?select=urn:a:*"))
+        assert (await peers[-1].answer()).status == 200
+        await _until_counted(it, 22)
+        for peer in peers:
+            peer.leave()
+        await _until_counted(it, 1)
+
+
+async def _until_counted(world: HttpWorld, count: int) -> None:
+    """A scrape counts its own connection; one right after another gets the same answer."""
+    async with asyncio.timeout(PATIENCE):
+        while f"stemmadb_http_connections {count}.0" not in (await world.get("//metrics", token="")).body.decode():
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.rule("HTTP-2")

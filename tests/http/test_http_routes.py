@@ -136,6 +136,8 @@ BAD: list[tuple[str, str, Any, dict[str, str], int]] = [
     ("GET", "/entity?id=urn:a:1", None, {"Accept": "text/html"}, 406),
     ("POST", "/commits", {"operations": []}, {}, 400),
     ("POST", "/commits", {"operations": [{"op": "set", "id": "urn:a:1", "body": 1}]}, {}, 422),
+    ("POST", "/commits", {"operations": []}, {"If_Match": '"2.aaaaaaaaaaaa"'}, 400),
+    ("DELETE", "/branch?name=..", None, {"If_Match": '"2.aaaaaaaaaaaa"'}, 400),
     ("POST", "/merges", {"source": "..", "operation": "x"}, {}, 400),
     ("GET", "//v1/spaces/did:key:z6Mk/log", None, {}, 400),
     ("GET", "//v1/openapi.json", None, {"Host": "evil.example"}, 421),
@@ -146,12 +148,19 @@ BAD: list[tuple[str, str, Any, dict[str, str], int]] = [
 
 @pytest.mark.rule("HTTP-12")
 async def test_bad_input_gets_one_clear_error(world: HttpWorld) -> None:
+    """Each on a connection of its own, and all one after the other on a connection that is kept alive."""
     before = (await world.get("")).json()["version"]
+    kept = await world.peer()
     for method, path, body, how, status in BAD:
         answer = await world.ask(method, path, body, **how)
         assert answer.status == status, (method, path, how, answer.body)
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json().keys() >= {"type", "title", "status", "detail", "code", "details", "retriable"}
+        kept.write(world.request(method, path, body, **how))
+        again = await kept.answer()
+        assert (again.status, again.body) == (answer.status, answer.body), (method, path, how)
+        if again.headers.get("connection") == "close":
+            kept = await world.peer()
     assert (await world.get("")).json()["version"] == before
 
 
@@ -188,6 +197,11 @@ async def test_tags_name_a_state_and_a_write_replaces_exactly_that(world: HttpWo
     late = await world.put("urn:a:1", 8, If_Match=tag)
     assert (late.status, late.code) == (412, "conflict")
     assert late.json()["current"][0]["body"] == 7
+    unknown = await world.put("urn:a:1", 8, If_Match=f'"{tag.split(".")[0][1:]}.aaaaaaaaaaaa"')
+    assert (unknown.status, unknown.code) == (412, "conflict")
+    assert unknown.json()["current"] == late.json()["current"]
+    (stale,) = unknown.json()["stale"]
+    assert (stale["id"], stale["head"]) == ("urn:a:1", done.json()["version"])
     patch = b'[{"op":"increment","path":"/n","by":5}]'
     kind = {"Content_Type": "application/json-patch+json"}
     assert (await world.ask("PATCH", "/entity?id=urn:a:2", patch, **kind)).status == 200

@@ -7,6 +7,7 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from event_reader import EventReader
 from http_worlds import HttpWorld, http_world
 from stemmadb.client import Identity
-from stemmadb.protocol.model.access import access_token
+from stemmadb.protocol.model.access import access_token, text_form
 from stemmadb.protocol.model.values.ids import TimeMs
 
 SCHEMA = {"properties": {"next": {"$ref": "#"}}}
@@ -57,10 +58,15 @@ async def test_a_stream_begins_with_all_and_goes_on_with_every_change(world: Htt
 
 
 @pytest.mark.rule("HTTP-10")
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", range(5))
 async def test_after_each_ready_the_map_is_the_query_over_many_cuts(world: HttpWorld, seed: int) -> None:
-    """Links move, entities are deleted, erased and written again, the log is compacted, the stream is cut."""
-    chance = random.Random(seed)
+    """Links move, entities are deleted, erased and written again, the log is compacted, the stream is cut.
+
+    The reader loses its right to read now and then, and gets it back.
+    """
+    chance, guest = random.Random(seed), Identity.make()
+    await world.space.acl.set(guest.did, "read")
+    token = world.token_of(guest)
     ids = [f"urn:l:{n}" for n in range(8)]
     for id_ in ids:
         await world.put(id_, {"n": 0})
@@ -68,7 +74,7 @@ async def test_after_each_ready_the_map_is_the_query_over_many_cuts(world: HttpW
     roots = [{"id": "urn:l:0", "schema": SCHEMA}]
     kind = {"Content_Type": "application/json-patch+json"}
     for turn in range(40):
-        await reader.connect()
+        await reader.connect(token)
         version = (await reader.until("ready"))["version"]
         assert reader.map == await answer_at(world, roots, version), turn
         for _ in range(chance.randrange(4)):
@@ -87,6 +93,12 @@ async def test_after_each_ready_the_map_is_the_query_over_many_cuts(world: HttpW
             await world.space.erase(ids[0], versions=[done])
         if turn % 13 == 9:
             await world.space.compact((await world.get("")).json()["version"] - 1)
+        if turn % 9 == 4:
+            await world.space.acl.remove(guest.did)
+            assert (await reader.until("ended"))["code"] == "forbidden"
+            assert (await world.get("/watch?select=urn:l:0", token=token)).status == 404
+            await world.put(ids[0], {"n": "unseen"})
+            await world.space.acl.set(guest.did, "read")
         if chance.randrange(2):
             await asyncio.sleep(0.01)
         reader.cut()
@@ -115,6 +127,23 @@ async def test_a_state_of_another_history_or_below_the_floor_starts_over(world: 
     await old.until("ready")
     assert old.map == {"urn:s:1": 6}
     assert (await world.get("/watch?select=urn:s:*&since=abc")).status == 400
+
+
+@pytest.mark.rule("HTTP-10", "RESUME-1")
+async def test_other_rights_than_before_start_over(world: HttpWorld) -> None:
+    """What a reader of more has stays nobody's who may read less, and one who may read more gets what it lacks."""
+    for id_ in ("urn:a:1", "urn:b:1"):
+        await world.put(id_, 1)
+    guest, all_ids = Identity.make(), {"urn:a:1": 1, "urn:b:1": 1}
+    narrow = await world.space.delegate(guest.did, "read", prefixes=["urn:a:*"], expires=timedelta(hours=1))
+    wide = await world.space.delegate(guest.did, "read", expires=timedelta(hours=1))
+    reader = EventReader(world, "*")
+    for link, expected in ((wide, all_ids), (narrow, {"urn:a:1": 1}), (wide, all_ids)):
+        await reader.connect(world.token_of(guest, delegations=[text_form.read(link)]))
+        assert (await reader.until("reset"))["why"] in ("start", "rights")
+        await reader.until("ready")
+        assert {id_: value for id_, value in reader.map.items() if id_.startswith("urn:")} == expected
+        reader.cut()
 
 
 @pytest.mark.rule("HTTP-10")

@@ -17,6 +17,7 @@ class Listening:
     """The counters of a listener."""
 
     connections = 3
+    http_connections = 0
     refused = 4
     bytes_in = 50
     bytes_out = 60

@@ -20,6 +20,7 @@ class Listening:
     """The counters of a listener."""
 
     connections = 3
+    http_connections = 6
     refused = 4
     bytes_in = 50
     bytes_out = 60
@@ -116,6 +117,7 @@ def test_a_scrape_reads_what_is_there_at_that_moment() -> None:
 def test_a_listener_is_read_too() -> None:
     found = scraped(Counts())
     assert found["stemmadb_connections",] == 3
+    assert found["stemmadb_http_connections",] == 6
     assert found["stemmadb_connections_refused_total",] == 4
     assert found["process_resident_memory_bytes",] > 1_000_000
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stemmadb.protocol.errors import IdentityClash, RateLimited, StemmaError, Unavailable, Unready
+from stemmadb.protocol.errors import Conflict, IdentityClash, RateLimited, StemmaError, Unavailable, Unready
 from stemmadb.protocol.model.commit.admission import Accepted, RefusedCommit
 from stemmadb.protocol.model.commit.proposal import prepare_or_refuse
 from stemmadb.protocol.model.commit.request import Content, digest_request
+from stemmadb.protocol.model.commit.stale_reads import StaleRead
 from stemmadb.protocol.model.log.commit_record import Commit, LocalIdentity
 from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.values.body import encode
-from stemmadb.protocol.model.values.ids import Version
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Local, Version
 from stemmadb.protocol.wire.codec.json_form import form_of, without_defaults
 from stemmadb.protocol.wire.codec.msgpack_codec import read_content
 from stemmadb.protocol.wire.messages.commit import Rejected
-from stemmadb.server.http.calls import SpaceCall
+from stemmadb.server.engine.base import moments, states
+from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.http.calls import HTTP_SESSION, SpaceCall
 from stemmadb.server.http.identities import OwnSessions, WriteIdentity, check_key, keyed
 from stemmadb.server.service.session import verdicts
 from stemmadb.server.storage.port import HttpKey, LogReader
@@ -114,6 +117,20 @@ async def accepted_at(call: SpaceCall[Any], named: WriteIdentity) -> Version | N
 
 def _record(reader: LogReader, version: Version) -> tuple[Commit, tuple[Fact, ...]]:
     return reader.commits([version])[version], reader.facts([version]).get(version, ())
+
+
+async def lost_state(call: SpaceCall[Any], id_: EntityId, branch: BranchName, version: Version) -> RefusedWrite:
+    """The verdict on a write over a state that this history never had, with what is there now (HTTP-8)."""
+    at = call.hub.space.version
+
+    def ask(reader: LogReader) -> StaleRead:
+        found = states.load(reader, moments.resolve(reader, ReadMoment(branch, at)).spans, [id_]).get(id_)
+        now = Version(0) if found is None else found.place.version
+        return StaleRead(branch=branch, id=id_, read=version, head=now, winner=now)
+
+    stale = (await call.hub.space.read(ask),) if call.caller().rights.may_read(id_) else ()
+    identity = LocalIdentity(call.principal, HTTP_SESSION, Local(1))
+    return await _refused(call, identity, RefusedCommit(Conflict(count=1, stale=stale), at), None)
 
 
 async def _refused(

@@ -8,12 +8,14 @@ from typing import Final, NamedTuple
 
 from stemmadb.protocol.errors import Malformed
 from stemmadb.protocol.model.values import reference
+from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import Hash, Version
 
 LETTERS: Final = 12
 """Of a hash in base32: a restored server has other hashes, so that a tag of a lost history matches nothing."""
 _TAG: Final = re.compile(rf'"([0-9]{{1,19}})\.([a-z2-7]{{{LETTERS}}})"')
-_MARK: Final = re.compile(rf"([0-9]{{1,19}})\.([a-z2-7]{{{LETTERS}}})")
+QUESTION_LETTERS: Final = 8
+_EVENT: Final = re.compile(rf"([0-9]{{1,19}})\.([a-z2-7]{{{LETTERS}}})(?:\.([a-z2-7]{{{QUESTION_LETTERS}}}))?")
 
 
 class StateMark(NamedTuple):
@@ -24,6 +26,16 @@ class StateMark(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.version}.{self.letters}"
+
+
+class EventId(NamedTuple):
+    """The id of an event: a state of the log, and of what and for whom a stream shows it (HTTP-10)."""
+
+    mark: StateMark
+    question: str
+
+    def __str__(self) -> str:
+        return f"{self.mark}.{self.question}"
 
 
 class Condition(NamedTuple):
@@ -51,12 +63,17 @@ def etag(mark: StateMark) -> str:
     return f'"{mark}"'
 
 
-def read_mark(text: str, what: str) -> StateMark:
+def question_of(*parts: object) -> str:
+    """Letters for what is asked and what the caller may read: a stream goes on only where both are the same."""
+    return letters_of(reference.hash_bytes(encode(parts)))[:QUESTION_LETTERS]
+
+
+def read_event_id(text: str, what: str) -> EventId:
     """`Last-Event-ID`, or `since` with the same text."""
-    found = _MARK.fullmatch(text)
+    found = _EVENT.fullmatch(text)
     if found is None:
-        raise Malformed(path=f"({what})", why="it is not the id of an event, such as 42.hieglpwai6m4")
-    return StateMark(Version(int(found[1])), found[2])
+        raise Malformed(path=f"({what})", why="it is not the id of an event, such as 42.hieglpwai6m4.k3hx7a2c")
+    return EventId(StateMark(Version(int(found[1])), found[2]), found[3] or "")
 
 
 def read_condition(if_match: Sequence[str], if_none_match: Sequence[str]) -> Condition:

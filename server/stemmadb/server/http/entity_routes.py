@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stemmadb.protocol.errors import AlreadyExists, Conflict, Erased, NotFound, UnknownTag
+from stemmadb.protocol.errors import AlreadyExists, Erased, NotFound, UnknownTag
 from stemmadb.protocol.model.commit.request import Content, Operation, Read
 from stemmadb.protocol.model.log.state import Missing
 from stemmadb.protocol.model.query.query import EVERY, Query, Root
@@ -22,7 +22,7 @@ from stemmadb.protocol.wire.messages.structure import ListTags
 from stemmadb.server.engine.base import moments, states
 from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.http.calls import SpaceCall
-from stemmadb.server.http.commits import CommitWriter, DoneCommit, accepted_at
+from stemmadb.server.http.commits import CommitWriter, DoneCommit, accepted_at, lost_state
 from stemmadb.server.http.conditions import Condition, StateMark, etag, is_known, mark_of, read_condition
 from stemmadb.server.http.error_table import HttpProblem
 from stemmadb.server.http.parameters import MomentParams, PageParams, Params, read_time
@@ -216,7 +216,7 @@ async def _check_match(call: SpaceCall[Any], id_: EntityId, branch: BranchName, 
 
     found = await call.hub.space.read(ask) if call.caller().rights.may_read(id_) else None
     if found is None or mark_of(mark.version, found) != mark:
-        raise Conflict(count=1, stale=())
+        raise await lost_state(call, id_, branch, mark.version)
 
 
 def _last_before(

@@ -150,14 +150,13 @@ def _operation(route: Route, schemas: Schemas) -> dict[str, Any]:
     for field in msgspec.structs.fields(route.params):
         schema = schemas.of(hints[field.name])
         parameters.append({"name": field.name, "in": "query", "required": field.required, "schema": schema})
-    if route.writes:
-        parameters += [_header("Idempotency-Key"), _header("If-Match"), _header("If-None-Match")]
+    parameters += [_header(name) for name in (*(("Idempotency-Key",) if route.writes else ()), *route.headers)]
     answer = {} if route.answer is None else schemas.reference(route.answer)
     said: dict[str, Any] = {
         "summary": route.summary,
         "operationId": route.method.lower() + "".join(re.findall("[A-Za-z]+", route.path.title())),
         "parameters": parameters,
-        "responses": {str(route.status): _json(answer), **_ERRORS},
+        "responses": {str(route.status): _answer(route.content, answer), **_also(route), **_ERRORS},
     }
     if route.body != "none":
         said["requestBody"] = {"required": route.body != "fields", "content": _body(route, schemas)}
@@ -185,7 +184,20 @@ def _header(name: str) -> dict[str, Any]:
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"description": "The answer.", "content": {"application/json": {"schema": schema}}}
+    return _answer(("application/json",), schema)
+
+
+def _answer(content: tuple[str, ...], schema: dict[str, Any]) -> dict[str, Any]:
+    said = {kind: {"schema": schema} if kind == "application/json" else {} for kind in content}
+    return {"description": "The answer.", "content": said}
+
+
+def _also(route: Route) -> dict[str, Any]:
+    known = {
+        304: {"description": "The client has it."},
+        206: {"description": "A part of it.", "content": {"*/*": {}}},
+    }
+    return {str(status): known[status] for status in route.also}
 
 
 _ERRORS: Final = {

@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from stemmadb.protocol.errors import Forbidden, RateLimited, StemmaError
+from stemmadb.protocol.errors import Forbidden, Malformed, RateLimited, StemmaError
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.http import openapi, server_routes
 from stemmadb.server.http.bearer import Bearer, Bearers
@@ -22,7 +22,18 @@ from stemmadb.server.http.parameters import Params, read_params
 from stemmadb.server.http.read_routes import NoParams
 from stemmadb.server.http.replies import JSON, HttpReply, ReplyWriter
 from stemmadb.server.http.request_bodies import check_media_type, read_body
-from stemmadb.server.http.route_table import ME, OPENAPI, ROOTS, SPACES, Place, Route, place_of, routes, space_of
+from stemmadb.server.http.route_table import (
+    CONDITIONS,
+    ME,
+    OPENAPI,
+    ROOTS,
+    SPACES,
+    Place,
+    Route,
+    place_of,
+    routes,
+    space_of,
+)
 
 METHODS: Final = "GET, HEAD, POST, PUT, PATCH, DELETE"
 ALLOWED_HEADERS: Final = "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Last-Event-ID, Range"
@@ -129,8 +140,8 @@ class RequestHandler:
         params: Params = read_params(head.query, route.params)
         if route.writes and (key := head.one("idempotency-key")) is not None:
             check_key(key)
-        if head.method in _CONDITIONAL and place.pattern == "/entity":
-            read_condition(head.all("if-match"), head.all("if-none-match"))
+        if route.writes:
+            _check_condition(head, route)
         check_media_type(route, head.all("content-type"), body.length)
         _check_accept(head, route)
         bearer = self._bearer(head, space)
@@ -177,6 +188,14 @@ def _check_method(head: RequestHead, methods: Any) -> Any:
         allowed = sorted({*methods, *(["HEAD"] if "GET" in methods else []), "OPTIONS"})
         raise HttpProblem(405, f"Only {', '.join(allowed)} are answered here.", (("Allow", ", ".join(allowed)),))
     return methods[method]
+
+
+def _check_condition(head: RequestHead, route: Route) -> None:
+    """A write that takes no condition refuses one: ignored, it would promise what it does not keep."""
+    given = [name for name in CONDITIONS if head.all(name.lower())]
+    if given and not route.headers:
+        raise Malformed(path=f"({given[0]})", why="only /entity takes it; declare 'reads' in the body instead")
+    read_condition(head.all("if-match"), head.all("if-none-match"))
 
 
 def _check_accept(head: RequestHead, route: Route) -> None:

@@ -34,6 +34,8 @@ ME: Final = "/v1/me"
 OPENAPI: Final = "/v1/openapi.json"
 ROOTS: Final = (SPACES, ME, OPENAPI)
 
+CONDITIONS: Final = ("If-Match", "If-None-Match")
+
 BodyKind: TypeAlias = Literal["none", "value", "patch", "content", "query", "fields", "bytes"]
 Handle: TypeAlias = Callable[..., Awaitable[HttpReply]]
 
@@ -53,6 +55,12 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     answer: type[Part] | None = None
     """What an answer of status `status` holds; None for any JSON, or bytes."""
     status: int = 200
+    also: tuple[int, ...] = ()
+    """Other statuses without an error: 206 for a part, 304 for what the client has."""
+    content: tuple[str, ...] = ("application/json",)
+    """Media types of an answer."""
+    headers: tuple[str, ...] = ()
+    """Headers that it takes beside those of every request."""
     writes: bool = False
     """Whether it takes Idempotency-Key."""
 
@@ -106,7 +114,15 @@ def routes(writer: CommitWriter) -> tuple[Route, ...]:
             params=read.AclParams,
             answer=AclAnswer,
         ),
-        Route(method="GET", path="/entity", summary="One value.", handle=entities.get, params=EntityParams),
+        Route(
+            method="GET",
+            path="/entity",
+            summary="One value.",
+            handle=entities.get,
+            params=EntityParams,
+            also=(304,),
+            headers=("If-None-Match",),
+        ),
         Route(
             method="PUT",
             path="/entity",
@@ -115,6 +131,7 @@ def routes(writer: CommitWriter) -> tuple[Route, ...]:
             params=EntityWriteParams,
             body="value",
             answer=Written,
+            headers=CONDITIONS,
             writes=True,
         ),
         Route(
@@ -125,6 +142,7 @@ def routes(writer: CommitWriter) -> tuple[Route, ...]:
             params=EntityWriteParams,
             body="patch",
             answer=Written,
+            headers=CONDITIONS,
             writes=True,
         ),
         Route(
@@ -134,6 +152,7 @@ def routes(writer: CommitWriter) -> tuple[Route, ...]:
             handle=entities.delete,
             params=EntityWriteParams,
             answer=Written,
+            headers=CONDITIONS,
             writes=True,
         ),
         Route(
@@ -321,6 +340,8 @@ def routes(writer: CommitWriter) -> tuple[Route, ...]:
             summary="A stream of events that keeps a query true, or with wait a long poll.",
             handle=watch_routes.watch,
             params=watch_routes.WatchParams,
+            content=("text/event-stream", "application/json"),
+            headers=("Last-Event-ID",),
         ),
         Route(
             method="POST",
@@ -338,6 +359,9 @@ def routes(writer: CommitWriter) -> tuple[Route, ...]:
             summary="The bytes of a blob.",
             handle=blobs.get_blob,
             params=blobs.BlobParams,
+            also=(206, 304),
+            content=("*/*",),
+            headers=("If-None-Match", "If-Range", "Range"),
         ),
         Route(
             method="PUT",

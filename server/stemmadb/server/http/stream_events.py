@@ -21,7 +21,6 @@ from stemmadb.protocol.wire.codec.json_form import form_of
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
 from stemmadb.protocol.wire.messages.sync import CommitItem, Sync
 from stemmadb.server.http.calls import SpaceCall
-from stemmadb.server.http.conditions import mark_of
 
 CACHED_MAX: Final = 64
 """Events that are kept for other streams; those of one frame come at the same time."""
@@ -63,7 +62,7 @@ def is_empty(frame: Sync) -> bool:
 
 
 async def change_of(call: SpaceCall[Any], branch: str, frame: Sync) -> StreamEvent:
-    """The event of a frame, or of a part of one, which has no id."""
+    """The event of a frame, or of a part of one; each stream gives it an id of its own."""
     entered = {one.id: one for one in frame.entered}
     left = [one.id for one in frame.left]
     known: dict[str, dict[str, Any]] = {}
@@ -87,7 +86,7 @@ async def change_of(call: SpaceCall[Any], branch: str, frame: Sync) -> StreamEve
         "left": left,
         "commits": _commits(frame.commits),
     }
-    return StreamEvent("change", said, None if frame.more else str(mark_of(frame.to, frame.hash)))
+    return StreamEvent("change", said)
 
 
 def _entered(one: Any, known: dict[str, dict[str, Any]]) -> dict[str, Any]:

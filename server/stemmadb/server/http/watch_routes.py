@@ -21,7 +21,7 @@ from stemmadb.protocol.wire.messages.session import Goodbye, HeldWatch, SessionO
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import MSGPACK
 from stemmadb.server.http.calls import SpaceCall
-from stemmadb.server.http.conditions import StateMark, mark_of, read_mark
+from stemmadb.server.http.conditions import EventId, StateMark, mark_of, question_of, read_event_id
 from stemmadb.server.http.parameters import Params
 from stemmadb.server.http.replies import EVENTS, NO_STORE, HttpReply, ReplyWriter, json_reply
 from stemmadb.server.http.stream_events import ChangeEvents, StreamEvent, is_empty
@@ -97,12 +97,16 @@ class StreamSocket:
 class WatchStream:
     """The events of one watch, from its first frame to its end."""
 
-    def __init__(self, call: SpaceCall[WatchParams], message: SessionOpen, *, is_resumed: bool) -> None:
+    def __init__(
+        self, call: SpaceCall[WatchParams], message: SessionOpen, *, begins: str | None, question: str
+    ) -> None:
         self._call = call
+        self._begins = begins
+        self._question = question
         self._branch = call.params.branch
         self._codec = codec_for(MSGPACK, call.limits)
         self._is_ready = False
-        self._is_resumed = is_resumed
+        self._is_resumed = begins is None
         self._has_begun = False
         self.is_over = False
         self.socket = StreamSocket()
@@ -149,17 +153,21 @@ class WatchStream:
         events = [] if self._has_begun else self._beginning(frame)
         self._has_begun = True
         if not is_empty(frame):
-            events.append(await _changes.of(self._call, self._branch, data, frame))
+            change = await _changes.of(self._call, self._branch, data, frame)
+            events.append(change if frame.more else change._replace(id=self._id_of(frame)))
         if not frame.more and not self._is_ready and (WATCH in frame.filled or self._is_resumed):
             self._is_ready = True
-            events.append(StreamEvent("ready", {"version": frame.to}, str(mark_of(frame.to, frame.hash))))
+            events.append(StreamEvent("ready", {"version": frame.to}, self._id_of(frame)))
         for one in frame.ended:
             self.is_over = True
             events.append(self._ended(problems.restore(one)))
         return events
 
+    def _id_of(self, frame: Sync) -> str:
+        return str(EventId(mark_of(frame.to, frame.hash), self._question))
+
     def _beginning(self, frame: Sync) -> list[StreamEvent]:
-        why = "start" if not self._is_resumed else "rights" if self._session.has_other_rights else frame.reset
+        why = self._begins or ("rights" if self._session.has_other_rights else frame.reset)
         if why is None:
             return []
         self._is_resumed = False
@@ -178,15 +186,15 @@ class WatchStream:
 async def watch(call: SpaceCall[WatchParams]) -> HttpReply:
     """Events as they come; with `wait` those of at most so many seconds, as JSON."""
     check_reads(call.caller())
-    since = _since(call)
-    message = await _opening(call, since)
+    question = _question(call)
+    message, begins = await _opening(call, _since(call), question)
     headers = (NO_STORE, ("X-Accel-Buffering", "no"))
     if call.head.method == "HEAD":
         return HttpReply(content_type=EVENTS, headers=headers)
     maximum = call.context.streams_max
     if len(call.context.streams) >= maximum:
         raise LimitExceeded(bound="http_streams_max", maximum=maximum, actual=maximum + 1)
-    stream = WatchStream(call, message, is_resumed=since is not None)
+    stream = WatchStream(call, message, begins=begins, question=question)
     try:
         await stream.opened()
         if call.params.wait is not None:
@@ -230,28 +238,42 @@ async def _polled(stream: WatchStream, seconds: int, since: str | None) -> HttpR
     return json_reply({"events": said, "next": marks[-1] if marks else since})
 
 
-def _since(call: SpaceCall[WatchParams]) -> StateMark | None:
+def _since(call: SpaceCall[WatchParams]) -> EventId | None:
     header = call.head.one("last-event-id")
     if header:
-        return read_mark(header, "Last-Event-ID")
-    return None if call.params.since is None else read_mark(call.params.since, "parameter 'since'")
+        return read_event_id(header, "Last-Event-ID")
+    return None if call.params.since is None else read_event_id(call.params.since, "parameter 'since'")
 
 
-async def _opening(call: SpaceCall[WatchParams], since: StateMark | None) -> SessionOpen:
+def _question(call: SpaceCall[WatchParams]) -> str:
+    """Looked up before the session is: if rights change in between, the next resume starts over."""
+    params = call.params
+    return question_of(params.select, params.schema, params.branch, call.caller().rights.prefixes)
+
+
+async def _opening(
+    call: SpaceCall[WatchParams], since: EventId | None, question: str
+) -> tuple[SessionOpen, str | None]:
+    """How the session is opened, and why the stream starts over, where that is known before."""
     params = call.params
     schema: Any = None if params.schema is None else parse(params.schema)
     query = Query((convert({"id": params.select, "schema": schema}, Root),), branch=params.branch)
-    version, hash_ = Version(0), None
-    if since is not None and since.version > 0:
-        version, hash_ = since.version, await _hash_of(call, since)
-    return SessionOpen(
+    version, hash_, begins = Version(0), None, "start" if since is None else None
+    if since is not None and since.mark.version > 0:
+        hash_ = await _hash_of(call, since.mark)
+        if since.question == question or hash_ == UNUSED_HASH:
+            version = since.mark.version
+        else:
+            hash_, begins = None, "rights"
+    message = SessionOpen(
         principal=call.principal,
         session=call.context.random(RANDOM_ID_BYTES),
         signature=bytes(64),
         to=version,
         hash=hash_,
-        watches=(HeldWatch(watch=WATCH, query=query, filled=since is not None),),
+        watches=(HeldWatch(watch=WATCH, query=query, filled=begins is None),),
     )
+    return message, begins
 
 
 async def _hash_of(call: SpaceCall[Any], since: StateMark) -> Hash:

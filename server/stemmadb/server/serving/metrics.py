@@ -41,6 +41,7 @@ class ListenerCounts(Protocol):
     """What a listener counts, for all spaces together."""
 
     connections: int
+    http_connections: int
     refused: int
     bytes_in: int
     bytes_out: int
@@ -154,6 +155,8 @@ class _Reader(Collector):
     def _families(self, labelled: Labelled) -> Iterator[Metric]:
         traffic = self._traffic
         yield GaugeMetricFamily("stemmadb_connections", "WebSockets open now.", value=traffic.connections)
+        http = "HTTP connections open now, streams and this scrape among them."
+        yield GaugeMetricFamily("stemmadb_http_connections", http, value=traffic.http_connections)
         refused = "Connections and handshakes refused."
         yield CounterMetricFamily("stemmadb_connections_refused", refused, value=traffic.refused)
         for number in NUMBERS:
