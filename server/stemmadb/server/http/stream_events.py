@@ -19,7 +19,7 @@ from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.codec.json_form import form_of
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
-from stemmadb.protocol.wire.messages.sync import CommitItem, Sync
+from stemmadb.protocol.wire.messages.sync import CommitItem, Entered, Sync
 from stemmadb.server.http.calls import SpaceCall
 
 CACHED_MAX: Final = 64
@@ -89,10 +89,10 @@ async def change_of(call: SpaceCall[Any], branch: str, frame: Sync) -> StreamEve
     return StreamEvent("change", said)
 
 
-def _entered(one: Any, known: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _entered(one: Entered, known: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if one.body is None:
         return known.get(one.id, {"id": one.id, "version": one.version})
-    return {"id": one.id, "version": one.version, "value": body.read_stored(records.whole_body(one))}
+    return {"id": one.id, "version": one.version, "value": body.read_stored(one.body)}
 
 
 def _commits(commits: tuple[CommitItem, ...]) -> list[dict[str, Any]]:
