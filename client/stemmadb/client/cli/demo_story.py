@@ -97,7 +97,7 @@ class _Story:
         """Those that the draft rewrites: after the fork nobody else touches them on `main`."""
 
     def steps(self, count: int) -> Iterator[StoryStep]:
-        before = [*self._beginning(), *(self._work() for _ in range(80))]
+        before: list[StoryStep] = [*self._beginning(), *(self._work() for _ in range(80))]
         before.append(StoryTag(TAG, "the plan that everybody agreed to"))
         before += [self._work() for _ in range(40)]
         self._kept = frozenset({2, 3, 4})
