@@ -16,7 +16,7 @@ from prompt_toolkit.document import Document
 from console_worlds import TypedConsole, in_a_console, in_the_story, put
 from stemmadb.client.console import completer, history_file
 from stemmadb.client.console.completer import Choices, CompletionContext, ConsoleCompleter, SeenIds, wanted
-from stemmadb.client.console.history_file import KeptHistory
+from stemmadb.client.console.history_file import SavedHistory
 from stemmadb.client.console.lexer import ConsoleLexer, pieces
 from stemmadb.client.console.prompt import prompt_pieces
 
@@ -209,39 +209,39 @@ def test_the_prompt_shows_the_past_in_another_colour() -> None:
 
 def test_lines_are_kept_for_the_next_console_in_a_private_file(tmp_path: Path) -> None:
     directory = tmp_path / "config"
-    history = KeptHistory(directory)
+    history = SavedHistory(directory)
     assert list(history.load_history_strings()) == []
     for line in ("get urn:a", 'query {\n"a": 1}', "log"):
         history.store_string(line)
-    assert list(KeptHistory(directory).load_history_strings()) == ["log", 'query {\n"a": 1}', "get urn:a"]
+    assert list(SavedHistory(directory).load_history_strings()) == ["log", 'query {\n"a": 1}', "get urn:a"]
     assert stat.S_IMODE((directory / history_file.FILE).stat().st_mode) == 0o600
 
 
 def test_a_torn_or_strange_line_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / history_file.FILE).write_bytes(b'"good"\n{"not": "a text"}\n\xff\xfe\n"torn')
-    assert list(KeptHistory(tmp_path).load_history_strings()) == ["good"]
+    assert list(SavedHistory(tmp_path).load_history_strings()) == ["good"]
 
 
 def test_the_newest_lines_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_file, "LINES_KEPT", 3)
     monkeypatch.setattr(history_file, "LINES_MAX", 6)
-    history = KeptHistory(tmp_path)
+    history = SavedHistory(tmp_path)
     for number in range(7):
         history.store_string(f"get urn:{number}")
     assert list(history.load_history_strings()) == ["get urn:6", "get urn:5", "get urn:4"]
     assert len((tmp_path / history_file.FILE).read_bytes().splitlines()) == 3
     history.store_string("x" * history_file.LINE_BYTES_MAX)
-    assert next(iter(KeptHistory(tmp_path).load_history_strings())) == "get urn:6"
+    assert next(iter(SavedHistory(tmp_path).load_history_strings())) == "get urn:6"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_directory_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    KeptHistory(tmp_path).store_string("get urn:a")
+    SavedHistory(tmp_path).store_string("get urn:a")
 
 
 def test_a_file_in_the_place_of_the_directory_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("a file")
-    history = KeptHistory(tmp_path / "config")
+    history = SavedHistory(tmp_path / "config")
     history.store_string("get urn:a")
     assert list(history.load_history_strings()) == []

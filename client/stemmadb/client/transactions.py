@@ -237,9 +237,9 @@ class Transaction:
 
     def learn(self, known: Mapping[EntityId, CachedEntity]) -> None:
         """What is known of entities that are not in view, so that they need not be asked for."""
-        for id_, held in known.items():
+        for id_, cached in known.items():
             if self._begun.shown(id_) is None:
-                self._open.learn(id_, held)
+                self._open.learn(id_, cached)
 
     # ------------------------------------------------------------ what became of it
 

@@ -336,14 +336,14 @@ async def test_a_space_that_is_gone_when_it_is_opened_again_is_unavailable() -> 
     faults = Faults()
     storage = LonelyStorage(faults)
     async with engine(storage) as it:
-        shelves, storage._shelves = storage._shelves, {}
+        shelves, storage._spaces = storage._spaces, {}
         faults.planned["append"] = 1
         for _ in range(2):
             with pytest.raises(errors.Unavailable):
                 await it.commit(set_(X, 1, blind=True), local=1)
         with pytest.raises(errors.UnknownSpace):
             await it.value(X)
-        storage._shelves = shelves
+        storage._spaces = shelves
         assert isinstance(await it.commit(set_(X, 1, blind=True), local=1), Accepted)
     assert {type(context["exception"]) for context in reported} == {errors.UnknownSpace}
 
@@ -389,13 +389,13 @@ async def test_each_who_asked_on_a_cut_that_could_not_be_opened_gets_an_error_of
         faults.planned["reader"] = 1
         with pytest.raises(errors.Unavailable):
             await it.value(X)
-        shelves, storage._shelves = storage._shelves, {}
+        shelves, storage._spaces = storage._spaces, {}
         told = await asyncio.gather(it.value(X), it.value(Y), return_exceptions=True)
         assert told[0] is not told[1]
         for one in told:
             assert isinstance(one, errors.UnknownSpace)
             assert one.facts == {"space": SPACE}
-        storage._shelves = shelves
+        storage._spaces = shelves
 
 
 async def test_a_failure_within_one_question_leaves_the_others_their_answers(faults: Faults) -> None:

@@ -68,7 +68,7 @@ def files(directory: Path) -> dict[str, int]:
 @pytest.mark.rule("KEEP-2")
 def test_a_backup_of_a_space_in_use_verifies_as_a_data_directory(log: SqliteLog, tmp_path: Path) -> None:
     told: list[MaintenanceProgress] = []
-    (done,) = backup(tmp_path, tell=told.append)
+    (done,) = backup(tmp_path, on_progress=told.append)
     assert (done.space, done.version, done.is_new) == (SPACE, 23, True)
     copy = verified(tmp_path / "backup")
     assert (copy.version, copy.hash, copy.facts, copy.blobs) == (23, done.hash, 22, 2)
@@ -80,7 +80,7 @@ def test_a_long_copy_tells_how_far_it_is_and_can_be_stopped(
 ) -> None:
     monkeypatch.setattr(sqlite_copy, "STEPS", 10)
     told: list[MaintenanceProgress] = []
-    backup(tmp_path, tell=told.append)
+    backup(tmp_path, on_progress=told.append)
     assert len(told) > 20
     assert all(0 <= progress.done <= (progress.total or 0) for progress in told if progress.total is not None)
 
@@ -89,7 +89,7 @@ def test_a_long_copy_tells_how_far_it_is_and_can_be_stopped(
 
     log.put_blob(blob_of(b"moved on"), b"moved on")
     with pytest.raises(KeyboardInterrupt):
-        backup(tmp_path, tell=interrupt)
+        backup(tmp_path, on_progress=interrupt)
     assert verified(tmp_path / "backup").blobs == 2
 
 

@@ -124,7 +124,7 @@ def test_the_stream_is_lines_of_json_with_a_header_and_an_end(log: SpaceLog) -> 
 
 def test_export_tells_how_far_it_is_and_what_it_wrote(log: SpaceLog) -> None:
     into, told = io.BytesIO(), list[MaintenanceProgress]()
-    done = export(log, into.write, tell=told.append)
+    done = export(log, into.write, on_progress=told.append)
     assert (done.space, done.version, done.facts, done.blobs) == (SPACE, 23, 22, 2)
     assert done.bytes == len(into.getvalue())
     assert told[-1] == MaintenanceProgress("writing blobs", 2)

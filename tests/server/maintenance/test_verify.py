@@ -47,7 +47,7 @@ def empty_log() -> MemoryLog:
 @pytest.mark.rule("FACT-3")
 def test_what_was_written_verifies_and_is_counted(log: SpaceLog) -> None:
     told: list[MaintenanceProgress] = []
-    done = verify(log, tell=told.append)
+    done = verify(log, on_progress=told.append)
     with log.reader() as reader:
         tip = reader.tip()
     assert (done.space, done.version, done.hash) == (SPACE, tip.version, tip.hash)
@@ -366,7 +366,7 @@ def test_a_blob_without_its_bytes_is_found() -> None:
     log.put_blob(blob_of(SMALL), SMALL)
     with log.reader() as reader, pytest.raises(BrokenChain, match="not there"):
         check_blobs.check(log, Lying(reader, blob_data=lambda _: None), quiet, None)  # type: ignore[arg-type]
-    with log.reader() as reader, pytest.raises(check_blobs.BlobGone):
+    with log.reader() as reader, pytest.raises(check_blobs.BlobMissing):
         list(check_blobs.read(Lying(reader, blob_data=lambda _: None), None, blob_of(SMALL)))  # type: ignore[arg-type]
 
 
@@ -382,6 +382,6 @@ def test_a_blob_that_is_removed_while_verify_looks_is_not_missing(tmp_path: Path
             (log.directory / "blobs" / reference.write(blob_of(LARGE).hash)).unlink(missing_ok=True)
 
     reading = SqliteStorage(tmp_path, read_only=True)
-    verify(reading.open(SPACE), tell=tell)
+    verify(reading.open(SPACE), on_progress=tell)
     reading.close()
     storage.close()

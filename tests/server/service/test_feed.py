@@ -88,7 +88,7 @@ async def test_only_so_many_batches_are_kept() -> None:
     async with engine() as it, feeding(it, batches_max=2) as feed:
         for n in range(4):
             await it.must(set_(X, n, blind=True))
-        assert (feed.kept_after, feed.batches(v(2))) == (3, None)
+        assert (feed.retained_after, feed.batches(v(2))) == (3, None)
         kept = feed.batches(v(3))
         assert kept is not None
         assert [batch.to for batch in kept] == [4, 5]
@@ -98,13 +98,13 @@ async def test_only_so_many_bytes_are_kept_and_the_newest_batch_whatever_its_siz
     async with engine() as it, feeding(it, bytes_max=100_000) as feed:
         await it.must(set_(X, "x" * 30_000, blind=True))
         await it.must(patch_(X, {"op": "replace", "path": "", "value": "y" * 30_000}, blind=True))
-        assert feed.kept_after == 2  # the value counts beside the body
+        assert feed.retained_after == 2  # the value counts beside the body
         await it.must(set_(X, "x" * 300_000, blind=True))
-        assert feed.kept_after == 3
+        assert feed.retained_after == 3
         await it.must(set_(X, 1, blind=True))
-        assert feed.kept_after == 4
+        assert feed.retained_after == 4
         await it.must(set_(X, 2, blind=True))
-        assert feed.kept_after == 4
+        assert feed.retained_after == 4
 
 
 async def test_a_batch_that_lies_across_a_version_is_not_told_from_there() -> None:
@@ -207,7 +207,7 @@ async def test_what_was_erased_is_not_kept() -> None:
         secret = await it.must(set_(X, "secret", blind=True))
         await it.must(set_(Y, 1, blind=True))
         await erasure.erase(it.space, asked("e", author=ALICE), {EntityId(X): [secret]}, {MAIN: encode("clean")})
-        assert (feed.batches(v(1)), feed.kept_after) == (None, 3)
+        assert (feed.batches(v(1)), feed.retained_after) == (None, 3)
         assert group.delta(v(1), v(4)) is None
         delta = group.delta(v(3), v(4))
         assert delta is not None

@@ -240,10 +240,10 @@ class CacheLedger:
 
     def _removed(self, entities: dict[Key, CacheEntity], changed: set[Key]) -> tuple[Key, ...]:
         """What no cached watch holds any more, and what nobody knows now."""
-        gone = [key for key in self._touched if key in self._stored and self._is_going(key, entities, changed)]
-        for key in gone:
+        removed = [key for key in self._touched if key in self._stored and self._is_going(key, entities, changed)]
+        for key in removed:
             self.bytes -= self._stored.pop(key)
-        return tuple(sorted(gone))
+        return tuple(sorted(removed))
 
     def _is_going(self, key: Key, entities: dict[Key, CacheEntity], changed: set[Key]) -> bool:
         return key not in self._holders or (key in changed and key not in entities)

@@ -280,15 +280,15 @@ def revert_report(
     return [lines(line(f"Took back {taken} with version {report.version}."))]
 
 
-def compaction_preview(floor: int, oldest: int, kept: Sequence[Tag], space: str) -> TextLines:
+def compaction_preview(floor: int, oldest: int, retained: Sequence[Tag], space: str) -> TextLines:
     """What a compaction to this version would make unreadable, of what can be read now."""
     if floor <= oldest:
         return lines(line(f"{space}: every version that can be read would stay readable, from {oldest} on."))
     older = counted(floor - oldest, "version")
     shown = [line(f"{space}: {older} below {floor} could no longer be read.")]
-    if kept:
-        names = ", ".join(f"{clean(tag.name)} ({tag.version})" for tag in kept)
-        shown.append(line(f"{counted(len(kept), 'tag')} would stay readable: {names}."))
+    if retained:
+        names = ", ".join(f"{clean(tag.name)} ({tag.version})" for tag in retained)
+        shown.append(line(f"{counted(len(retained), 'tag')} would stay readable: {names}."))
     return TextLines(shown)
 
 

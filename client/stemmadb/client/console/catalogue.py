@@ -20,8 +20,8 @@ async def help_(state: ConsoleState, given: Arguments) -> ConsoleReply:
     rows = [(TextCell(command.name, "bold"), command.says) for command in shown]
     more = line(TextCell("'help COMMAND' shows how one is used. Tab completes commands, ids and branches.", "dim"))
     data = {"commands": [command.name for command in shown]}
-    sheet = TextTable((Column("COMMAND", whole=True), Column("WHAT IT DOES")), rows)
-    return ConsoleReply(shapes=(sheet, TextLines((more,))), data=data)
+    table = TextTable((Column("COMMAND", whole=True), Column("WHAT IT DOES")), rows)
+    return ConsoleReply(shapes=(table, TextLines((more,))), data=data)
 
 
 def _described(command: ConsoleCommand) -> ConsoleReply:

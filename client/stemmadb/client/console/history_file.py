@@ -22,7 +22,7 @@ LINE_BYTES_MAX: Final = 4 * 1024
 """A longer line, such as a large value, is not kept."""
 
 
-class KeptHistory(History):
+class SavedHistory(History):
     """One JSON text for each line. A file that cannot be used is left alone, and the console goes on without it."""
 
     def __init__(self, directory: Path) -> None:

@@ -22,7 +22,7 @@ from prompt_toolkit.output import ColorDepth
 from stemmadb.client.cli.context import has_colours
 from stemmadb.client.console import words
 from stemmadb.client.console.completer import ConsoleCompleter, SeenIds
-from stemmadb.client.console.history_file import KeptHistory
+from stemmadb.client.console.history_file import SavedHistory
 from stemmadb.client.console.lexer import STYLE, ConsoleLexer
 from stemmadb.client.console.state import WRITES, ConsoleState
 
@@ -45,7 +45,7 @@ class TerminalPrompt:
     def __init__(self, state: Callable[[], ConsoleState], remembered: SeenIds, *, config: Path) -> None:
         self._state = state
         self._prompt: PromptSession[str] = PromptSession(
-            history=KeptHistory(config),
+            history=SavedHistory(config),
             completer=ConsoleCompleter(state, remembered),
             complete_while_typing=False,
             lexer=ConsoleLexer(),

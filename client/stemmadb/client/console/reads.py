@@ -28,7 +28,7 @@ from stemmadb.protocol.model.values.json_values import Value
 LISTED: Final = 50
 """How many entities are shown unless one asks for more."""
 COMMITS_LISTED: Final = 20
-IDS_KEPT: Final = 200
+IDS_MAX: Final = 200
 """How many ids of an answer are kept to be completed."""
 
 
@@ -126,7 +126,7 @@ def _listed(state: ConsoleState, found: dict[str, Value], limit: int, *, nothing
     shown = dict(list(found.items())[:limit])
     more = len(found) - len(shown)
     rest = (note_line(f"... and {counted(more, 'more', 'more')}; use --limit {len(found)}"),) if more else ()
-    return ConsoleReply(shapes=(layouts.listing(shown), *rest), data=data, ids=tuple(shown)[:IDS_KEPT])
+    return ConsoleReply(shapes=(layouts.listing(shown), *rest), data=data, ids=tuple(shown)[:IDS_MAX])
 
 
 # ---------------------------------------------------------------- the past
@@ -154,7 +154,7 @@ async def log(state: ConsoleState, given: Arguments) -> ConsoleReply:
 
 
 def _ids(entries: Iterable[LogEntry]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(change.id for entry in entries for change in entry.changes))[:IDS_KEPT]
+    return tuple(dict.fromkeys(change.id for entry in entries for change in entry.changes))[:IDS_MAX]
 
 
 def _filters(state: ConsoleState, given: Arguments) -> LogFilters:
@@ -199,7 +199,7 @@ async def diff(state: ConsoleState, given: Arguments) -> ConsoleReply:
     right = state.pinned() if len(given.words) == 1 else await state.side(given.text(1))
     found = await state.space.diff(left, right, prefix=prefix_of(given.option("prefix") or ""))
     head = note_line(f"{clean(left.branch)}@{found.left} -> {clean(right.branch)}@{found.right}")
-    ids = tuple(change.id for change in found)[:IDS_KEPT]
+    ids = tuple(change.id for change in found)[:IDS_MAX]
     places = await old_values.of_difference(left, right, found)
     changes = [answers.of_entity_change(one, places.get(one.id)) for one in found]
     data = {"left": found.left, "right": found.right, "changes": changes}

@@ -11,7 +11,7 @@ from stemmadb.client.cli.commands import answers
 from stemmadb.client.cli.escapes import clean
 from stemmadb.client.cli.safe_text import compact, counted, note_text
 from stemmadb.client.cli.shapes import TextCell, TextLine, TextLines, line
-from stemmadb.client.console.reads import IDS_KEPT, meant, note_line, selector_and_schema, window_of
+from stemmadb.client.console.reads import IDS_MAX, meant, note_line, selector_and_schema, window_of
 from stemmadb.client.console.replies import Arguments, ConsoleCommand, ConsoleReply
 from stemmadb.client.console.state import ConsoleState
 from stemmadb.client.reading.entries import LogEntry
@@ -73,7 +73,7 @@ class _Watching:
         for id_ in change.left:
             self._values.pop(id_, None)
         ids = (change.entered | change.updated).keys()
-        return ConsoleReply(shapes=(TextLines(lines),), data=answers.of_change(change), ids=tuple(ids)[:IDS_KEPT])
+        return ConsoleReply(shapes=(TextLines(lines),), data=answers.of_change(change), ids=tuple(ids)[:IDS_MAX])
 
     async def _last(self, version: Version) -> LogEntry | None:
         """The commit that brought it; none for what was there, or for an own write that is not decided."""

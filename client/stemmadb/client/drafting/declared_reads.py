@@ -43,7 +43,7 @@ class Reads:
         if prefix in self._prefixes:
             return
         self._add()
-        names = {layer.name for pile in layers.values() for layer in pile}
+        names = {layer.name for shown_layers in layers.values() for layer in shown_layers}
         in_order = tuple(sorted(names, key=lambda name: (name.local, name.session)))
         self._prefixes[prefix] = PlannedRead(version, prefix=prefix, through=in_order)
 

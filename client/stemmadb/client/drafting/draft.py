@@ -25,7 +25,7 @@ class _Learned(NamedTuple):
     """What a server said about an entity, with the pending commits of the view on top."""
 
     shown: Shown
-    held: CachedEntity | None
+    cached: CachedEntity | None
 
 
 class TransactionDraft:
@@ -67,7 +67,7 @@ class TransactionDraft:
         value = page.state.value
         if value is UNKNOWN:
             return MISSING
-        page.ground.claim(page.state, path)
+        page.base.claim(page.state, path)
         self.is_observed = True
         return default if value is ABSENT else inputs.copied(inputs.found(value, tokens, default))
 
@@ -92,15 +92,15 @@ class TransactionDraft:
         self._reads.declare_prefix(prefix, self._view.to, layers)
         return {id_: inputs.copied(value) for id_, value in sorted(found.items()) if not isinstance(value, Nothing)}
 
-    def learn(self, id_: EntityId, held: CachedEntity) -> None:
+    def learn(self, id_: EntityId, cached: CachedEntity) -> None:
         """What the server said about an entity, as of the version of the view or as of `held.as_of`."""
-        learned = self._learned(id_, held)
+        learned = self._learned(id_, cached)
         self._page(id_).learn(*learned)
 
     def learn_listing(self, prefix: str, entities: Mapping[EntityId, CachedEntity]) -> None:
         """All that is confirmed under a prefix at the version of the view; what is not among them is not there."""
         assert all(id_.startswith(prefix) for id_ in entities), "the server answered for another prefix"
-        listing = {id_: self._learned(id_, held) for id_, held in entities.items()}
+        listing = {id_: self._learned(id_, cached) for id_, cached in entities.items()}
         for id_ in self._view.layers_under(prefix):
             if id_ not in listing:
                 listing[id_] = self._learned_absent(id_)
@@ -114,24 +114,24 @@ class TransactionDraft:
     def set(self, id_: str, value: object, *, blind: bool = False) -> None:
         """The whole value. It claims that the entity is as it was in the view, whether that is known here or not."""
         page = self._page(id_)
-        self._take(page, Put(page.ground.id, inputs.take_value(value, self._limits), blind))
+        self._take(page, Put(page.base.id, inputs.take_value(value, self._limits), blind))
 
     def create(self, id_: str, value: object) -> None:
         """The whole value of an entity that is not there; else `AlreadyExists`."""
         page = self._page(id_)
-        self._take(page, Put(page.ground.id, inputs.take_value(value, self._limits), is_new=True))
+        self._take(page, Put(page.base.id, inputs.take_value(value, self._limits), is_new=True))
 
     def patch(self, id_: str, operations: Sequence[Operation], *, blind: bool = False) -> None:
         """The operations on what is there (PATCH-1). Without operations nothing is written."""
         page = self._page(id_)
         taken = inputs.take_patch(operations, self._limits)
         if taken.operations:
-            self._take(page, Patch(page.ground.id, taken, blind))
+            self._take(page, Patch(page.base.id, taken, blind))
 
     def update(self, id_: str, value: object) -> None:
         """Another value for an entity that is there, written as a small patch; nothing if it is equal."""
         page = self._page(id_)
-        self._take(page, Update(page.ground.id, inputs.take_value(value, self._limits)))
+        self._take(page, Update(page.base.id, inputs.take_value(value, self._limits)))
 
     def increment(self, id_: str, path: str, by: int | float = 1, *, blind: bool = False) -> None:
         """Adds to a number. It claims nothing about the number, so that increments never collide (COMMIT-3)."""
@@ -141,7 +141,7 @@ class TransactionDraft:
     def delete(self, id_: str, *, blind: bool = False) -> None:
         """Takes the entity away; `NotFound` if it is known not to be there."""
         page = self._page(id_)
-        self._take(page, Delete(page.ground.id, blind))
+        self._take(page, Delete(page.base.id, blind))
 
     # ------------------------------------------------------------ the end
 
@@ -168,13 +168,13 @@ class TransactionDraft:
                 raise NotInView(id=id_)
             page.settle()
         writes = tuple([entry.write for entry in self._entries if entry.write is not None])
-        bases = [(id_, self._pages[id_].held) for id_ in dict.fromkeys([write.id for write in writes])]
+        bases = [(id_, self._pages[id_].cached) for id_ in dict.fromkeys([write.id for write in writes])]
         return CommitPlan(
             branch=self._view.branch,
             writes=writes,
             reads=self._reads.planned(),
             note=self._note,
-            bases=tuple([(id_, held) for id_, held in bases if held is not None]),
+            bases=tuple([(id_, cached) for id_, cached in bases if cached is not None]),
         )
 
     # ------------------------------------------------------------ pages
@@ -188,7 +188,7 @@ class TransactionDraft:
         except StemmaError:
             self.is_observed = True  # an app that catches it has learned what is there
             raise
-        self._steps.append((page.ground.id, step))
+        self._steps.append((page.base.id, step))
         if entry is not None:
             self._entries.append(entry)
 
@@ -209,7 +209,7 @@ class TransactionDraft:
         if learned is None:
             # What is not in view can still be written whole: that claims it has not changed since.
             learned = _Learned(self._view.shown(id_) or Shown(UNKNOWN, self._view.to), None)
-        page = self._pages[id_] = EntityDraft(StepBase(id_, learned.shown, self._context), learned.held)
+        page = self._pages[id_] = EntityDraft(StepBase(id_, learned.shown, self._context), learned.cached)
         return page
 
     def _listed_one(self, id_: EntityId) -> _Learned | None:
@@ -225,9 +225,9 @@ class TransactionDraft:
                 return {id_: one.shown for id_, one in listing.items() if id_.startswith(prefix)}
         return self._view.listing(prefix)
 
-    def _learned(self, id_: EntityId, held: CachedEntity) -> _Learned:
-        basis: Version = self._view.to if held.as_of is None else held.as_of
-        return _Learned(self._view.replayed(id_, held.value)._replace(basis=basis), held)
+    def _learned(self, id_: EntityId, cached: CachedEntity) -> _Learned:
+        basis: Version = self._view.to if cached.as_of is None else cached.as_of
+        return _Learned(self._view.replayed(id_, cached.value)._replace(basis=basis), cached)
 
     def _learned_absent(self, id_: EntityId) -> _Learned:
         return _Learned(self._view.replayed(id_, ABSENT)._replace(basis=self._view.to), None)

@@ -20,29 +20,29 @@ class DraftEntry:
 class EntityDraft:
     """`state` is what the draft shows of the entity now. What waits always comes before all that does not."""
 
-    __slots__ = ("_waiting", "ground", "held", "state")
+    __slots__ = ("_waiting", "base", "cached", "state")
 
-    def __init__(self, ground: StepBase, held: CachedEntity | None = None) -> None:
-        self.ground = ground
-        self.held = held
-        self.state = DraftState(ground.shown.value)
+    def __init__(self, base: StepBase, cached: CachedEntity | None = None) -> None:
+        self.base = base
+        self.cached = cached
+        self.state = DraftState(base.shown.value)
         self._waiting: list[DraftEntry] = []
 
     @property
     def is_known(self) -> bool:
         """Whether it is known what lies beneath the draft."""
-        return self.ground.shown.value is not UNKNOWN
+        return self.base.shown.value is not UNKNOWN
 
     @property
     def is_missing(self) -> bool:
         """Whether something waits that cannot be sent as it is."""
         return not self.is_known and any(not entry.step.blind for entry in self._waiting)
 
-    def learn(self, shown: Shown, held: CachedEntity | None) -> None:
+    def learn(self, shown: Shown, cached: CachedEntity | None) -> None:
         """What is there. What was known before stays: a transaction reads one view (NURSERY-2)."""
         if not self.is_known:
-            self.ground = self.ground._replace(shown=shown)
-            self.held = held
+            self.base = self.base._replace(shown=shown)
+            self.cached = cached
 
     def take(self, step: DraftStep) -> DraftEntry | None:
         """Does the step, or lets it wait; None if it comes to nothing."""
@@ -52,17 +52,17 @@ class EntityDraft:
             self._waiting.append(entry)
             self.state = step.ahead or self.state
             return entry
-        self.state, write = step.onto(self.state, self.ground)
+        self.state, write = step.onto(self.state, self.base)
         return None if write is None else DraftEntry(step, write)
 
     def settle(self) -> None:
         """Does what waited, once it is known what is there; if one of it cannot be done, this raises each time."""
         if not self.is_known or not (self._waiting or self.state.value is UNKNOWN):
             return
-        state = DraftState(self.ground.shown.value)
+        state = DraftState(self.base.shown.value)
         writes = []
         for entry in self._waiting:
-            state, write = entry.step.onto(state, self.ground)
+            state, write = entry.step.onto(state, self.base)
             writes.append(write)
         for entry, write in zip(self._waiting, writes, strict=True):
             entry.write = write

@@ -75,7 +75,7 @@ class DraftStep(Protocol):
         """The state after it whatever is there; None if that depends on it."""
         ...
 
-    def onto(self, state: DraftState, ground: StepBase) -> tuple[DraftState, CommitWrite | None]:
+    def onto(self, state: DraftState, base: StepBase) -> tuple[DraftState, CommitWrite | None]:
         """The state after it and what it writes; declares what it relies on, and raises if it cannot be done.
 
         It declares before it looks: an app that catches the error and goes on has learned something.
@@ -103,11 +103,11 @@ class Put(NamedTuple):
     def ahead(self) -> DraftState:
         return DraftState(self.taken.value, len(self.taken.body), is_own=True)
 
-    def onto(self, state: DraftState, ground: StepBase) -> tuple[DraftState, CommitWrite]:
+    def onto(self, state: DraftState, base: StepBase) -> tuple[DraftState, CommitWrite]:
         if not self.blind:
-            ground.claim(state, pointer.ROOT)
+            base.claim(state, pointer.ROOT)
         if self.is_new and state.value is not ABSENT:
-            raise AlreadyExists(id=self.id, branch=ground.context.branch)
+            raise AlreadyExists(id=self.id, branch=base.context.branch)
         return self.ahead, self.write
 
 
@@ -126,11 +126,11 @@ class Delete(NamedTuple):
     def ahead(self) -> DraftState:
         return DraftState(ABSENT, 0, is_own=True)
 
-    def onto(self, state: DraftState, ground: StepBase) -> tuple[DraftState, CommitWrite]:
+    def onto(self, state: DraftState, base: StepBase) -> tuple[DraftState, CommitWrite]:
         if not self.blind:
-            ground.claim(state, pointer.ROOT)
+            base.claim(state, pointer.ROOT)
         if state.value is ABSENT:
-            raise NotFound(id=self.id, branch=ground.context.branch)
+            raise NotFound(id=self.id, branch=base.context.branch)
         return self.ahead, self.write
 
 
@@ -148,15 +148,15 @@ class Patch(NamedTuple):
         body_, operations, footprint = self.taken
         return CommitWrite("patch", self.id, body_, list(operations), footprint.writes, self.blind)
 
-    def onto(self, state: DraftState, ground: StepBase) -> tuple[DraftState, CommitWrite]:
+    def onto(self, state: DraftState, base: StepBase) -> tuple[DraftState, CommitWrite]:
         footprint = self.taken.footprint
         if not self.blind:
-            _claim_all(claims(footprint), state, ground)
+            _claim_all(claims(footprint), state, base)
         try:
-            after = self._applied(state, ground.context)
+            after = self._applied(state, base.context)
         except (NotFound, PatchFailed):
             if not self.blind:
-                _claim_all(footprint.writes, state, ground)  # increments too: it was told what is there
+                _claim_all(footprint.writes, state, base)  # increments too: it was told what is there
             raise
         return after, self.write
 
@@ -190,21 +190,21 @@ class Update(NamedTuple):
     write: CommitWrite | None = None
     ahead: DraftState | None = None
 
-    def onto(self, state: DraftState, ground: StepBase) -> tuple[DraftState, CommitWrite | None]:
+    def onto(self, state: DraftState, base: StepBase) -> tuple[DraftState, CommitWrite | None]:
         if isinstance(state.value, Nothing):
-            ground.claim(state, pointer.ROOT)
-            raise NotFound(id=self.id, branch=ground.context.branch)
+            base.claim(state, pointer.ROOT)
+            raise NotFound(id=self.id, branch=base.context.branch)
         operations = patch.diff(state.value, self.taken.value)
         if not operations:
             return state, None
         made = CheckedPatch(body.encode(operations), operations, patch.footprint(operations))
         whole = Put(self.id, self.taken)
-        if self._is_better_whole(made, state, ground.context.limits):
-            return whole.onto(state, ground)
+        if self._is_better_whole(made, state, base.context.limits):
+            return whole.onto(state, base)
         try:
-            return Patch(self.id, made).onto(state, ground)
+            return Patch(self.id, made).onto(state, base)
         except LimitExceeded:  # the patch is too much work; the value itself is within its bounds
-            return whole.onto(state, ground)
+            return whole.onto(state, base)
 
     def _is_better_whole(self, made: CheckedPatch, state: DraftState, limits: Limits) -> bool:
         """Where the value is shorter and the patch would claim no less; a small value is patched all the same.
@@ -224,6 +224,6 @@ def claims(footprint: Footprint) -> tuple[str, ...]:
     return _WHOLE if len(paths) > PATHS_MAX else tuple(paths)
 
 
-def _claim_all(paths: tuple[str, ...], state: DraftState, ground: StepBase) -> None:
+def _claim_all(paths: tuple[str, ...], state: DraftState, base: StepBase) -> None:
     for path in paths:
-        ground.claim(state, path)
+        base.claim(state, path)

@@ -93,8 +93,8 @@ class CacheRows:
             self._run("DELETE FROM cache_member WHERE watch = ?", (number,))
             self._watches.pop(number, None)
         self._many("DELETE FROM cache_member WHERE watch = ? AND id = ?", step.leave)
-        gone = ((_short(branch), id_) for branch, id_ in step.remove)
-        self._many("DELETE FROM cache_entity WHERE branch = ? AND id = ?", gone)
+        removed = ((_short(branch), id_) for branch, id_ in step.remove)
+        self._many("DELETE FROM cache_entity WHERE branch = ? AND id = ?", removed)
         self._many("INSERT INTO cache_member VALUES (?, ?)", step.enter)
         self._many(_PUT, map(_entity_row, step.put))
         self._write_watches(step)
@@ -195,13 +195,13 @@ def _check_members(
     watches: dict[int, WatchRow],
 ) -> None:
     """Every member of a whole watch is there, and nothing else is."""
-    held: set[Key] = set()
+    cached: set[Key] = set()
     for number, ids in members.items():
         keys = {(branches[number], id_) for id_ in ids}
         if watches[number].watch.is_whole and not keys <= entities.keys():
             raise DamagedCache("a member of a watch is missing")
-        held |= keys
-    if not entities.keys() <= held:
+        cached |= keys
+    if not entities.keys() <= cached:
         raise DamagedCache("an entity belongs to no watch")
 
 

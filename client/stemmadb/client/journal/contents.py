@@ -45,8 +45,8 @@ class JournalContents:
 
     def take(self, step: JournalStep) -> None:
         self._enter(step.session)
-        for kept in step.add:
-            self._keep(kept)
+        for stored in step.add:
+            self._keep(stored)
         for confirmed in step.confirm:
             self._confirm(confirmed)
         for rejected in step.reject:

@@ -80,8 +80,8 @@ class Rows:
 
     def take(self, step: JournalStep) -> None:
         """Applies a step inside the transaction that is open."""
-        for kept in step.add:
-            self._keep(kept)
+        for stored in step.add:
+            self._keep(stored)
         for confirmed in step.confirm:
             self._decided(confirmed.name)
             self._confirm(confirmed)
@@ -214,8 +214,8 @@ def _moved(head: JournalHead, step: JournalStep) -> JournalHead:
     """The head after a step: a new session starts at 0, and locals of older ones do not count (COMMIT-5)."""
     session = head.session if step.session is None else step.session
     last = head.last_local if session == head.session else 0
-    for kept in step.add:
-        if kept.name.session == session:
-            last = max(last, kept.name.local)
+    for stored in step.add:
+        if stored.name.session == session:
+            last = max(last, stored.name.local)
     standing = head.standing if step.standing is None else step.standing
     return msgspec.structs.replace(head, session=session, last_local=last, standing=standing)

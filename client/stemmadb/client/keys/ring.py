@@ -77,11 +77,11 @@ class KeyRing:
         return tuple(sorted(_known(file).did for file in _files(self._spaces)))
 
     def _new(self, name: str, identity: Identity) -> Identity:
-        kept = self._keep(self._file(name), lambda: identity)
-        if kept.did != identity.did:
+        stored = self._keep(self._file(name), lambda: identity)
+        if stored.did != identity.did:
             hint = "and nothing was changed. Choose another name"
-            raise AlreadyExists(f"There is an identity {name!r} already, {hint}.", name=name, did=kept.did)
-        return kept
+            raise AlreadyExists(f"There is an identity {name!r} already, {hint}.", name=name, did=stored.did)
+        return stored
 
     def _keep(self, file: Path, make: Callable[[], Identity]) -> Identity:
         """What is in the file, which is written if it is not there."""

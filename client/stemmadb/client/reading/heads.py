@@ -166,12 +166,12 @@ class _View:
         return {id_: entity for id_, entity in shown if entity is not None}
 
     def entity(self, id_: EntityId) -> ReadEntity | None:
-        held = self._snapshot.entities.get(id_)
+        cached = self._snapshot.entities.get(id_)
         if id_ not in self._layered:
-            return held
-        value = self._overlay.over(self._branch, id_, ABSENT if held is None else held.value)
-        if held is not None and value is held.value:
-            return held
+            return cached
+        value = self._overlay.over(self._branch, id_, ABSENT if cached is None else cached.value)
+        if cached is not None and value is cached.value:
+            return cached
         if isinstance(value, Nothing):
             assert value is ABSENT, "on top of what is known nothing is unknown"
             return None

@@ -66,11 +66,11 @@ class Moment:
         entity_id = ids.entity_id(id_, self._requester.limits.id_bytes_max)
         pointer.parse(path)
         snapshot = await self._fetch(Query((Root(entity_id),)))
-        held = snapshot.entities.get(entity_id)
-        if held is None:
+        cached = snapshot.entities.get(entity_id)
+        if cached is None:
             await self._check_not_erased(entity_id, snapshot.version)
             return None
-        return part_of(held.value, path)
+        return part_of(cached.value, path)
 
     async def list(self, prefix: str = query.EVERY) -> dict[str, Value]:
         """Everything that was under a prefix such as `urn:todo:*`, by id; what was erased since is left out."""

@@ -99,12 +99,12 @@ class SessionCache:
     def restore(self, state: CacheState, watches: Collection[RestoredWatch]) -> None:
         """Puts the cached values into the nursery, whose watches are there already (CACHE-3)."""
         members = {one.number: set(state.members[one.number]) for one in watches}
-        held = {(state.branches[number], id_) for number, ids in members.items() for id_ in ids}
+        cached = {(state.branches[number], id_) for number, ids in members.items() for id_ in ids}
         read = body.read_stored
         entities = {
             key: CachedEntity(read(one.body), one.version, one.hash)
             for key, one in state.entities.items()
-            if key in held
+            if key in cached
         }
         self._nursery.restore(state.head.to, state.head.hash, entities, members)
 

@@ -20,11 +20,11 @@ def _bases(pending: Pending, nursery: Nursery) -> list[CommitBase]:
     found = []
     for id_, indexes in pending.by_id.items():
         if pending.writes[indexes[0]].op == "patch":
-            held = nursery.beneath((pending.branch, id_), pending)
-            if held is not None:
-                value = None if held.value is ABSENT else body.encode(held.value)
-                as_of = nursery.to if held.as_of is None else held.as_of
-                found.append(CommitBase(pending.branch, id_, held.version, held.hash, as_of, value))
+            cached = nursery.beneath((pending.branch, id_), pending)
+            if cached is not None:
+                value = None if cached.value is ABSENT else body.encode(cached.value)
+                as_of = nursery.to if cached.as_of is None else cached.as_of
+                found.append(CommitBase(pending.branch, id_, cached.version, cached.hash, as_of, value))
     return found
 
 

@@ -60,7 +60,7 @@ class SessionRequester:
 
     async def _once(self, kind: type[Request], answer: type[P], fields: dict[str, Any]) -> P:
         future: asyncio.Future[Part | StemmaError] = asyncio.get_running_loop().create_future()
-        queued = self._requests.ask(kind, fields, lambda result: _tell(future, result))
+        queued = self._requests.ask(kind, fields, lambda result: _resolve(future, result))
         try:
             result = await future
         finally:
@@ -84,7 +84,7 @@ def _ignore(_version: Version | None) -> None:
     """No callback is set."""
 
 
-def _tell(future: asyncio.Future[Part | StemmaError], result: Part | StemmaError) -> None:
+def _resolve(future: asyncio.Future[Part | StemmaError], result: Part | StemmaError) -> None:
     """The caller may have been cancelled just now, before it could give up the request."""
     if not future.done():
         future.set_result(result)

@@ -54,7 +54,7 @@ class KitLog(MemoryLog):
     is_alone = True
 
     def __init__(self, of: MemoryLog, storage: MemoryStorage) -> None:
-        super().__init__(of._shelf, storage, of._workers)
+        super().__init__(of._stored, storage, of._workers)
 
 
 class KitStorage(MemoryStorage):
@@ -67,14 +67,14 @@ class KitStorage(MemoryStorage):
         self._unsynced: Backup | None = None
         for did, contents in (backup.contents() if backup is not None else {}).items():
             super().open(did, create=True)
-            self._shelves[did].contents = contents
+            self._spaces[did].contents = contents
 
     def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> KitLog:
         return KitLog(super().open(space, create=create, workers=workers), self)
 
     def backup(self) -> Backup:
         """A writer puts changed contents in the place of the old ones, so those can be kept as they are."""
-        return Backup({did: shelf.contents for did, shelf in self._shelves.items()})
+        return Backup({did: stored.contents for did, stored in self._spaces.items()})
 
     def after_crash(self) -> Backup:
         """What a new start finds: what is durable, and what a failed sync left behind."""
@@ -94,5 +94,5 @@ class KitStorage(MemoryStorage):
         except SyncFailed:
             self._unsynced = self.backup()
             for did, contents in self._before.contents().items():
-                self._shelves[did].contents = contents
+                self._spaces[did].contents = contents
             raise

@@ -14,9 +14,9 @@ from stemmadb.server.commands.shared import (
     data_option,
     now,
     reading,
+    showing_progress,
     shown,
     space_option,
-    telling,
     told,
 )
 from stemmadb.server.maintenance.backup import back_up
@@ -44,9 +44,9 @@ def backup(shell: CommandShell, target: Path, data: Path, space: Did | None) -> 
     def failed(space: Did, error: Exception) -> None:
         report.take(space, partial(_raised, error, target))
 
-    with telling(shell, target) as tell, reading(data):
+    with showing_progress(shell, target) as on_progress, reading(data):
         wanted = None if space is None else [space]
-        done = back_up(data, target, now=now, spaces=wanted, tell=tell, failed=failed)
+        done = back_up(data, target, now=now, spaces=wanted, on_progress=on_progress, failed=failed)
     for one in done:
         did = "copied" if one.is_new else "unchanged"
         shell.say(f"{shell.named(one.space)}: {did}, version {one.version}, {shown(one.hash)}")
@@ -79,8 +79,8 @@ def restore(shell: CommandShell, source: Path, data: Path, space: Did | None) ->
 
     Example: stemmadb restore --data ./data /backups/today
     """
-    with telling(shell, data) as tell:
-        done = bring_back(source, data, spaces=None if space is None else [space], tell=tell)
+    with showing_progress(shell, data) as on_progress:
+        done = bring_back(source, data, spaces=None if space is None else [space], on_progress=on_progress)
     for one in done:
         shell.say(f"{shell.named(one.space)}: restored and verified, version {one.version}, {shown(one.hash)}")
     return {

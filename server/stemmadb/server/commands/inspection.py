@@ -12,7 +12,7 @@ import click
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.commands.report import CommandReport
 from stemmadb.server.commands.running_server import ask
-from stemmadb.server.commands.shared import CommandShell, data_option, reading, shown, telling
+from stemmadb.server.commands.shared import CommandShell, data_option, reading, showing_progress, shown
 from stemmadb.server.serving import presence
 from stemmadb.server.serving.ownership.worker_ownership import worker_of
 from stemmadb.server.storage.directory import is_held
@@ -37,9 +37,9 @@ def spaces(shell: CommandShell, data: Path) -> dict[str, object]:
     Example: stemmadb space list --data ./data
     """
     report = CommandReport(shell, looks=True)
-    with telling(shell), reading(data) as storage:
+    with showing_progress(shell), reading(data) as storage:
         for space in storage.spaces():
-            report.take(space, partial(_told, shell, storage, space))
+            report.take(space, partial(_described, shell, storage, space))
     for one in report.good:
         shell.say(f"{shell.named(str(one['space']))}  version {one['version']}")
     if not report.spaces:
@@ -56,19 +56,19 @@ def status(shell: CommandShell, data: Path) -> dict[str, object]:
     Example: stemmadb status --data ./data
     """
     report = CommandReport(shell, looks=True)
-    with telling(shell), reading(data) as storage:
+    with showing_progress(shell), reading(data) as storage:
         for space in storage.spaces():
             report.take(space, partial(_measured, shell, storage, data, space))
-    held = is_held(data)
+    locked = is_held(data)
     server = _server(data, [Did(str(one["space"])) for one in report.good])
-    shell.say(f"data      {data}{' (in use)' if held else ''}")
+    shell.say(f"data      {data}{' (in use)' if locked else ''}")
     shell.say(f"sqlite    {sqlite_version()}")
     for line in _server_lines(server):
         shell.say(line)
     for one in report.good:
         sizes = f"{one['bytes']} bytes, {one['blob_bytes']} in blobs"
         shell.say(f"{shell.named(str(one['space']))}  version {one['version']}, {sizes}")
-    return report.answer(data=str(data), held=held, sqlite=sqlite_version(), server=server)
+    return report.answer(data=str(data), locked=locked, sqlite=sqlite_version(), server=server)
 
 
 def _server(data: Path, spaces: Sequence[Did]) -> dict[str, object] | None:
@@ -104,7 +104,7 @@ def _worker_lines(workers: object) -> list[str]:
     return [f"worker {one['worker']}  process {one['pid']}, {one['spaces']} spaces" for one in workers]
 
 
-def _told(shell: CommandShell, storage: Storage, space: Did) -> dict[str, object]:
+def _described(shell: CommandShell, storage: Storage, space: Did) -> dict[str, object]:
     log = storage.open(space)
     try:
         with log.reader() as reader:
@@ -121,7 +121,7 @@ def _told(shell: CommandShell, storage: Storage, space: Did) -> dict[str, object
 
 
 def _measured(shell: CommandShell, storage: Storage, data: Path, space: Did) -> dict[str, object]:
-    return _told(shell, storage, space) | _sizes(data, space)
+    return _described(shell, storage, space) | _sizes(data, space)
 
 
 def _sizes(data: Path, space: Did) -> dict[str, object]:

@@ -8,7 +8,7 @@ import click
 
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.commands.inspection import space
-from stemmadb.server.commands.shared import CommandShell, data_option, reading, telling
+from stemmadb.server.commands.shared import CommandShell, data_option, reading, showing_progress
 from stemmadb.server.engine.plan.planned_write import access_list
 from stemmadb.server.serving.workers import members
 from stemmadb.server.storage.directory import worker_directories
@@ -25,7 +25,7 @@ def reindex(shell: CommandShell, data: Path) -> dict[str, object]:
 
     Example: stemmadb space reindex --data ./data
     """
-    with telling(shell), reading(data) as storage:
+    with showing_progress(shell), reading(data) as storage:
         lists = {one: _roles(storage, one) for one in storage.spaces()}
         members.write(data, lists, len(worker_directories(data)))
     shell.say(f"{len(lists)} spaces listed")

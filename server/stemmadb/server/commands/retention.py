@@ -36,8 +36,8 @@ from stemmadb.server.commands.shared import (
     now,
     one_space_option,
     read_did,
+    showing_progress,
     shown,
-    telling,
     yes_option,
 )
 from stemmadb.server.engine.base import moments, states
@@ -115,8 +115,8 @@ def compact(
     answer = _run(shell, data, space, "compacting", work)
     counts = " and ".join(shell.counted(int(str(answer[key])), one, many) for key, one, many in COUNTED)
     did = "would be compacted" if dry_run else "compacted"
-    gone = "would go" if dry_run else "removed"
-    shell.say(f"{shell.named(space)}: {did} to {answer['floor']}, {counts} {gone}")
+    removed = "would go" if dry_run else "removed"
+    shell.say(f"{shell.named(space)}: {did} to {answer['floor']}, {counts} {removed}")
     return answer
 
 
@@ -157,18 +157,18 @@ def erase(  # noqa: PLR0913, PLR0917  # one for each option
 
     Example: stemmadb erase urn:person:7 --version 41 --survivor 'main={"name": null}' --space did:key:z6Mk...
     """
-    kept = dict(map(_survivor, survivors))
-    gone = [reference.read(text) for text in blobs]
+    retained = dict(map(_survivor, survivors))
+    removed = [reference.read(text) for text in blobs]
     if not dry_run:
         shell.confirm(ERASE_QUESTION.format(id=id_, versions=", ".join(map(str, versions))), yes=yes)
 
     async def work(opened: SpaceApi) -> dict[str, object]:
-        asked = await _asked(opened, principal, ("erase", id_, versions, kept, gone))
+        asked = await _asked(opened, principal, ("erase", id_, versions, retained, removed))
         wanted = {id_: [Version(one) for one in versions]}
         if dry_run:
-            count = await erasure.preview(opened, asked, wanted, kept)
+            count = await erasure.preview(opened, asked, wanted, retained)
             return {"space": space, "id": id_, "dry_run": True, "version": None, "erased": count}
-        done = await erasure.erase(opened, asked, wanted, kept, gone)
+        done = await erasure.erase(opened, asked, wanted, retained, removed)
         return {
             "space": space,
             "id": id_,
@@ -226,8 +226,8 @@ def _run(
 
     if not data.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(data))
-    with telling(shell, data) as tell:
-        tell(MaintenanceProgress(stage, 0))
+    with showing_progress(shell, data) as on_progress:
+        on_progress(MaintenanceProgress(stage, 0))
         try:
             return asyncio.run(alone())
         except KeyboardInterrupt:

@@ -14,7 +14,7 @@ import click
 from stemmadb.protocol import errors, identity
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Did, TimeMs
-from stemmadb.server.maintenance.progress import MaintenanceProgress, Tell
+from stemmadb.server.maintenance.progress import MaintenanceProgress, OnProgress
 from stemmadb.server.storage.port import DiskFull, StorageFailed
 from stemmadb.server.storage.sqlite import SqliteStorage
 from stemmadb.server.storage.sqlite.connection import is_no_room
@@ -82,17 +82,17 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would b
 
 
 @contextmanager
-def telling(shell: CommandShell, target: Path | None = None) -> Iterator[Tell]:
+def showing_progress(shell: CommandShell, target: Path | None = None) -> Iterator[OnProgress]:
     """Where long work tells how far it is; errors of the storage become errors that a person can be told.
 
     `target` is the directory that is written, if there is one.
     """
     with shell.progress() as show, told(target):
 
-        def tell(progress: MaintenanceProgress) -> None:
+        def on_progress(progress: MaintenanceProgress) -> None:
             show(progress.stage, progress.done, progress.total)
 
-        yield tell
+        yield on_progress
 
 
 @contextmanager

@@ -13,13 +13,13 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.commands.shared import CommandShell, data_option, reading, shown, space_option, telling
+from stemmadb.server.commands.shared import CommandShell, data_option, reading, showing_progress, shown, space_option
 from stemmadb.server.engine.blobs.blob_files import sync_directory
 from stemmadb.server.maintenance.backup import known_spaces
 from stemmadb.server.maintenance.export import Exported
 from stemmadb.server.maintenance.export import export as write_stream
 from stemmadb.server.maintenance.import_batches import import_spaces
-from stemmadb.server.maintenance.progress import Tell
+from stemmadb.server.maintenance.progress import OnProgress
 from stemmadb.server.maintenance.stream import LineSource
 from stemmadb.server.storage.port import Storage
 
@@ -40,10 +40,10 @@ def export(shell: CommandShell, file: str, data: Path, space: Did | None) -> dic
     Example: stemmadb export --data ./data spaces.jsonl
     """
     target = None if file == STANDARD else Path(file).absolute().parent
-    with telling(shell, target) as tell, reading(data) as storage:
+    with showing_progress(shell, target) as on_progress, reading(data) as storage:
         wanted = known_spaces(storage, None if space is None else [space])
         with _written(file) as write:
-            done = [_exported(storage, one, write, tell) for one in wanted]
+            done = [_exported(storage, one, write, on_progress) for one in wanted]
     if file == STANDARD:
         return None
     for one in done:
@@ -66,10 +66,10 @@ def export(shell: CommandShell, file: str, data: Path, space: Did | None) -> dic
     }
 
 
-def _exported(storage: Storage, space: Did, write: Callable[[bytes], object], tell: Tell) -> Exported:
+def _exported(storage: Storage, space: Did, write: Callable[[bytes], object], on_progress: OnProgress) -> Exported:
     log = storage.open(space)
     try:
-        return write_stream(log, write, tell=tell)
+        return write_stream(log, write, on_progress=on_progress)
     finally:
         log.close()
 
@@ -113,8 +113,8 @@ def import_(shell: CommandShell, file: str, data: Path, space: Did | None) -> di
 
     Example: stemmadb import --data ./data spaces.jsonl
     """
-    with telling(shell, data) as tell, _read(file) as source:
-        done = import_spaces(source, data, space=space, tell=tell)
+    with showing_progress(shell, data) as on_progress, _read(file) as source:
+        done = import_spaces(source, data, space=space, on_progress=on_progress)
     for one in done:
         counts = f"{shell.counted(one.facts, 'fact')}, {shell.counted(one.blobs, 'blob')}"
         shell.say(f"{shell.named(one.space)}: imported and verified, version {one.version}, {counts}")

@@ -9,9 +9,9 @@ import click
 
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.commands.report import CommandReport
-from stemmadb.server.commands.shared import CommandShell, data_option, reading, shown, space_option, telling
+from stemmadb.server.commands.shared import CommandShell, data_option, reading, showing_progress, shown, space_option
 from stemmadb.server.maintenance.backup import known_spaces
-from stemmadb.server.maintenance.progress import Tell
+from stemmadb.server.maintenance.progress import OnProgress
 from stemmadb.server.maintenance.verify import verify_space
 from stemmadb.server.storage.port import Storage
 
@@ -29,16 +29,16 @@ def verify(shell: CommandShell, data: Path, space: Did | None) -> dict[str, obje
     Example: stemmadb verify --data ./data
     """
     report = CommandReport(shell, looks=True)
-    with telling(shell) as tell, reading(data) as storage:
+    with showing_progress(shell) as on_progress, reading(data) as storage:
         for one in known_spaces(storage, None if space is None else [space]):
-            report.take(one, partial(_verified, shell, storage, one, tell))
+            report.take(one, partial(_verified, shell, storage, one, on_progress))
     if not report.spaces:
         shell.say(f"There are no spaces in {data}.")
     return report.answer(verified=len(report.good) == len(report.spaces))
 
 
-def _verified(shell: CommandShell, storage: Storage, space: Did, tell: Tell) -> dict[str, object]:
-    done = verify_space(storage, space, tell=tell)
+def _verified(shell: CommandShell, storage: Storage, space: Did, on_progress: OnProgress) -> dict[str, object]:
+    done = verify_space(storage, space, on_progress=on_progress)
     counts = f"{shell.counted(done.facts, 'fact')}, {shell.counted(done.blobs, 'blob')}"
     shell.say(f"{shell.named(space)}: verified, version {done.version}, {counts}, {shown(done.hash)}")
     return {

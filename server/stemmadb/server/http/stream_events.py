@@ -77,12 +77,12 @@ async def change_of(call: SpaceCall[Any], branch: str, frame: Sync) -> StreamEve
                 known[fact.id] = {"id": fact.id, "version": commit.version, "value": body.read_stored(fact.body)}
             elif fact.kind != "delete":
                 unread[fact.id] = None
-    gone = {*left, *(id_ for id_, one in entered.items() if one.body is not None)}
-    known |= await _values(call, branch, frame, [id_ for id_ in unread if id_ not in gone])
+    removed = {*left, *(id_ for id_, one in entered.items() if one.body is not None)}
+    known |= await _values(call, branch, frame, [id_ for id_ in unread if id_ not in removed])
     said = {
         "version": frame.to,
         "entered": [_entered(one, known) for one in frame.entered],
-        "updated": [one for id_, one in known.items() if id_ not in gone and id_ not in entered],
+        "updated": [one for id_, one in known.items() if id_ not in removed and id_ not in entered],
         "left": left,
         "commits": _commits(frame.commits),
     }

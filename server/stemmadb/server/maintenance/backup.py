@@ -23,7 +23,7 @@ from stemmadb.server.engine.blobs.blob_files import BlobFiles, blob_path, blocks
 from stemmadb.server.maintenance import manifest as manifests
 from stemmadb.server.maintenance.incoming import PREFIX, SPACES, incoming
 from stemmadb.server.maintenance.manifest import SpaceBackup
-from stemmadb.server.maintenance.progress import Counter, Tell, quiet
+from stemmadb.server.maintenance.progress import Counter, OnProgress, quiet
 from stemmadb.server.maintenance.sqlite_copy import copy_database
 from stemmadb.server.maintenance.verify import verify_space
 from stemmadb.server.storage.directory import LOCK, hold
@@ -59,7 +59,7 @@ def back_up(
     *,
     now: Callable[[], TimeMs],
     spaces: Sequence[Did] | None = None,
-    tell: Tell = quiet,
+    on_progress: OnProgress = quiet,
     failed: Failed = give_up,
 ) -> list[BackedUp]:
     """Copies all spaces, or those named, into a new backup or into an older one of the same directory.
@@ -76,7 +76,7 @@ def back_up(
         with hold(target):
             _check_target(target)
             with incoming(target) as place:
-                backup = _Backup(storage, source, target, place, now, tell)
+                backup = _Backup(storage, source, target, place, now, on_progress)
                 return list(_taken(backup, wanted, failed))
     finally:
         storage.close()
@@ -112,20 +112,26 @@ class _Backup:
     """One run of a backup, space by space."""
 
     def __init__(
-        self, storage: Storage, source: Path, target: Path, place: Path, now: Callable[[], TimeMs], tell: Tell
+        self,
+        storage: Storage,
+        source: Path,
+        target: Path,
+        place: Path,
+        now: Callable[[], TimeMs],
+        on_progress: OnProgress,
     ) -> None:
         self._storage = storage
         self._source = source / SPACES
         self._target = target
         self._place = place
         self._now = now
-        self._tell = tell
+        self._on_progress = on_progress
 
     def take(self, space: Did) -> BackedUp:
         manifest = manifests.load(self._target) or manifests.EMPTY
         known = manifest.of(space)
         now = self._looked_at(self._storage, space)
-        is_new = known is None or _is_moved(known, now.kept) or not self._file(space).exists()
+        is_new = known is None or _is_moved(known, now.entry) or not self._file(space).exists()
         if is_new:
             now = self._copy(space)
             self._check(space, known)
@@ -133,12 +139,12 @@ class _Backup:
             if known is not None and known.bytes < size:  # if it is interrupted, the older entry fits the new file
                 manifests.save(self._target, manifest.with_(msgspec.structs.replace(known, bytes=size)))
             self._place_copy(space)
-            manifests.save(self._target, manifest.with_(msgspec.structs.replace(now.kept, bytes=size)))
+            manifests.save(self._target, manifest.with_(msgspec.structs.replace(now.entry, bytes=size)))
         else:
             self._copy_blobs(space, now.in_files)
         self._sweep(space, now.in_files)
         return BackedUp(
-            space=space, version=Version(now.kept.version), hash=reference.read(now.kept.hash), is_new=is_new
+            space=space, version=Version(now.entry.version), hash=reference.read(now.entry.hash), is_new=is_new
         )
 
     def _copy(self, space: Did) -> _Look:
@@ -147,7 +153,7 @@ class _Backup:
             folder = self._place / SPACES / space
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True, mode=0o700)
-            copy_database(self._source / space / DATABASE, folder / DATABASE, self._tell)
+            copy_database(self._source / space / DATABASE, folder / DATABASE, self._on_progress)
             copy = SqliteStorage(self._place, read_only=True)
             try:
                 look = self._looked_at(copy, space)
@@ -161,7 +167,7 @@ class _Backup:
         """Raises unless the copy continues the one that it replaces, and verifies."""
         copy = SqliteStorage(self._place, read_only=True)
         try:
-            verify_space(copy, space, tell=self._tell, blobs_in=self._target / SPACES / space)
+            verify_space(copy, space, on_progress=self._on_progress, blobs_in=self._target / SPACES / space)
             if known is not None and _hash_at(copy, space, Version(known.version)) != known.hash:
                 raise NotEmpty(
                     f"The backup holds version {known.version} of {space}, which is not in the history of the space "
@@ -173,7 +179,7 @@ class _Backup:
 
     def _copy_blobs(self, space: Did, blobs: Collection[Hash]) -> bool:
         """Copies the files that are missing; false if one of them is not there any more."""
-        counter = Counter(self._tell, "copying blobs", len(blobs), every=1)
+        counter = Counter(self._on_progress, "copying blobs", len(blobs), every=1)
         for hash_ in blobs:
             target = blob_path(self._target / SPACES / space, hash_)
             if not target.exists() and not self._copy_blob(space, hash_):
@@ -228,7 +234,7 @@ class _Backup:
         try:
             with log.reader() as reader:
                 tip = reader.tip()
-                kept = SpaceBackup(
+                entry = SpaceBackup(
                     space=space,
                     version=tip.version,
                     hash=reference.write(tip.hash),
@@ -236,7 +242,7 @@ class _Backup:
                     blobs=manifests.hash_blobs(reader.blobs()),
                     bytes=0,
                 )
-                return _Look(kept, [blob.hash for blob in reader.blobs() if blob.in_file])
+                return _Look(entry, [blob.hash for blob in reader.blobs() if blob.in_file])
         finally:
             log.close()
 
@@ -244,7 +250,7 @@ class _Backup:
 class _Look(msgspec.Struct, frozen=True):
     """A space as the manifest tells it, and its blobs that are files."""
 
-    kept: SpaceBackup
+    entry: SpaceBackup
     in_files: list[Hash]
 
 

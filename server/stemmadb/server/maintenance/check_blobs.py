@@ -9,21 +9,21 @@ from stemmadb.protocol.errors import BlobMismatch, BrokenChain
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Hash
 from stemmadb.server.engine.blobs.blob_files import BlobFiles, blob_path, blocks, hash_of
-from stemmadb.server.maintenance.progress import Counter, Tell
+from stemmadb.server.maintenance.progress import Counter, OnProgress
 from stemmadb.server.storage.port import LogReader, SpaceLog, StoredBlob
 
 
-class BlobGone(Exception):
+class BlobMissing(Exception):
     """There is a row for it, and no bytes."""
 
 
-def check(log: SpaceLog, reader: LogReader, tell: Tell, directory: Path | None) -> int:
+def check(log: SpaceLog, reader: LogReader, on_progress: OnProgress, directory: Path | None) -> int:
     """How many there are; `BrokenChain` if the bytes of one do not give its name, its size or its row's seal.
 
     Those in files are in the directory given. One that is removed while this looks, by a server that goes on, is not
     missing.
     """
-    counter = Counter(tell, "reading blobs", every=100)
+    counter = Counter(on_progress, "reading blobs", every=100)
     for blob in reader.blobs():
         why = _offence(reader, directory, blob)
         if why is not None and is_there(log, blob.hash):
@@ -58,17 +58,17 @@ def _offence(reader: LogReader, directory: Path | None, blob: StoredBlob) -> str
 
 
 def read(reader: LogReader, directory: Path | None, blob: StoredBlob) -> Iterator[bytes]:
-    """The bytes of a blob a segment at a time; `BlobGone` if there are none."""
+    """The bytes of a blob a segment at a time; `BlobMissing` if there are none."""
     if not blob.in_file:
         data = reader.blob_data(blob.hash)
         if data is None:
-            raise BlobGone
+            raise BlobMissing
         yield data
         return
     assert directory is not None, "a blob is in a file only where there is a place for files"
     try:
         file = blob_path(directory, blob.hash).open("rb")
     except FileNotFoundError:
-        raise BlobGone from None
+        raise BlobMissing from None
     with file:
         yield from blocks(file)

@@ -116,11 +116,11 @@ def compare(structure: FoldedStructure, reader: LogReader) -> None:
             raise BrokenChain(version=tip, place=f"branch {name}", why="its last write is not the one in the log")
 
 
-def _same(tip: Version, what: str, kept: object, made: object) -> None:
-    assert isinstance(kept, dict)
-    assert isinstance(made, dict)
-    for name in sorted(kept.keys() | made.keys()):
-        if kept.get(name) != made.get(name):
+def _same(tip: Version, what: str, stored: object, computed: object) -> None:
+    assert isinstance(stored, dict)
+    assert isinstance(computed, dict)
+    for name in sorted(stored.keys() | computed.keys()):
+        if stored.get(name) != computed.get(name):
             raise BrokenChain(version=tip, place=f"{what} {name}", why="it is not what the commits lead to")
 
 

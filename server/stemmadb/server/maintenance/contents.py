@@ -23,7 +23,7 @@ from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, EntityId
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.server.maintenance.check_readable import Lasting, Readable, is_any, pins
 from stemmadb.server.maintenance.check_structure import FoldedStructure
-from stemmadb.server.maintenance.progress import Counter, Tell
+from stemmadb.server.maintenance.progress import Counter, OnProgress
 from stemmadb.server.storage.port import FactPosition, LogReader
 
 IDS_PAGE: Final = 1_000
@@ -33,7 +33,7 @@ FINGERPRINT_BYTES: Final = 16
 _sorted = msgspec.msgpack.Encoder(order="sorted")
 
 
-def check(reader: LogReader, made: FoldedStructure, facts: int, tell: Tell) -> int:
+def check(reader: LogReader, made: FoldedStructure, facts: int, on_progress: OnProgress) -> int:
     """How many snapshots were compared; `BrokenChain` where a body, a patch or a snapshot does not hold.
 
     `made` is the structure that the chain leads to, and `facts` how many the log has: each must belong to an entity
@@ -42,7 +42,7 @@ def check(reader: LogReader, made: FoldedStructure, facts: int, tell: Tell) -> i
     snapshots = _fingerprints(reader)
     found = len(snapshots)
     forks, readable = _forks(made.branches), _readable(made)
-    counter = Counter(tell, "reading the facts of each entity", facts)
+    counter = Counter(on_progress, "reading the facts of each entity", facts)
     for id_ in _ids(reader):
         states = _States(made.branches, forks, readable, made.erased.get(id_, ()))
         for fact in _facts_of(reader, id_):
@@ -85,7 +85,7 @@ class _States:
         self._forks = forks
         self._readable = readable
         self._erased = erased
-        self._kept: dict[BranchName, list[_State]] = {}
+        self._states: dict[BranchName, list[_State]] = {}
         self._first: dict[BranchName, Version] = {}
         self._lost: list[tuple[Lasting, Fact]] = []
 
@@ -96,7 +96,7 @@ class _States:
     def take(self, fact: Fact) -> None:
         before = self._newest(fact.branch)
         value = _after(before.value, fact)
-        kept = self._kept.setdefault(fact.branch, [])
+        kept = self._states.setdefault(fact.branch, [])
         if kept:
             self._end(fact.branch, kept[-1], fact.version)
             if not is_any(self._forks.get(fact.branch, ()), kept[-1].since, fact.version):
@@ -106,7 +106,7 @@ class _States:
 
     def finish(self) -> None:
         """All facts were taken: what is lost may not be what can be read."""
-        for branch, kept in self._kept.items():
+        for branch, kept in self._states.items():
             self._end(branch, kept[-1], None)
         for state, fact in self._lost:
             if self._readable.keeps(state, self._first):
@@ -127,14 +127,14 @@ class _States:
         return before.lost if is_followed else fact
 
     def _newest(self, branch: BranchName) -> _State:
-        kept = self._kept.get(branch)
+        kept = self._states.get(branch)
         if kept:
             return kept[-1]
         state = self._branches[branch]
         return _NOTHING if state.parent is None else self._at(state.parent, state.fork)
 
     def _at(self, branch: BranchName, upto: Version) -> _State:
-        kept = self._kept.get(branch, [])
+        kept = self._states.get(branch, [])
         at = bisect_right(kept, upto, key=lambda one: one.since)
         if at:
             return kept[at - 1]

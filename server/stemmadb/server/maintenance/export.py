@@ -11,8 +11,8 @@ from stemmadb.protocol.errors import BrokenChain
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Did, Hash, Version
 from stemmadb.server.maintenance import check_blobs, records
-from stemmadb.server.maintenance.check_blobs import BlobGone
-from stemmadb.server.maintenance.progress import Counter, Tell, quiet
+from stemmadb.server.maintenance.check_blobs import BlobMissing
+from stemmadb.server.maintenance.progress import Counter, OnProgress, quiet
 from stemmadb.server.maintenance.stream import CHUNK_BYTES, FORMAT, BlobLine, ChunkLine, EndLine, Header, LineWriter
 from stemmadb.server.storage.port import LogReader, SpaceLog, StoredBlob
 
@@ -28,7 +28,7 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-def export(log: SpaceLog, write: Callable[[bytes], object], *, tell: Tell = quiet) -> Exported:
+def export(log: SpaceLog, write: Callable[[bytes], object], *, on_progress: OnProgress = quiet) -> Exported:
     """Writes the stream of a space, as it is at one read view, while the space may go on.
 
     A blob that a compaction or an erasure takes away meanwhile is left out, as if it had been earlier.
@@ -38,8 +38,8 @@ def export(log: SpaceLog, write: Callable[[bytes], object], *, tell: Tell = quie
         tip = reader.tip()
         hash_ = reference.write(tip.hash)
         lines.put(Header(format=FORMAT, space=log.space, version=tip.version, hash=hash_))
-        facts = _put_commits(reader, lines, tell)
-        blobs = _put_blobs(log, reader, lines, tell)
+        facts = _put_commits(reader, lines, on_progress)
+        blobs = _put_blobs(log, reader, lines, on_progress)
     lines.put(
         EndLine(end=True, commits=tip.version, facts=facts, blobs=blobs, hash=hash_, stream=lines.hash()),
     )
@@ -48,8 +48,8 @@ def export(log: SpaceLog, write: Callable[[bytes], object], *, tell: Tell = quie
     )
 
 
-def _put_commits(reader: LogReader, lines: LineWriter, tell: Tell) -> int:
-    counter = Counter(tell, "writing commits", reader.tip().version)
+def _put_commits(reader: LogReader, lines: LineWriter, on_progress: OnProgress) -> int:
+    counter = Counter(on_progress, "writing commits", reader.tip().version)
     facts = 0
     for commit, its_facts in reader.history():
         for line in records.lines_of(commit, its_facts):
@@ -60,12 +60,12 @@ def _put_commits(reader: LogReader, lines: LineWriter, tell: Tell) -> int:
     return facts
 
 
-def _put_blobs(log: SpaceLog, reader: LogReader, lines: LineWriter, tell: Tell) -> int:
-    counter = Counter(tell, "writing blobs", every=100)
+def _put_blobs(log: SpaceLog, reader: LogReader, lines: LineWriter, on_progress: OnProgress) -> int:
+    counter = Counter(on_progress, "writing blobs", every=100)
     for blob in reader.blobs():
         try:
             _put_blob(reader, log.directory, blob, lines)
-        except BlobGone:
+        except BlobMissing:
             if check_blobs.is_there(log, blob.hash):
                 why = "there is a row for it, and its bytes are gone"
                 place = f"blob {reference.write(blob.hash)}"

@@ -9,7 +9,7 @@ from stemmadb.protocol.errors import NotEmpty, UnknownSpace
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.maintenance.import_space import receive, space_of
 from stemmadb.server.maintenance.incoming import SPACES, incoming, publish
-from stemmadb.server.maintenance.progress import Tell, quiet
+from stemmadb.server.maintenance.progress import OnProgress, quiet
 from stemmadb.server.maintenance.stream import LINE_BYTES_MAX, EndLine, Header, LineReader, LineSource
 from stemmadb.server.maintenance.verify import Verified
 from stemmadb.server.storage.directory import hold
@@ -21,7 +21,7 @@ def import_spaces(
     directory: Path,
     *,
     space: Did | None = None,
-    tell: Tell = quiet,
+    on_progress: OnProgress = quiet,
     line_bytes_max: int = LINE_BYTES_MAX,
 ) -> list[Verified]:
     """Reads every stream of a file, or the one of a space, and shows the spaces once all of them are whole.
@@ -32,13 +32,13 @@ def import_spaces(
     lines = LineReader(source, line_bytes_max=line_bytes_max)
     with hold(directory), incoming(directory) as place:
         SqliteStorage(directory).close()  # recovers a group WAL for the spaces that exist, and removes it
-        brought = [_bring_in(lines, header, directory, place, tell) for header in _streams(lines, space)]
-        if not brought and space is not None:
+        imported = [_import_stream(lines, header, directory, place, on_progress) for header in _streams(lines, space)]
+        if not imported and space is not None:
             raise UnknownSpace(space=space)
-        if not brought:
+        if not imported:
             lines.fail("it is empty", ahead=1)
         publish(place, directory)
-    return brought
+    return imported
 
 
 def _streams(lines: LineReader, space: Did | None) -> Iterator[Header]:
@@ -51,7 +51,9 @@ def _streams(lines: LineReader, space: Did | None) -> Iterator[Header]:
                 pass
 
 
-def _bring_in(lines: LineReader, header: Header, directory: Path, place: Path, tell: Tell) -> Verified:
+def _import_stream(
+    lines: LineReader, header: Header, directory: Path, place: Path, on_progress: OnProgress
+) -> Verified:
     space = space_of(lines, header)
     if (directory / SPACES / space).exists():
         raise NotEmpty(directory=str(directory / SPACES / space))
@@ -61,7 +63,7 @@ def _bring_in(lines: LineReader, header: Header, directory: Path, place: Path, t
     try:
         log = storage.open(space, create=True)
         try:
-            return receive(lines, header, log, tell=tell)
+            return receive(lines, header, log, on_progress=on_progress)
         finally:
             log.close()
     finally:

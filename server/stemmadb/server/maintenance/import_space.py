@@ -17,7 +17,7 @@ from stemmadb.server.maintenance.check_heads import HEADS_MAX, LogHeads
 from stemmadb.server.maintenance.check_structure import FoldedStructure
 from stemmadb.server.maintenance.check_uploads import UnwrittenTail
 from stemmadb.server.maintenance.import_blobs import ArrivingBlobs
-from stemmadb.server.maintenance.progress import Counter, Tell, quiet
+from stemmadb.server.maintenance.progress import Counter, OnProgress, quiet
 from stemmadb.server.maintenance.records import Made, NotARecord
 from stemmadb.server.maintenance.stream import (
     LINE_BYTES_MAX,
@@ -50,7 +50,7 @@ def space_of(lines: LineReader, header: Header) -> Did:
 
 
 def receive(
-    lines: LineReader, header: Header, log: SpaceLog, *, tell: Tell = quiet, heads_max: int = HEADS_MAX
+    lines: LineReader, header: Header, log: SpaceLog, *, on_progress: OnProgress = quiet, heads_max: int = HEADS_MAX
 ) -> Verified:
     """Fills an empty log with the rest of a stream, and verifies what was stored.
 
@@ -58,13 +58,13 @@ def receive(
     the log is of no use then.
     """
     commits = _Commits(lines)
-    last = _take_commits(commits, header, log, tell, heads_max)
+    last = _take_commits(commits, header, log, on_progress, heads_max)
     if (last.version, reference.write(last.hash)) != (header.version, header.hash):
         lines.fail(f"the commits end at version {last.version}, and the stream was to end at {header.version}")
     blobs = ArrivingBlobs(lines, log)
-    end = _take_blobs(blobs, lines, commits.ending, tell)
+    end = _take_blobs(blobs, lines, commits.ending, on_progress)
     _check_end(lines, end, header, last.facts, blobs.count)
-    return verify(log, tell=tell)
+    return verify(log, on_progress=on_progress)
 
 
 class _Commits:
@@ -99,10 +99,10 @@ class _Commits:
 
 
 def _take_commits(
-    commits: _Commits, header: Header, log: SpaceLog, tell: Tell, heads_max: int
+    commits: _Commits, header: Header, log: SpaceLog, on_progress: OnProgress, heads_max: int
 ) -> chain.ChainProgress:
     """Appends each commit once it has been verified."""
-    counter = Counter(tell, "reading commits", header.version)
+    counter = Counter(on_progress, "reading commits", header.version)
     made = FoldedStructure()
     last = chain.ChainProgress(Version(0), genesis(log.space), 0)
     with UnwrittenTail(log) as pending:
@@ -117,8 +117,8 @@ def _take_commits(
     return last
 
 
-def _take_blobs(blobs: ArrivingBlobs, lines: LineReader, line: Line, tell: Tell) -> EndLine:
-    counter = Counter(tell, "reading blobs", every=100)
+def _take_blobs(blobs: ArrivingBlobs, lines: LineReader, line: Line, on_progress: OnProgress) -> EndLine:
+    counter = Counter(on_progress, "reading blobs", every=100)
     while isinstance(line, BlobLine):
         blobs.take(line)
         counter.add()

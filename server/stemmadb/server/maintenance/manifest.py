@@ -47,12 +47,12 @@ class Manifest(
     spaces: list[SpaceBackup]
 
     def of(self, space: str) -> SpaceBackup | None:
-        return next((kept for kept in self.spaces if kept.space == space), None)
+        return next((entry for entry in self.spaces if entry.space == space), None)
 
-    def with_(self, kept: SpaceBackup) -> Manifest:
+    def with_(self, entry: SpaceBackup) -> Manifest:
         """The same with this space as it is now."""
-        others = [other for other in self.spaces if other.space != kept.space]
-        return Manifest(spaces=sorted([*others, kept], key=lambda one: one.space))
+        others = [other for other in self.spaces if other.space != entry.space]
+        return Manifest(spaces=sorted([*others, entry], key=lambda one: one.space))
 
 
 EMPTY: Final = Manifest(spaces=[])
@@ -77,9 +77,9 @@ def load(directory: Path) -> Manifest | None:
         raise BrokenChain(version=0, place=f"file {NAME}", why=f"it has more than {BYTES_MAX} bytes")
     try:
         manifest = msgspec.json.decode(data, type=Manifest)
-        for kept in manifest.spaces:
-            public_key(kept.space)
-            reference.read(kept.hash)
+        for entry in manifest.spaces:
+            public_key(entry.space)
+            reference.read(entry.hash)
     except (msgspec.DecodeError, UnicodeDecodeError, StemmaError) as wrong:
         raise BrokenChain(version=0, place=f"file {NAME}", why=f"it cannot be read ({wrong})") from wrong
     return manifest

@@ -16,7 +16,7 @@ class MaintenanceProgress(msgspec.Struct, frozen=True):
     total: int | None = None
 
 
-Tell: TypeAlias = Callable[[MaintenanceProgress], None]
+OnProgress: TypeAlias = Callable[[MaintenanceProgress], None]
 
 
 def quiet(progress: MaintenanceProgress) -> None:
@@ -26,8 +26,8 @@ def quiet(progress: MaintenanceProgress) -> None:
 class Counter:
     """Counts the steps of a stage, and tells every so many of them and at the end."""
 
-    def __init__(self, tell: Tell, stage: str, total: int | None = None, *, every: int = 1_000) -> None:
-        self._tell = tell
+    def __init__(self, on_progress: OnProgress, stage: str, total: int | None = None, *, every: int = 1_000) -> None:
+        self._on_progress = on_progress
         self._stage = stage
         self._total = total
         self._every = every
@@ -38,7 +38,7 @@ class Counter:
         self.done += steps
         if self.done >= self._next:
             self._next = self.done + self._every
-            self._tell(MaintenanceProgress(self._stage, self.done, self._total))
+            self._on_progress(MaintenanceProgress(self._stage, self.done, self._total))
 
     def finish(self) -> None:
-        self._tell(MaintenanceProgress(self._stage, self.done, self._total))
+        self._on_progress(MaintenanceProgress(self._stage, self.done, self._total))

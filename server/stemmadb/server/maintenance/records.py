@@ -56,7 +56,7 @@ def _in_parts(records: Sequence[FactRecord]) -> Iterator[list[FactRecord]]:
 def _commit_line(commit: Commit, records: list[FactRecord], count: int) -> CommitLine:
     identity = commit.identity
     local = identity if isinstance(identity, LocalIdentity) else None
-    is_gone = commit.note is None and commit.note_digest != NO_BODY
+    is_erased = commit.note is None and commit.note_digest != NO_BODY
     return CommitLine(
         version=commit.version,
         previous=reference.write(commit.previous),
@@ -71,7 +71,7 @@ def _commit_line(commit: Commit, records: list[FactRecord], count: int) -> Commi
         arguments=None if commit.arguments == NO_ARGUMENTS else commit.arguments,
         note=commit.note,
         note_salt=commit.note_salt,
-        note_digest=reference.write(commit.note_digest) if is_gone else None,
+        note_digest=reference.write(commit.note_digest) if is_erased else None,
         fact_count=count,
         facts=records,
     )
@@ -167,12 +167,12 @@ def _check_body(record: FactRecord, limits: Limits) -> None:
         body.read_value(record.body, limits)
 
 
-def _digest(salt: bytes | None, data: bytes | None, told: str | None) -> Hash:
+def _digest(salt: bytes | None, data: bytes | None, stored_digest: str | None) -> Hash:
     """The digest of what is there, or the one that is told of what is gone."""
     if data is None or salt is None:
         if data is not None or salt is not None:
             raise NotARecord("a body and its salt are there or gone together")
-        return NO_BODY if told is None else reference.read(told)
-    if told is not None:
+        return NO_BODY if stored_digest is None else reference.read(stored_digest)
+    if stored_digest is not None:
         raise NotARecord("a digest is told only of what is gone")
     return facts.digest_of(salt, data)

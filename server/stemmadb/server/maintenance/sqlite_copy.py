@@ -9,21 +9,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from stemmadb.server.maintenance.progress import MaintenanceProgress, Tell
+from stemmadb.server.maintenance.progress import MaintenanceProgress, OnProgress
 from stemmadb.server.storage.sqlite.connection import failures, open_reader, sync_path
 
 STEPS: Final = 100_000
 """Instructions of SQLite between two looks at how far it is; a Ctrl-C is heeded then too."""
 
 
-def copy_database(file: Path, target: Path, tell: Tell) -> None:
+def copy_database(file: Path, target: Path, on_progress: OnProgress) -> None:
     """Copies to a file that is not there yet; it is durable when this returns, its name is not."""
     total = file.stat().st_size
     connection = open_reader(file, None)
 
     def look() -> bool:
         done = target.stat().st_size if target.exists() else 0
-        tell(MaintenanceProgress("copying the log", min(done, total), total))
+        on_progress(MaintenanceProgress("copying the log", min(done, total), total))
         return False
 
     try:
@@ -36,4 +36,4 @@ def copy_database(file: Path, target: Path, tell: Tell) -> None:
         connection.close()
     target.chmod(0o600)
     sync_path(target)
-    tell(MaintenanceProgress("copying the log", total, total))
+    on_progress(MaintenanceProgress("copying the log", total, total))

@@ -19,7 +19,7 @@ from stemmadb.protocol.model.values.ids import Did, Hash, Version
 from stemmadb.server.maintenance import check_blobs, check_rows, check_structure, contents
 from stemmadb.server.maintenance.check_heads import HEADS_MAX, LogHeads, in_log
 from stemmadb.server.maintenance.check_structure import FoldedStructure
-from stemmadb.server.maintenance.progress import Counter, MaintenanceProgress, Tell, quiet
+from stemmadb.server.maintenance.progress import Counter, MaintenanceProgress, OnProgress, quiet
 from stemmadb.server.storage.port import LogReader, SpaceLog, Storage, StorageFailed
 from stemmadb.server.storage.sqlite import SqliteLog
 from stemmadb.server.storage.sqlite.connection import DamagedFile
@@ -39,18 +39,20 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     blobs: int
 
 
-def verify_space(storage: Storage, space: Did, *, tell: Tell = quiet, blobs_in: Path | None = None) -> Verified:
+def verify_space(
+    storage: Storage, space: Did, *, on_progress: OnProgress = quiet, blobs_in: Path | None = None
+) -> Verified:
     """Opens the log of a space and verifies it; one that is damaged may be found by opening it."""
     with _as_broken(space):
         log = storage.open(space)
     try:
-        return verify(log, tell=tell, blobs_in=blobs_in)
+        return verify(log, on_progress=on_progress, blobs_in=blobs_in)
     finally:
         log.close()
 
 
 def verify(
-    log: SpaceLog, *, tell: Tell = quiet, heads_max: int = HEADS_MAX, blobs_in: Path | None = None
+    log: SpaceLog, *, on_progress: OnProgress = quiet, heads_max: int = HEADS_MAX, blobs_in: Path | None = None
 ) -> Verified:
     """Returns if all of it holds as of now; `BrokenChain` names the first place that does not (FACT-3).
 
@@ -60,14 +62,14 @@ def verify(
     `blobs_in` is where the blob files are, if that is not beside the log.
     """
     with _as_broken(log.space):
-        _check_files(log, tell)
+        _check_files(log, on_progress)
         with log.reader() as reader:
             made = FoldedStructure()
-            last = _walk(log.space, reader, made, tell, heads_max)
+            last = _walk(log.space, reader, made, on_progress, heads_max)
             _check_tip(reader, last)
             check_structure.compare(made, reader)
-            snapshots = contents.check(reader, made, last.facts, tell)
-            blobs = check_blobs.check(log, reader, tell, blobs_in or log.directory)
+            snapshots = contents.check(reader, made, last.facts, on_progress)
+            blobs = check_blobs.check(log, reader, on_progress, blobs_in or log.directory)
     return Verified(
         space=log.space,
         version=last.version,
@@ -105,17 +107,19 @@ def _said(failed: Exception) -> str:
     return str(failed) or type(failed).__name__
 
 
-def _check_files(log: SpaceLog, tell: Tell) -> None:
+def _check_files(log: SpaceLog, on_progress: OnProgress) -> None:
     """What SQLite says of its file, and the rows that no reader is shown."""
     if isinstance(log, SqliteLog):
-        tell(MaintenanceProgress("checking the file", 0))
+        on_progress(MaintenanceProgress("checking the file", 0))
         for line in joined(log.integrity(), check_rows.odd(log.directory / FILE)):
             raise BrokenChain(version=0, place=f"file {FILE}", why=line)
 
 
-def _walk(space: Did, reader: LogReader, made: FoldedStructure, tell: Tell, heads_max: int) -> chain.ChainProgress:
+def _walk(
+    space: Did, reader: LogReader, made: FoldedStructure, on_progress: OnProgress, heads_max: int
+) -> chain.ChainProgress:
     """Follows the chain, and folds the structure of the space as it goes."""
-    counter = Counter(tell, "walking the chain", reader.tip().version)
+    counter = Counter(on_progress, "walking the chain", reader.tip().version)
     current: list[tuple[Commit, tuple[Fact, ...]]] = []
 
     def remembered() -> Iterator[tuple[Commit, tuple[Fact, ...]]]:

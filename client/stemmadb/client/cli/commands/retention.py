@@ -110,8 +110,8 @@ async def _oldest(space: Space) -> int:
     try:
         await space.at(version=1).get(space.did)
         return 1
-    except Compacted as gone:
-        return int(str(gone.facts["oldest"]))
+    except Compacted as removed:
+        return int(str(removed.facts["oldest"]))
 
 
 @click.command()
@@ -149,7 +149,7 @@ def erase(  # noqa: PLR0913, PLR0917  # one for each option
 
     Example: stemmadb erase urn:person:7 --version 41 --survivor 'main={"name": null}' --space people
     """
-    kept = dict(map(_survivor, survivors))
+    retained = dict(map(_survivor, survivors))
 
     if dry_run:
         return _preview(shell, target, id_, versions)
@@ -158,7 +158,7 @@ def erase(  # noqa: PLR0913, PLR0917  # one for each option
     async def work(space: Space) -> tuple[str, Erasure]:
         with shell.progress() as show:
             show("erasing", 0, None)
-            return space.did, await space.erase(id_, versions, survivors=kept, blobs=blobs, note=note)
+            return space.did, await space.erase(id_, versions, survivors=retained, blobs=blobs, note=note)
 
     did, done = run(target, work, writes=True)
     erased = counted(done.erased, "body", "bodies")

@@ -120,11 +120,11 @@ def delegated_rights(
         for one in delegated
         if one.not_before <= now < one.expires and one.prefixes and not any(map(is_revoked, one.names))
     ]
-    held = [(role, prefixes) for role, prefixes in holding if role != "none"]
-    if not held:
+    granted = [(role, prefixes) for role, prefixes in holding if role != "none"]
+    if not granted:
         return NOBODY
-    weakest = min((role for role, _ in held), key=access_roles.strength)
-    return Rights(weakest, access_roles.joined(prefix for _, prefixes in held for prefix in prefixes))
+    weakest = min((role for role, _ in granted), key=access_roles.strength)
+    return Rights(weakest, access_roles.joined(prefix for _, prefixes in granted for prefix in prefixes))
 
 
 def _role(one: DelegatedRights, roles: object) -> Role:

@@ -50,7 +50,7 @@ class PatchDraft:
             return self._put_root(value)
         holder, last = self._own(tokens[:-1]), tokens[-1]
         if isinstance(holder, list):
-            return self._cut(holder, insertion(holder, last), 0, [value], len(tokens))
+            return self._splice(holder, insertion(holder, last), 0, [value], len(tokens))
         if last in holder:
             return self._swap(holder, last, value, len(tokens))
         if self._meter is not None:
@@ -76,7 +76,7 @@ class PatchDraft:
             raise Fault("the whole value cannot be removed; delete the entity instead")
         holder, last = self._own(tokens[:-1]), tokens[-1]
         if isinstance(holder, list):
-            return self._cut(holder, position(holder, last), 1, [], len(tokens))
+            return self._splice(holder, position(holder, last), 1, [], len(tokens))
         if last not in holder:
             raise nothing_at(tokens)
         if self._meter is not None:
@@ -91,7 +91,7 @@ class PatchDraft:
             raise Fault(f"{_shown(tokens)} is not an array")
         if index + remove > len(array):
             raise Fault(f"the array at {_shown(tokens)} has only {len(array)} elements")
-        self._cut(array, index, remove, added, len(tokens) + 1)
+        self._splice(array, index, remove, added, len(tokens) + 1)
 
     def share(self, value: Value) -> Value:
         """The same value, safe to be held in a second place: the draft will copy it before it changes it."""
@@ -117,7 +117,7 @@ class PatchDraft:
             self._meter.swap(holder[key], value, level)
         holder[key] = value
 
-    def _cut(self, array: list[Value], index: int, remove: int, added: list[Value], level: int) -> None:
+    def _splice(self, array: list[Value], index: int, remove: int, added: list[Value], level: int) -> None:
         if self._meter is not None:
             self._meter.cut(len(array), index, array[index : index + remove], added, level)
         array[index : index + remove] = added

@@ -47,7 +47,7 @@ class _Assembly:
     """Builds parts from the leaves up, each once."""
 
     def __init__(self, answer: TraversalResult[H], limits: Limits) -> None:
-        self.values = {id_: held.value for id_, held in answer.entities.items()}
+        self.values = {id_: entity.value for id_, entity in answer.entities.items()}
         self.depth_max = limits.query_depth_max
         matched = {v: outcome for v, outcome in answer.visits.items() if outcome.found is VisitResult.MATCHED}
         self.links = {v: tuple(h for h in outcome.hops if h.target in matched) for v, outcome in matched.items()}

@@ -84,13 +84,13 @@ def traverse(
     return walk.answer()
 
 
-def examine(visit: Visit, held: SizedValue | None, space: Did | None, budget: WorkBudget | None = None) -> Outcome:
+def examine(visit: Visit, entity: SizedValue | None, space: Did | None, budget: WorkBudget | None = None) -> Outcome:
     """What this visit finds in the entity as it is held; None is an entity that is not there."""
     if budget is not None:
         budget.spend(VISITING)
-    if held is None:
+    if entity is None:
         return _NOWHERE
-    value = resolve(held.value, visit.path)
+    value = resolve(entity.value, visit.path)
     if value is MISSING:
         return _NOWHERE
     if visit.conjuncts is None:
@@ -160,16 +160,16 @@ class _Walk(Generic[H]):
     def choose(self, choice: WindowChoice[H], supply: Supply[H]) -> None:
         """Visits the roots that are in the window, and follows links from those alone (QUERY-8)."""
         for id_ in self.prepared.listed_ids():
-            if (held := supply.get(id_)) is not None:
-                choice.take(id_, held)
+            if (entity := supply.get(id_)) is not None:
+                choice.take(id_, entity)
         if self.listings:
-            for id_, held in supply.items():
-                choice.take(id_, held)
+            for id_, entity in supply.items():
+                choice.take(id_, entity)
         chosen = choice.chosen()
         self.rows = choice.rows()
         self.window = tuple(visit for one in chosen for visit in one.visits)
         for one in chosen:
-            self.values[one.row.id] = one.held
+            self.values[one.row.id] = one.entity
             for visit in one.visits:
                 self._discover(visit)
         for one in chosen:
@@ -184,15 +184,15 @@ class _Walk(Generic[H]):
         for visit in self.named:
             self._make(visit)
         if self.listings:
-            for id_, held in supply.items():
-                self._list(id_, held)
+            for id_, entity in supply.items():
+                self._list(id_, entity)
 
-    def _list(self, id_: EntityId, held: H) -> None:
+    def _list(self, id_: EntityId, entity: H) -> None:
         """A listing selects: what it does not match leaves no trace, however many there are."""
         for visit in listed(self.listings, id_):
-            outcome = examine(visit, held, self.prepared.space, self.budget)
+            outcome = examine(visit, entity, self.prepared.space, self.budget)
             if outcome.found is VisitResult.MATCHED:
-                self.values[id_] = held
+                self.values[id_] = entity
                 self._discover(visit)
                 self._record(visit, outcome)
 
@@ -231,10 +231,10 @@ class _Walk(Generic[H]):
     def _include(self, id_: EntityId) -> None:
         if id_ in self.entities:
             return
-        held = self.values[id_]
-        assert held is not None
-        self.entities[id_] = held
-        self.bytes += held.size
+        entity = self.values[id_]
+        assert entity is not None
+        self.entities[id_] = entity
+        self.bytes += entity.size
         check_bounds(self.limits, entities=len(self.entities), size=self.bytes)
 
     def _discover(self, visit: Visit) -> None:
@@ -269,7 +269,7 @@ class ChosenRow(NamedTuple, Generic[H]):
 
     row: Row
     visits: tuple[Visit, ...]
-    held: H
+    entity: H
 
 
 class WindowChoice(Generic[H]):
@@ -289,30 +289,30 @@ class WindowChoice(Generic[H]):
         self._taken: set[EntityId] = set()
         self._count = 0
 
-    def take(self, id_: EntityId, held: H) -> None:
+    def take(self, id_: EntityId, entity: H) -> None:
         if id_ in self._taken:
             return
         if id_ in self._seen:  # it is listed by its id, and may come again under a prefix
             self._taken.add(id_)
-        visits = self._matching(id_, held)
+        visits = self._matching(id_, entity)
         if not visits:
             return
-        row = self._window.row(id_, held.value)
+        row = self._window.row(id_, entity.value)
         if not self._window.begins_before(row):
             return
         self._count += 1
         check_rows(self._count, self._limits)
         if self._rows is not None:
             self._rows.append(row)
-        self._found[id_] = ChosenRow(row, visits, held)
+        self._found[id_] = ChosenRow(row, visits, entity)
         limit = self._window.limit
         if limit is not None and len(self._found) > 2 * limit + BUCKET_MAX:
             self._found = {one.row.id: one for one in self.chosen()}
 
-    def _matching(self, id_: EntityId, held: H) -> tuple[Visit, ...]:
+    def _matching(self, id_: EntityId, entity: H) -> tuple[Visit, ...]:
         found = self._roots.visits(id_)
         space, budget = self._prepared.space, self._budget
-        return tuple([one for one in found if examine(one, held, space, budget).found is VisitResult.MATCHED])
+        return tuple([one for one in found if examine(one, entity, space, budget).found is VisitResult.MATCHED])
 
     def chosen(self) -> list[ChosenRow[H]]:
         """The rows in the window, in order."""

@@ -289,10 +289,10 @@ class WatchEvaluator(Generic[H]):
         updated: dict[EntityId, H] = {}
         left: set[EntityId] = set()
         for id_, was_shown in tally.shown_before.items():
-            is_held = id_ in entities and entities[id_].matched > 0
-            if was_shown and not is_held:
+            is_listed = id_ in entities and entities[id_].matched > 0
+            if was_shown and not is_listed:
                 left.add(id_)
-            elif is_held and (not was_shown or id_ in changes):
+            elif is_listed and (not was_shown or id_ in changes):
                 held = hand[id_]
                 assert held is not None  # nothing matches what is not there
                 (updated if was_shown else entered)[id_] = held

@@ -245,7 +245,7 @@ class ServerConnection:
             self.sent(message)
         return data
 
-    def tell_accepted(self, from_: Version, to: Version, hash_: Hash, own: list[Own]) -> Data | None:
+    def encode_accepted(self, from_: Version, to: Version, hash_: Hash, own: list[Own]) -> Data | None:
         """As `send`, of a frame that has nothing but the verdicts on commits of this session that were accepted."""
         if (
             self._fast_path is None

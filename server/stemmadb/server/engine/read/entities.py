@@ -103,6 +103,6 @@ def is_erased(loaded: LoadedEntity | None) -> bool:
     return loaded is not None and isinstance(loaded.value, Missing) and loaded.value is not Missing.ABSENT
 
 
-def told_size(entity: EntityValue) -> int:
+def message_size(entity: EntityValue) -> int:
     """What it takes in a message."""
     return len(entity.id.encode()) + entity.size + ITEM_BYTES

@@ -13,7 +13,7 @@ from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
 from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.engine.base.paging import ITEM_BYTES, Budget, MayRead, anything, fill
 from stemmadb.server.engine.base.state_chunks import EntityStates, ids_under, scan
-from stemmadb.server.engine.read.entities import HEAD, EntityValue, entity_of, is_erased, resolve_moment, told_size
+from stemmadb.server.engine.read.entities import HEAD, EntityValue, entity_of, is_erased, message_size, resolve_moment
 from stemmadb.server.storage.port import LogReader
 
 
@@ -64,4 +64,4 @@ def _looked_at(seen: Iterator[EntityStates]) -> Iterator[tuple[EntityId, _Item |
 
 
 def _size(item: _Item) -> int:
-    return len(item.id.encode()) + ITEM_BYTES if item.entity is None else told_size(item.entity)
+    return len(item.id.encode()) + ITEM_BYTES if item.entity is None else message_size(item.entity)

@@ -28,7 +28,7 @@ from stemmadb.server.engine.base.moments import ReadMoment, ResolvedMoment
 from stemmadb.server.engine.base.paging import ITEM_BYTES, Budget, MayRead, anything, fill
 from stemmadb.server.engine.base.state_chunks import ids_under, scan
 from stemmadb.server.engine.base.states import LoadedEntity
-from stemmadb.server.engine.read.entities import EntityValue, entity_of, is_erased, resolve_moment, told_size
+from stemmadb.server.engine.read.entities import EntityValue, entity_of, is_erased, message_size, resolve_moment
 from stemmadb.server.storage.port import LogReader
 
 
@@ -133,7 +133,7 @@ def page(
     limit: int | None = None,
     may_read: MayRead = anything,
     limits: Limits = DEFAULTS,
-    size_of: Callable[[EntityValue], int] = told_size,
+    size_of: Callable[[EntityValue], int] = message_size,
 ) -> QueriedPage:
     """The next entities of the answer, and what of the named roots up to the last of them is unresolved.
 

@@ -54,8 +54,8 @@ async def history(request: HistoryRequest, caller: Caller, context: RequestConte
     return HistoryAnswer(version=page.version, next=next_, entries=tuple(map(_history_entry, page.entries)))
 
 
-def _history_entry(told: AuthoredFact) -> HistoryEntry:
-    fact, made = told.fact, told.created_by
+def _history_entry(authored: AuthoredFact) -> HistoryEntry:
+    fact, made = authored.fact, authored.created_by
     by = made.identity
     return HistoryEntry(
         version=fact.version,

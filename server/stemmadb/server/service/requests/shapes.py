@@ -10,7 +10,7 @@ from stemmadb.protocol.model.query.preview import OMITTED_BYTES_MAX, PREVIEW_BYT
 from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.wire.messages.reading import QueriedEntity, Shape
 from stemmadb.server.engine.base.paging import ITEM_BYTES
-from stemmadb.server.engine.read.entities import EntityValue, told_size
+from stemmadb.server.engine.read.entities import EntityValue, message_size
 from stemmadb.server.engine.read.id_pages import NamedEntity
 
 _PREVIEW: Final = 2 * PREVIEW_BYTES_MAX + OMITTED_BYTES_MAX
@@ -24,7 +24,7 @@ def shaped(entities: Iterable[EntityValue | NamedEntity], shape: Shape) -> tuple
 
 def size_in(shape: Shape) -> Callable[[EntityValue], int]:
     """What an entity takes in a message."""
-    return told_size if shape == "whole" else _size_without_value if shape == "ids" else _size_of_preview
+    return message_size if shape == "whole" else _size_without_value if shape == "ids" else _size_of_preview
 
 
 def _shaped(entity: EntityValue | NamedEntity, shape: Shape) -> QueriedEntity:

@@ -263,7 +263,7 @@ class Outbox:
             return False
         own = self._verdicts.take_own(to)
         if own is not None:
-            data = connection.tell_accepted(self._to, to, feed.hash, own)
+            data = connection.encode_accepted(self._to, to, feed.hash, own)
         else:
             verdicts = tuple(self._verdicts.take(to))
             if not (verdicts or self._owes(to)):

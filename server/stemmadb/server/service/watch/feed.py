@@ -70,8 +70,8 @@ class Feed:
         self._space = space
         self._bytes_max = bytes_max
         self._batches_max = batches_max
-        self._kept: list[Batch] = []
-        self._kept_bytes = 0
+        self._retained: list[Batch] = []
+        self._retained_bytes = 0
         self._waiting: deque[_Waiting] = deque()
         self._unsubscribe: Callable[[], None] | None = None
         self._is_reading = True
@@ -103,25 +103,25 @@ class Feed:
     # ------------------------------------------------------------ what was published
 
     @property
-    def kept_after(self) -> Version:
+    def retained_after(self) -> Version:
         """The version after which all batches are kept."""
-        return self._kept[0].after if self._kept else self.version
+        return self._retained[0].after if self._retained else self.version
 
     def batches(self, after: Version) -> Sequence[Batch] | None:
         """Those after a version; None if they are not kept any more, or one of them holds it inside."""
         if after == self.version:
             return ()
-        if self._kept and self._kept[-1].after == after:  # as for all that are current
-            return self._kept[-1:]
-        index = bisect_left(self._kept, after, key=_after)
-        if index == len(self._kept) or self._kept[index].after != after:
+        if self._retained and self._retained[-1].after == after:  # as for all that are current
+            return self._retained[-1:]
+        index = bisect_left(self._retained, after, key=_after)
+        if index == len(self._retained) or self._retained[index].after != after:
             return None
-        return self._kept[index:]
+        return self._retained[index:]
 
     def hash_at(self, to: Version) -> Hash | None:
         """Of the commit that a batch ended with, if that is kept."""
-        index = bisect_left(self._kept, to, key=_to)
-        return self._kept[index].hash if index < len(self._kept) and self._kept[index].to == to else None
+        index = bisect_left(self._retained, to, key=_to)
+        return self._retained[index].hash if index < len(self._retained) and self._retained[index].to == to else None
 
     # ------------------------------------------------------------ what comes
 
@@ -176,7 +176,7 @@ class Feed:
         assert batch.after == self.version, "batches are published in order"
         self.version, self.hash = batch.to, batch.hash
         if batch.erases:
-            self._drop(len(self._kept))
+            self._drop(len(self._retained))
         self._keep(batch)
         self.groups.step(batch)
         try:
@@ -186,21 +186,23 @@ class Feed:
 
     def _keep(self, batch: Batch) -> None:
         """The newest is kept whatever its size."""
-        self._kept.append(batch)
-        self._kept_bytes += batch.weight
-        gone, weight = 0, self._kept_bytes
+        self._retained.append(batch)
+        self._retained_bytes += batch.weight
+        dropped, weight = 0, self._retained_bytes
         most = self._batches_max if self.groups.are_needed else min(self._batches_max, UNWATCHED_MAX)
-        while gone < len(self._kept) - 1 and (len(self._kept) - gone > most or weight > self._bytes_max):
-            weight -= self._kept[gone].weight
-            gone += 1
-        if gone:
-            self._drop(gone)
+        while dropped < len(self._retained) - 1 and (
+            len(self._retained) - dropped > most or weight > self._bytes_max
+        ):
+            weight -= self._retained[dropped].weight
+            dropped += 1
+        if dropped:
+            self._drop(dropped)
 
     def _drop(self, count: int) -> None:
-        for batch in self._kept[:count]:
-            self._kept_bytes -= batch.weight
+        for batch in self._retained[:count]:
+            self._retained_bytes -= batch.weight
             self.groups.forget(batch)
-        del self._kept[:count]
+        del self._retained[:count]
 
 
 def _after(batch: Batch) -> Version:

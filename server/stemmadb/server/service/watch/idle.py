@@ -29,11 +29,11 @@ class IdleItems(Generic[T]):
         """Adds an item as the newest; returns the items that have to be dropped, perhaps itself."""
         self._items.pop(item, None)
         self._items[item] = None
-        total, gone = sum(map(self._size, self._items)), []
+        total, dropped = sum(map(self._size, self._items)), []
         while len(self._items) > self._count_max or total > self._size_max:
-            gone.append(self.pop())
-            total -= self._size(gone[-1])
-        return gone
+            dropped.append(self.pop())
+            total -= self._size(dropped[-1])
+        return dropped
 
     def remove(self, item: T) -> None:
         """It is used again, or over."""

@@ -56,7 +56,7 @@ class BatchSource(Protocol):
     def version(self) -> Version: ...
 
     @property
-    def kept_after(self) -> Version: ...
+    def retained_after(self) -> Version: ...
 
     def batches(self, after: Version) -> Sequence[Batch] | None: ...
 
@@ -175,7 +175,7 @@ class Stepper:
             self._index.change(group, watched=watched, unwatched=unwatched)
         if not group.record(batch, step):
             return _Went.SAME
-        if batch.after >= self._source.kept_after:
+        if batch.after >= self._source.retained_after:
             self._stepped.setdefault(batch.to, WeakSet()).add(group)
         else:
             group.journal.trim(batch.to)

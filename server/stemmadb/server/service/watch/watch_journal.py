@@ -86,12 +86,12 @@ class WatchJournal:
         entry = RecordedStep(after, to, delta, delta.size)
         self._entries.append(entry)
         self.size += entry.size
-        gone, size = 0, self.size
-        while len(self._entries) - gone > self._steps_max or size > self._bytes_max:
-            size -= self._entries[gone].size
-            gone += 1
-        if gone:
-            self._drop(gone)
+        dropped, size = 0, self.size
+        while len(self._entries) - dropped > self._steps_max or size > self._bytes_max:
+            size -= self._entries[dropped].size
+            dropped += 1
+        if dropped:
+            self._drop(dropped)
 
     def trim(self, upto: Version) -> None:
         """Forgets the steps that end at or before a version."""

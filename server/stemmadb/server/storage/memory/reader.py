@@ -194,12 +194,12 @@ class MemoryReader:
         yield from self._contents.snapshots.values()
 
     def blob(self, hash_: Hash) -> StoredBlob | None:
-        kept = self._contents.blobs.get(hash_)
-        return None if kept is None else kept[0]
+        stored = self._contents.blobs.get(hash_)
+        return None if stored is None else stored[0]
 
     def blob_data(self, hash_: Hash) -> bytes | None:
-        kept = self._contents.blobs.get(hash_)
-        return None if kept is None else kept[1]
+        stored = self._contents.blobs.get(hash_)
+        return None if stored is None else stored[1]
 
     def blobs(self) -> Iterator[StoredBlob]:
         for blob, _ in self._contents.blobs.values():

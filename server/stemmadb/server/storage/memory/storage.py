@@ -33,7 +33,7 @@ def never(_operation: str) -> None:
     """The storage that does not fail."""
 
 
-class _Shelf:
+class _StoredSpace:
     """What all logs opened on one space share."""
 
     def __init__(self, space: Did) -> None:
@@ -48,19 +48,19 @@ class MemoryLog:
     is_unfounded = False
     directory = None
 
-    def __init__(self, shelf: _Shelf, storage: MemoryStorage, workers: Worker | None = None) -> None:
-        self._shelf = shelf
+    def __init__(self, stored: _StoredSpace, storage: MemoryStorage, workers: Worker | None = None) -> None:
+        self._stored = stored
         self._storage = storage
         self._workers = workers
         self._usable = True
 
     @property
     def space(self) -> Did:
-        return self._shelf.contents.space
+        return self._stored.contents.space
 
     @property
     def owes_scrub(self) -> bool:
-        return self._shelf.contents.owes_scrub
+        return self._stored.contents.owes_scrub
 
     def append(self, batch: AppendBatch, done: Done) -> None:
         blocking.run_append(self._workers, partial(self._append, batch), done)
@@ -110,7 +110,7 @@ class MemoryLog:
     @contextmanager
     def reader(self) -> Iterator[MemoryReader]:
         self._storage.fail("reader")
-        yield MemoryReader(self._shelf.contents)
+        yield MemoryReader(self._stored.contents)
 
     def close(self) -> None:
         self._usable = False
@@ -119,10 +119,10 @@ class MemoryLog:
     def _changing(self, operation: str) -> Iterator[MemoryContents]:
         """A copy to change, which all see at once at the end, and nobody sees if the change fails."""
         self._call(operation)
-        with self._shelf.lock:
-            contents = self._shelf.contents.copy()
+        with self._stored.lock:
+            contents = self._stored.contents.copy()
             yield contents
-            self._shelf.contents = contents
+            self._stored.contents = contents
 
     def _call(self, operation: str) -> None:
         """A log that failed is not to be written again: the caller opens another and looks (COMMIT-10)."""
@@ -143,20 +143,20 @@ class MemoryStorage:
 
     def __init__(self, fail: Fail = never) -> None:
         self.fail = fail
-        self._shelves: dict[Did, _Shelf] = {}
+        self._spaces: dict[Did, _StoredSpace] = {}
         self._lock = Lock()
 
     def spaces(self) -> list[Did]:
-        return sorted(self._shelves)
+        return sorted(self._spaces)
 
     def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> MemoryLog:
         self.fail("open")
         with self._lock:
-            if space not in self._shelves:
+            if space not in self._spaces:
                 if not create:
                     raise UnknownSpace(space=space)
-                self._shelves[space] = _Shelf(space)
-            return MemoryLog(self._shelves[space], self, workers)
+                self._spaces[space] = _StoredSpace(space)
+            return MemoryLog(self._spaces[space], self, workers)
 
     def close(self) -> None:
         """There is nothing to release."""

@@ -43,23 +43,25 @@ def times(view: ReadView, structure: StoredStructure, wanted: LogFilter, limit: 
     if low > high or (wanted.branch is not None and branch is None):
         return []
     values = _values(wanted, low, high, branch, limit)
-    held = _conditions(view, wanted, values)
+    conditions = _conditions(view, wanted, values)
     is_newest = wanted.order == "newest"
     if branch is None:
-        return _select(view, _STRUCTURAL if wanted.structural else _BY_VERSION, held, values, is_newest=is_newest)
+        return _select(
+            view, _STRUCTURAL if wanted.structural else _BY_VERSION, conditions, values, is_newest=is_newest
+        )
     made_on = _STRUCTURAL if wanted.structural else _BY_BRANCH
     found = (
-        _select(view, made_on, [*held, "c.branch = :branch"], values, is_newest=is_newest),
-        _select(view, _TOUCHED, [*held, "t.branch = :branch"], values, is_newest=is_newest),
+        _select(view, made_on, [*conditions, "c.branch = :branch"], values, is_newest=is_newest),
+        _select(view, _TOUCHED, [*conditions, "t.branch = :branch"], values, is_newest=is_newest),
     )
     return list(heapq.merge(*found, reverse=is_newest))[:limit]
 
 
 def _select(
-    view: ReadView, source: str, held: list[str], values: dict[str, Cell], *, is_newest: bool
+    view: ReadView, source: str, conditions: list[str], values: dict[str, Cell], *, is_newest: bool
 ) -> list[tuple[Version, TimeMs]]:
     order = "DESC" if is_newest else "ASC"
-    where = " AND ".join(held)
+    where = " AND ".join(conditions)
     sql = f"SELECT c.version, c.time FROM {source} WHERE {where} ORDER BY c.version {order} LIMIT :limit"  # noqa: S608
     return [(version, time) for version, time in view.rows(sql, values)]
 
@@ -96,20 +98,20 @@ def _values(wanted: LogFilter, low: int, high: int, branch: int | None, limit: i
 
 
 def _conditions(view: ReadView, wanted: LogFilter, values: dict[str, Cell]) -> list[str]:
-    held = ["c.version BETWEEN :low AND :high"]
+    conditions = ["c.version BETWEEN :low AND :high"]
     if wanted.author is not None or wanted.session is not None:
         sessions = _sessions(wanted)
         candidates = _BY_SESSION.format(sessions)
         is_few = _is_few(view, candidates, values)
-        held.append(f"c.version IN ({candidates})" if is_few else f"+c.session IN ({sessions})")
+        conditions.append(f"c.version IN ({candidates})" if is_few else f"+c.session IN ({sessions})")
     if wanted.prefix is not None:
         is_few = _is_few(view, _BY_PREFIX, values)
-        held.append(f"c.version IN ({_BY_PREFIX})" if is_few else _HAS_PREFIX)
+        conditions.append(f"c.version IN ({_BY_PREFIX})" if is_few else _HAS_PREFIX)
     if wanted.structural:
-        held.append("c.arguments IS NOT NULL")
+        conditions.append("c.arguments IS NOT NULL")
     if wanted.ordinary:
-        held.append("c.arguments IS NULL")
-    return held
+        conditions.append("c.arguments IS NULL")
+    return conditions
 
 
 def _sessions(wanted: LogFilter) -> str:
