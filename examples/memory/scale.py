@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import os
 import random
+import resource
 import sys
 import tempfile
 import time
@@ -103,6 +104,12 @@ async def measure(opened: OpenedMemory, words: Words, middle: int) -> None:
         await memories.write_memory(memory, CALLER, memory_of(words, LARGE, opened))
 
     show("write, one writer", await timed(write, 200))
+    for writers in (1, 16):
+        began = time.perf_counter()
+        await asyncio.gather(*(timed(write, 320 // writers) for _ in range(writers)))
+        print(
+            f"{f'writes with {writers} at once':<44} {320 / (time.perf_counter() - began):12.0f} writes/s", flush=True
+        )
     await forget(opened, words)
 
 
@@ -160,6 +167,8 @@ async def main(count: int, data: Path) -> None:
                 print(f"{count} memories, version {head}", flush=True)
                 await measure(opened, words, head // 2)
                 await compare_rebuilt(opened, words, head // 2)
+                peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                print(f"{'memory of this process, at most':<44} {peak / 1_024:12.0f} MiB")
         finally:
             await service.stop()
 
