@@ -203,5 +203,7 @@ def empty_database() -> str:
     """The database of this worker without a space. What spaces held is left behind under numbers that nobody uses."""
     url = database()
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("DELETE FROM stemmadb.space; DELETE FROM stemmadb.node")
+        connection.execute(
+            "DELETE FROM stemmadb.space; DELETE FROM stemmadb.node; DELETE FROM stemmadb.meta WHERE key = 'server'"
+        )
     return url

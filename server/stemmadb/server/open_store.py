@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ from stemmadb.server.engine.base import settings as sizes
 from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.engine.store import Store
 from stemmadb.server.storage.directory import hold, hold_alone
+from stemmadb.server.storage.port import Storage
 from stemmadb.server.storage.sqlite import SqliteStorage
 from stemmadb.server.storage.sqlite.lazy_storage import LazyStorage
 from stemmadb.server.storage.sqlite.wal.writer import make_wal_writer
@@ -48,6 +49,18 @@ async def open_store(
                 await store.close()
         finally:
             storage.close()
+
+
+@asynccontextmanager
+async def store_on(
+    storage: Storage, now: Callable[[], TimeMs], *, limits: Limits, settings: Settings, counts: Counts
+) -> AsyncIterator[Store]:
+    """The spaces of a storage that somebody else opens and closes, with its clock."""
+    store = Store(storage, now=now, salts=salts(), limits=limits, settings=settings, counts=counts)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 def _storage(directory: Path, worker: Path | None) -> SqliteStorage:

@@ -27,6 +27,12 @@ OTHERS: Mapping[str, object] = {
     "public": "https://db.example",
     "operators": SPACE,
     "make_spaces": "nobody",
+    "console": "off",
+    "storage": "postgresql://stemma@db/stemma",
+    "node_address": "10.0.0.1:8420",
+    "server_key": "k",
+    "lease_ms": 500,
+    "read_view_ms_max": 500,
     "message_bytes_max": 2**25,
 }
 """Values that are not the defaults; for all other settings 5 is one."""

@@ -63,6 +63,11 @@ class OpenSpace:
         self._heads.drop()
         self.past.forget()
 
+    def lose(self) -> None:
+        """The log is opened again before it is used again, and what memory has of it is read again."""
+        self._log.broke()
+        self.past.forget()
+
     # ------------------------------------------------------------ what the engine asks for
 
     async def decide(self, proposal: Proposal, destroyed: Destroyed | None = None) -> Outcome:

@@ -54,6 +54,7 @@ class Store:
         self._executors = workers or executors.threads(
             writers=settings.writer_threads, readers=settings.reader_threads
         )
+        self.now = now
         self._inputs = Inputs(now, salts, limits, settings, counts or Counts())
         self._cache = HeadCache(settings.cache_bytes_max)
         self._past = PastCache(settings.past_bytes_max)
@@ -97,6 +98,18 @@ class Store:
         space = self._open.get(did)
         if space is not None and not space.is_in_use:
             self._close_space(did)
+
+    def lose(self, did: Did) -> None:
+        """Another process writes the log now: what is known of it is read again before anything is answered."""
+        space = self._open.get(did)
+        if space is not None:
+            space.lose()
+            if not space.is_in_use:
+                self._close_space(did)
+
+    def lose_all(self) -> None:
+        for did in tuple(self._open):
+            self.lose(did)
 
     async def close(self) -> None:
         """Finishes what has come so far and closes all spaces and threads."""

@@ -29,6 +29,8 @@ from stemmadb.server.thread_pool import Threads
 LOG: Final = Log("service")
 RETRY_AFTER_MS: Final = 500
 """How long clients are asked to wait when the server stops."""
+LOST_RETRY_AFTER_MS: Final = 100
+"""The same where another process has taken a space over."""
 STOP_STEP_SECONDS: Final = 0.01
 REFERENCE_BYTES: Final = 6
 _SERVED_ELSEWHERE: Final = "Another process of this server serves the space. Connect over its port."
@@ -129,6 +131,23 @@ class Service:
             for hub in tuple(self.hubs.values()):
                 self._close(hub)
             self._workers.close()
+
+    # ------------------------------------------------------------ for a node that has lost spaces
+
+    def lose(self, space: Did) -> None:
+        """Another process serves the space: its sessions have to connect anew, and what was known is forgotten."""
+        hub = self.hubs.get(space)
+        if hub is not None:
+            for session in tuple(self.sessions):
+                if session.is_in(hub):
+                    session.end(GoingAway(), retry_after_ms=LOST_RETRY_AFTER_MS)
+            self._close(hub)
+        self._store.lose(space)
+
+    def lose_all(self) -> None:
+        for space in tuple(self.hubs):
+            self.lose(space)
+        self._store.lose_all()
 
     # ------------------------------------------------------------ for sessions
 

@@ -14,8 +14,9 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -26,7 +27,7 @@ from stemmadb.server.counters import Counts
 from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.engine.store import Store
 from stemmadb.server.log_events import Log
-from stemmadb.server.open_store import now, open_store
+from stemmadb.server.open_store import now, open_store, store_on
 from stemmadb.server.service.base.transport import HandlerFactory
 from stemmadb.server.serving import descriptors, presence, server_identity, tls
 from stemmadb.server.serving.health import Health, Readiness
@@ -37,10 +38,15 @@ from stemmadb.server.serving.metrics import Metrics
 from stemmadb.server.serving.presence import Presence
 from stemmadb.server.serving.server_identity import ServerIdentity
 from stemmadb.server.serving.settings.config import Config, is_loopback
+from stemmadb.server.serving.settings.problems import InvalidConfig
 from stemmadb.server.serving.workers import arrangement
 from stemmadb.server.serving.workers.worker import WorkerProcess
 from stemmadb.server.storage.sqlite import sqlite_version
 from stemmadb.server.tuning import tune_interpreter
+
+if TYPE_CHECKING:
+    from stemmadb.server.serving.nodes.node import Hubs, ServingNode
+    from stemmadb.server.serving.ownership.routing import Routing
 
 LOG: Final = Log("app")
 SPARE_WANTED: Final = 1_024
@@ -127,18 +133,9 @@ async def serve(
     counts = Counts()
     descriptors_max = descriptors.raise_limit()
     settings = settings_for(config, descriptors_max, worker)
-    async with open_store(
-        config.data,
-        limits=config.limits(),
-        settings=settings,
-        counts=counts,
-        worker=None if worker is None else worker.directory,
-    ) as store:
-        if worker is None:
-            arrangement.settle(config.data, 1)
-        identity = server_identity.keep(config.data)
+    async with _opened(config, settings, counts, worker) as (store, identity, node):
         listener = make_listener(config.listener, _listener_settings(config, context, descriptors_max, worker))
-        readiness = Readiness(config.data) if worker is None else Readiness(config.data, trouble=worker.why_not)
+        readiness = Readiness(config.data, trouble=_trouble_of(worker, node))
         hosts = AllowedHosts((config.host, *config.hosts))
         metrics = _metrics(config, counts, listener)
         scrape_all = None if worker is None or metrics is None else worker.add_up(metrics.scrape)
@@ -154,16 +151,70 @@ async def serve(
             scrape_all=scrape_all,
         )
         listener.answers_later = health.later
+        routing = worker.routing if worker is not None else None if node is None else node.routing
+        if node is not None:
+            node.attend(cast("Hubs", service))
         async with (
             _taking(worker, listener, metrics),
-            _listening(config, listener, service, health, readiness, web, worker),
+            _listening(config, listener, service, health, readiness, web, node, routing),
             _accompanied(running, companions) as notes,
         ):
+            if node is not None:
+                await node.listens(config.node_address or f"{_in_url(config.host)}:{listener.port}")
             with _present(config, listener, identity, notes, worker):
                 readiness.opened()
                 _announce(_serving(config, listener, identity), ready)
                 await stop.wait()
     LOG.info("stopped")
+
+
+@asynccontextmanager
+async def _opened(
+    config: Config, settings: Settings, counts: Counts, worker: WorkerProcess | None
+) -> AsyncIterator[tuple[Store, ServerIdentity, ServingNode | None]]:
+    """The spaces of the data directory, or those of a database, of which this process is a node then."""
+    if config.storage is None:
+        async with open_store(
+            config.data,
+            limits=config.limits(),
+            settings=settings,
+            counts=counts,
+            worker=None if worker is None else worker.directory,
+        ) as store:
+            if worker is None:
+                arrangement.settle(config.data, 1)
+            yield store, server_identity.keep(config.data, config.server_key), None
+        return
+    try:
+        from stemmadb.server.serving.nodes.node import serving_node  # noqa: PLC0415  # psycopg is optional
+    except ImportError:
+        why = "psycopg is not installed; run pip install 'stemmadb[postgres]'"
+        raise InvalidConfig(setting="storage", source="PostgreSQL", why=why) from None
+    config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    identity = server_identity.keep(config.data, config.server_key)
+    opening = serving_node(
+        config.storage,
+        identity,
+        program=version("stemmadb"),
+        lease_ms=config.lease_ms,
+        read_view_ms_max=config.read_view_ms_max,
+    )
+    async with (
+        opening as node,
+        store_on(node.storage, node.now, limits=config.limits(), settings=settings, counts=counts) as store,
+    ):
+        yield store, identity, node
+
+
+def _trouble_of(worker: WorkerProcess | None, node: ServingNode | None) -> Callable[[], str | None]:
+    """What is wrong beside the disk."""
+    if worker is not None:
+        return worker.why_not
+    return (lambda: None) if node is None else node.why_not
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 @asynccontextmanager
@@ -174,11 +225,12 @@ async def _listening(
     health: Health,
     readiness: Readiness,
     web: StoppableWebServer | None,
-    worker: WorkerProcess | None,
+    node: ServingNode | None,
+    routing: Routing | None,
 ) -> AsyncIterator[None]:
     """Listens while the block runs, then stops: no new connections, sessions closed, waits until they are."""
     try:
-        await listener.start(service, health, web, None if worker is None else worker.routing)
+        await listener.start(service, health, web, routing)
     except OSError as failed:
         raise cannot_listen(config, failed) from None
     if web is not None:
@@ -188,8 +240,10 @@ async def _listening(
     finally:
         LOG.info("stopping", connections=listener.connections)
         readiness.stopping()
+        if node is not None:
+            node.ownership.drain()
         await listener.stop()
-        await _stop_service(config, listener, service)
+        await _stop_service(config, listener, service, node)
         if web is not None:
             await web.stop()
 
@@ -215,7 +269,7 @@ def _present(
     notes: dict[str, object],
     worker: WorkerProcess | None,
 ) -> AbstractContextManager[None]:
-    if worker is not None:  # its parent is the server
+    if worker is not None or config.storage is not None:  # its parent is the server; no node owns the directory
         return nullcontext()
     return presence.present(config.data, _presence(config, listener, identity, notes))
 
@@ -229,8 +283,12 @@ async def _accompanied(running: RunningServer, companions: Sequence[Companion]) 
         yield notes
 
 
-async def _stop_service(config: Config, listener: Listener, service: StoppableService) -> None:
+async def _stop_service(
+    config: Config, listener: Listener, service: StoppableService, node: ServingNode | None
+) -> None:
     await _in_time(service.stop(), config.stop_timeout_ms, "stop_timed_out")
+    if node is not None:
+        node.lose_all()  # so that another node can serve them while connections close
     await _in_time(_all_closed(listener), CLOSE_MS, "close_timed_out")
 
 

@@ -12,7 +12,6 @@ from stemmadb.server.http.console_files import ConsoleFiles, console_directory
 from stemmadb.server.http.context import HttpContext
 from stemmadb.server.http.lazy_server import LazyWebServer
 from stemmadb.server.http.membership import SpaceMembership
-from stemmadb.server.open_store import now
 from stemmadb.server.service.service import Service
 from stemmadb.server.serving.app import StoppableService, StoppableWebServer
 from stemmadb.server.serving.listeners.listener import Listener, ListenerSettings
@@ -32,7 +31,7 @@ def make_service(store: Store, identity: ServerIdentity, config: Config, counts:
     return Service(
         store,
         server=identity.did,
-        now=now,
+        now=store.now,
         random=os.urandom,
         limits=config.limits(),
         settings=config.service_settings(),

@@ -27,9 +27,9 @@ class ServerIdentity(NamedTuple):
     sign: Callable[[bytes], bytes]
 
 
-def keep(directory: Path) -> ServerIdentity:
+def keep(directory: Path, file: Path | None = None) -> ServerIdentity:
     """The identity of a data directory that is held; made if there is none. `UnusableKey` says what is wrong."""
-    file = directory / NAME
+    file = file or directory / NAME
     try:
         key = _read(file)
     except FileNotFoundError:

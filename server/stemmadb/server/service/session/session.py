@@ -415,6 +415,10 @@ class Session:
         """Sends the reason and closes; the listener calls `lost` afterwards."""
         self._farewell(self.connection.close(error, retry_after_ms=retry_after_ms))
 
+    def is_in(self, hub: SpaceHub) -> bool:
+        """Whether the session was led to that hub."""
+        return self._hub is hub
+
     def _farewell(self, closed: Closed) -> None:
         self._is_open = False
         LOG.debug("session_ended", code=closed.error.code, **self._who())

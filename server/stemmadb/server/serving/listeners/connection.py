@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FAILED: Final = 1011
 OVERRUN: Final = 1008
+AWAY: Final = 1001
 LATE_BYTES_MAX: Final = 1024 * 1024
 """What a peer that broke a rule may still send until it takes the close frame; beyond it, it is aborted."""
 FIN_TEXT: Final = 0x81
@@ -50,6 +51,7 @@ class Connection(ABC):
         """Under which key its address is counted for all processes; the gate's."""
         self._gate = gate
         self._transport = transport
+        self._is_single = gate.routing.ownership.is_single
         self._handler: ConnectionHandler | None = None
         self._closing = False
         self._paused = False
@@ -113,7 +115,7 @@ class Connection(ABC):
         return True
 
     def send(self, data: Data) -> None:
-        if self._closing:
+        if self._closing or not (self._is_single or self._may_send()):
             return
         frame, size = framed(data)
         gate = self._gate
@@ -131,7 +133,23 @@ class Connection(ABC):
         if self._clogged or self._closing:
             return None
         self._raw_writer.begin(end)
-        return self._transport.write
+        return self._transport.write if self._is_single else self._write_raw
+
+    def _write_raw(self, frame: bytes) -> None:
+        if self._may_send():
+            self._transport.write(frame)
+
+    def _may_send(self) -> bool:
+        """False where another process may serve the space by now: the peer learns no more here and connects anew."""
+        if self._gate.routing.ownership.is_alive():
+            return True
+        self._gate.loop.call_soon(self._end_unsure)
+        return False
+
+    def _end_unsure(self) -> None:
+        """What is held back is dropped. The close frame says no more than that the server is away."""
+        self._held, self._held_bytes = [], 0
+        self.close(AWAY)
 
     def release_raw_writer(self) -> None:
         self._raw_writer.release()
@@ -153,7 +171,7 @@ class Connection(ABC):
             self._write_held()
 
     def _write_held(self) -> None:
-        if self._held:
+        if self._held and (self._is_single or self._may_send()):
             frames, self._held, self._held_bytes = self._held, [], 0
             self._transport.write(b"".join(frames) if len(frames) > 1 else frames[0])
 

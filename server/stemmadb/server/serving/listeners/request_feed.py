@@ -250,6 +250,9 @@ class RequestFeed:
 
     def write(self, data: bytes) -> None:
         if self._state is not FeedState.CLOSING:
+            if not self._gate.routing.ownership.is_alive():
+                self._transport.abort()  # another process may serve the space by now
+                return
             self._has_begun = True
             self._transport.write(data)
 

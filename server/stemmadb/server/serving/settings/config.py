@@ -6,6 +6,7 @@ import ipaddress
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
@@ -29,8 +30,10 @@ GROUPS: Final = (LISTENING, ACCESS, LOGS, CONNECTIONS, bounds.SERVICE, bounds.PR
 WORKERS_MAX: Final = 256
 WORKER_BYTES_MIN: Final = 1024 * 1024
 """What one worker's share of `cache_bytes_max` has to be at least."""
+EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # what we look for
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s*]+/?", re.IGNORECASE)
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.IGNORECASE)
+_ADDRESS: Final = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _MESSAGE_PARTS: Final = ("part_bytes_max", "value_bytes_max", "blob_chunk_bytes_max")
 
 if TYPE_CHECKING:
@@ -111,6 +114,27 @@ def _check_did(did: object) -> None:
         raise ValueError(f"it should be 'anyone', 'nobody' or a list of space DIDs. {wrong.message}") from None
 
 
+def _storage(given: object) -> object:
+    if given is None:
+        return given
+    try:
+        parts = urlsplit(str(given))
+        has_password = parts.password is not None or "password" in parts.query
+    except ValueError:
+        raise ValueError("it is not a URL such as postgresql://user@host/database") from None
+    if parts.scheme not in ("postgresql", "postgres"):
+        raise ValueError("it is not a URL such as postgresql://user@host/database")
+    if has_password:
+        raise ValueError("it has a password in it; put that into the file that PGPASSFILE names")
+    return given
+
+
+def _node_address(given: object) -> object:
+    if given is not None and not _ADDRESS.fullmatch(str(given)):
+        raise ValueError("it is not an address such as 10.0.0.1:8420")
+    return given
+
+
 def _file(given: object) -> object:
     if given == "":
         raise ValueError("it is empty")
@@ -131,6 +155,23 @@ class Config(_Bounds):
         8420, LISTENING, "The port; with 0 the server picks a free one and prints it.", ge=0, le=65_535
     )
     data: FilePath = _setting(Path("data"), LISTENING, "The data directory; created if it does not exist.")
+    storage: Annotated[str | None, BeforeValidator(_storage)] = _setting(
+        None,
+        LISTENING,
+        "A PostgreSQL database for the spaces: postgresql://user@host/database. The password comes from PGPASSFILE.",
+    )
+    node_address: Annotated[str | None, BeforeValidator(_node_address)] = _setting(
+        None, LISTENING, "Where other nodes on the database reach this one, as host:port. Unset: host and port."
+    )
+    server_key: FilePath | None = _setting(
+        None, LISTENING, "The server's key, the same on all nodes. Unset: server.key in the data directory."
+    )
+    lease_ms: Whole = _setting(
+        3_000, LISTENING, "How long a node on the database lives without renewing its row.", ge=300, le=60_000
+    )
+    read_view_ms_max: Whole = _setting(
+        5_000, LISTENING, "How long one read of the database may take.", ge=100, le=600_000
+    )
     listener: Literal["auto", "picows", "websockets"] = _setting(
         "auto", LISTENING, "The WebSocket implementation; auto uses picows if it is installed."
     )
@@ -237,6 +278,10 @@ class Config(_Bounds):
         if (self.tls_cert is None) != (self.tls_key is None):
             there, missing = ("tls_cert", "tls_key") if self.tls_key is None else ("tls_key", "tls_cert")
             raise _clash(there, f"it needs {missing} beside it")
+        if self.storage is not None and self.workers > 1:
+            raise _clash("workers", "with a database, run several nodes on the machine instead")
+        if self.storage is not None and self.node_address is None and self.host in EVERYWHERE:
+            raise _clash("node_address", "it has to be given where the server listens on all addresses")
         if self.risks and not self.allow_remote:
             raise _clash("host", f"{' '.join(self.risks)} Set allow_remote if that is what you want")
         if self.workers > 1 and self.settings().cache_bytes_max // self.workers < WORKER_BYTES_MIN:

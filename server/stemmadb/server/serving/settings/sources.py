@@ -27,6 +27,7 @@ OTHER_VARIABLES: Final = (
     "STEMMADB_REQUIRE",
     "STEMMADB_SKIPS",
     "STEMMADB_TEST_PG",
+    "STEMMADB_TEST_PG",
 )
 """No settings: where the file is, what clients read, and variables of the build and the tests (CONTRIBUTING.md)."""
 DEFAULT: Final = "default"
@@ -34,6 +35,10 @@ FITTED: Final = ("console", "make_spaces", "metrics")
 """Settings whose default follows from the host."""
 SHOWN_MAX: Final = 60
 """Letters of a bad value that are shown."""
+
+
+UNSHOWN: Final = ("storage",)
+"""A bad value may have a password in it."""
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -148,7 +153,8 @@ def _invalid(error: ErrorDetails, given: Mapping[str, Given]) -> InvalidConfig:
     context = error.get("ctx", {})
     name = str(context["setting"]) if error["type"] == "clash" else str(error["loc"][0])
     source = _source(name, given)
-    was = f" cannot be {_shown(given[name].value)}" if name in given else " cannot be used"
+    is_shown = name in given and name not in UNSHOWN
+    was = f" cannot be {_shown(given[name].value)}" if is_shown else " cannot be used"
     return InvalidConfig(f"{name}{was} ({source}): {_why(error)}.", setting=name, source=source)
 
 

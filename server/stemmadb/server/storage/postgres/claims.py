@@ -7,11 +7,13 @@ it waits for the row lock that a lost append may still hold, and is a synchronou
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from stemmadb.protocol.model.values.ids import Hash, TimeMs, Version
+from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage.port import OwnedElsewhere, StorageFailed, Tip
 from stemmadb.server.storage.postgres.connection import PgConnection
+from stemmadb.server.storage.postgres.packing import int4s, int8s, texts
 
 LOOKS_MAX: Final = 5
 """How often a claim that another node was quicker with looks again."""
@@ -24,6 +26,19 @@ _CLAIM: Final = (
     "RETURNING term, version, hash, time, owes_scrub"
 )
 _GIVE_BACK: Final = "UPDATE tip SET owner = NULL WHERE space = %s::int AND owner = %s AND term = %s"
+
+
+_LOOK_ALL: Final = (
+    "SELECT s.did, t.space, t.owner, t.term, n.address FROM space AS s JOIN tip AS t ON t.space = s.space "
+    "LEFT JOIN node AS n ON n.node = t.owner WHERE s.did = ANY (%s)"
+)
+_CLAIM_ALL: Final = (
+    "WITH w AS MATERIALIZED (SELECT t.space, t.term FROM unnest(%(spaces)s::int[], %(terms)s::bigint[]) "
+    "AS u (space, term) JOIN tip AS t ON t.space = u.space AND t.term = u.term ORDER BY t.space "
+    "FOR NO KEY UPDATE OF t) "
+    "UPDATE tip AS t SET owner = %(node)s, term = t.term + 1 FROM w WHERE t.space = w.space "
+    "RETURNING t.space, t.term, t.version, t.hash, t.time, t.owes_scrub"
+)
 
 
 class Claimed(NamedTuple):
@@ -48,6 +63,36 @@ def claim(connection: PgConnection, node: int, space: int) -> Claimed:
             ((term, version, hash_, time, owes_scrub),) = rows
             return Claimed(node, term, Tip(Version(version), Hash(hash_), TimeMs(time)), owes_scrub)
     raise StorageFailed("other nodes claim the space at the same time")
+
+
+def claim_all(
+    connection: PgConnection, node: int, dids: Collection[Did]
+) -> tuple[dict[Did, str], dict[int, Claimed]]:
+    """Who owns each space that there is: another node's address, or `Claimed` by this one, by number.
+
+    What this node owns already, and what is not there, is in neither. Claims share one statement.
+    """
+    elsewhere: dict[Did, str] = {}
+    claimed: dict[int, Claimed] = {}
+    for _ in range(LOOKS_MAX):
+        free: dict[int, int] = {}
+        elsewhere.clear()
+        for did, space, owner, term, address in connection.rows(_LOOK_ALL, (texts(list(dids)),)):
+            if owner == node:
+                continue
+            if owner is not None and address is not None:
+                elsewhere[Did(did)] = address
+            else:
+                free[space] = term
+        if not free:
+            return elsewhere, claimed
+        connection.warnings.clear()
+        values = {"node": node, "spaces": int4s(list(free)), "terms": int8s(list(free.values()))}
+        rows = connection.rows(_CLAIM_ALL, values)
+        connection.check_warnings()
+        for space, term, version, hash_, time, owes_scrub in rows:
+            claimed[space] = Claimed(node, term, Tip(Version(version), Hash(hash_), TimeMs(time)), owes_scrub)
+    return elsewhere, claimed
 
 
 def give_back(connection: PgConnection, space: int, claimed: Claimed) -> None:

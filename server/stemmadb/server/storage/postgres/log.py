@@ -25,6 +25,7 @@ from stemmadb.server.storage.postgres import blobs, claims, destroy, long_append
 from stemmadb.server.storage.postgres.appender import NodeAppender, WaitingBatch
 from stemmadb.server.storage.postgres.claims import Claimed
 from stemmadb.server.storage.postgres.connection import PgConnection, is_certain, translated
+from stemmadb.server.storage.postgres.long_append import Deposed
 from stemmadb.server.storage.postgres.numbers import OwnedNumbers
 from stemmadb.server.storage.postgres.pool import ConnectionPool
 from stemmadb.server.storage.postgres.read_view import read_view
@@ -77,6 +78,7 @@ class PostgresLog(ReadOnlyLog):
         *,
         workers: Worker | None = None,
         closed: Callable[[PostgresLog], None],
+        lost: Callable[[], None],
     ) -> None:
         super().__init__(space, numbers.space, node.readers, node.read_view_ms_max)
         self._numbers = numbers
@@ -85,6 +87,8 @@ class PostgresLog(ReadOnlyLog):
         self._appender = node.appender
         self._workers = workers
         self._closed = closed
+        self._lost = lost
+        self.owner: Final = claimed.owner
         self._is_broken = False
         self.is_closed = False
 
@@ -105,6 +109,8 @@ class PostgresLog(ReadOnlyLog):
         """After any failure but a log that moved nothing is written before the log is opened again (COMMIT-10)."""
         if failure is not None and not isinstance(failure, LogMoved):
             self._is_broken = True
+            if isinstance(failure, Deposed):
+                self._lost()
         done(failure)
 
     def store_snapshots(self, snapshots: Sequence[Snapshot]) -> None:

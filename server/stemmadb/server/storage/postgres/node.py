@@ -54,12 +54,15 @@ class Node:
         self._connect = connect
         self._address = address
         self._program = program
-        self._lease_ms = lease_ms
+        self.lease_ms = lease_ms
         self._ended = threading.Event()
         self._renewed_at = 0.0
         self._mark_since = 0.0
         self._mark: ServerMark | None = None
         self._clock: tuple[int, float] | None = None
+        self._has_died = False
+        self.on_death: Callable[[], None] = self.begin_anew
+        """Called in a thread when the row has ended, or the server is another one; ends with `begin_anew`."""
         self.number = 0
         self._begin(connection := connect())
         self._threads = [
@@ -72,11 +75,24 @@ class Node:
     @property
     def is_alive(self) -> bool:
         """Whether this node may still answer from memory: two thirds of a lease since the last renewal was sent."""
-        return time.monotonic() < self._renewed_at + self._lease_ms * 2 / 3_000
+        return not self._has_died and time.monotonic() < self._renewed_at + self.lease_ms * 2 / 3_000
 
     @property
     def mark(self) -> ServerMark | None:
         return self._mark
+
+    def listens(self, address: str) -> None:
+        """Writes the address, also for the next lives of this node."""
+        self._address = address
+        connection = self._connect()
+        try:
+            connection.change("UPDATE node SET address = %s WHERE node = %s", (address, self.number))
+        finally:
+            connection.close()
+
+    def begin_anew(self) -> None:
+        """Whatever was served before the death has ended."""
+        self._has_died = False
 
     def now(self) -> int | None:
         """The database's time in ms, carried on by our monotonic clock; None before the first renewal."""
@@ -98,7 +114,7 @@ class Node:
     def _begin(self, connection: PgConnection) -> None:
         """A new number, also after a death."""
         number, sent = secrets.randbits(NUMBER_BITS), time.monotonic()
-        ((started,),) = connection.rows(_INSERT, (number, self._address, self._program, self._lease_ms))
+        ((started,),) = connection.rows(_INSERT, (number, self._address, self._program, self.lease_ms))
         self.number = number
         self._saw(ServerMark(schema.database_id(connection), started), sent)
 
@@ -108,7 +124,7 @@ class Node:
         self._renewed_at = sent
 
     def _renew_for_ever(self, connection: PgConnection | None) -> None:
-        while not self._ended.wait(self._lease_ms / 6_000):
+        while not self._ended.wait(self.lease_ms / 6_000):
             try:
                 connection = connection or self._connect()
                 self._renew(connection)
@@ -123,24 +139,33 @@ class Node:
     def _renew(self, connection: PgConnection) -> None:
         sent = time.monotonic()
         connection.warnings.clear()
-        rows = connection.rows(_RENEW, (self._lease_ms, self.number))
+        rows = connection.rows(_RENEW, (self.lease_ms, self.number))
         connection.check_warnings()
         if not rows:
             LOG.warning("node_expired", node=self.number)
+            self._has_died = True
             self._begin(connection)
+            self.on_death()
             return
         ((now, started),) = rows
         self._clock = (now, sent)
         database = self._mark.database if self._mark is not None else ""
         if self._mark is None or started != self._mark.started:
             database = schema.database_id(connection)
-        self._saw(ServerMark(database, started), sent)
+        mark = ServerMark(database, started)
+        is_another = self._mark is not None and mark != self._mark
+        if is_another:
+            LOG.warning("another_server", started=started)
+            self._has_died = True
+        self._saw(mark, sent)
+        if is_another:  # it may have lost what this node remembers
+            self.on_death()
 
     def _expire_for_ever(self) -> None:
         connection: PgConnection | None = None
-        while not self._ended.wait(self._lease_ms / 6_000):
+        while not self._ended.wait(self.lease_ms / 15_000):
             # No restart and no promoted server's clock ends a node early.
-            if time.monotonic() < self._mark_since + self._lease_ms / 1_000 or not self.is_alive:
+            if time.monotonic() < self._mark_since + self.lease_ms / 1_000 or not self.is_alive:
                 continue
             try:
                 connection = connection or self._connect()

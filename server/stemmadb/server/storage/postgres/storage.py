@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from threading import Lock
 from typing import Final
 
 import psycopg
 
 from stemmadb.protocol import identity
-from stemmadb.protocol.errors import UnknownSpace
+from stemmadb.protocol.errors import Unavailable, UnknownSpace
 from stemmadb.protocol.model.log import commit_record
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.storage.port import SpaceLog, Worker
+from stemmadb.server.storage.port import OwnedElsewhere, SpaceLog, Worker
 from stemmadb.server.storage.postgres import claims, schema
 from stemmadb.server.storage.postgres.appender import APPENDS_IN_FLIGHT_MAX, NodeAppender
+from stemmadb.server.storage.postgres.claims import Claimed
 from stemmadb.server.storage.postgres.connection import (
     READER_SETTINGS,
     PgConnection,
@@ -46,6 +48,10 @@ _INSERT_MAIN: Final = (
 )
 
 
+def _nothing(_space: Did) -> None:
+    """Nobody serves it."""
+
+
 class PostgresStorage:
     """Implements `port.Storage`. A read-only one is no node: it claims nothing and can be used beside all others."""
 
@@ -64,6 +70,11 @@ class PostgresStorage:
         self._read_view_ms_max = read_view_ms_max
         self._lock = Lock()
         self._logs: set[PostgresLog] = set()
+        self._by_space: dict[Did, PostgresLog] = {}
+        self._claims: dict[int, Claimed] = {}
+        """What was claimed and not opened yet."""
+        self.on_lost: Callable[[Did], None] = _nothing
+        """Called in any thread when another node turned out to have a space that was open here."""
         self._readers = ConnectionPool(self._connect_reader, reader_connections)
         self._writers = ConnectionPool(self._connect, APPENDS_IN_FLIGHT_MAX + SIDE_CONNECTIONS)
         self._appender = NodeAppender(self._writers)
@@ -83,6 +94,45 @@ class PostgresStorage:
     def node(self) -> Node:
         assert self._node is not None, "a read-only storage is no node"
         return self._node
+
+    def check_server(self, did: Did) -> None:
+        """The first node writes the server's DID; `Unavailable` on one with another key."""
+        with self._writers.connection() as connection, failures():
+            connection.change(
+                "INSERT INTO meta (key, value) VALUES ('server', %s) ON CONFLICT (key) DO NOTHING", (did,)
+            )
+            ((found,),) = connection.rows("SELECT value FROM meta WHERE key = 'server'")
+        if found != did:
+            raise Unavailable(
+                f"The database belongs to the server {found}, and this key is that of {did}. "
+                "Give every node the same key with --server-key."
+            )
+
+    def is_open(self, space: Did) -> bool:
+        """Whether its log is open here, under the number this node has now. Asked on the loop."""
+        log = self._by_space.get(space)
+        return log is not None and log.owner == self.node.number
+
+    def claim(self, spaces: Collection[Did]) -> dict[Did, str | None]:
+        """The address of the node that owns each space, None if this one does now; what is not there is ours to make.
+
+        What is claimed is remembered until it is opened.
+        """
+        with self._writers.connection() as connection, failures():
+            elsewhere, claimed = claims.claim_all(connection, self.node.number, spaces)
+        with self._lock:
+            self._claims.update(claimed)
+        return {space: elsewhere.get(space) for space in spaces}
+
+    def addresses(self) -> set[str]:
+        """Of the nodes that are alive."""
+        with self._writers.connection() as connection, failures():
+            return {address for (address,) in connection.rows("SELECT address FROM node")}
+
+    def forget_claims(self) -> None:
+        """Those of this node's last life."""
+        with self._lock:
+            self._claims.clear()
 
     @property
     def append_statements(self) -> int:
@@ -126,20 +176,28 @@ class PostgresStorage:
 
     def _claimed(self, connection: PgConnection, space: Did, number: int, workers: Worker | None) -> PostgresLog:
         try:
-            claimed = claims.claim(connection, self.node.number, number)
+            with self._lock:
+                kept = self._claims.pop(number, None)
+            if kept is None or kept.owner != self.node.number:
+                kept = claims.claim(connection, self.node.number, number)
+        except OwnedElsewhere:
+            self.on_lost(space)
+            raise
         except psycopg.Error as error:
             connection.close()
             raise translated(error) from error
         log = PostgresLog(
             space,
-            OwnedNumbers(number, claimed.tip.version, connection, self._room),
-            claimed,
+            OwnedNumbers(number, kept.tip.version, connection, self._room),
+            kept,
             NodeConnections(self._readers, self._writers, self._appender, self._read_view_ms_max),
             workers=workers,
             closed=self._forget,
+            lost=lambda: self.on_lost(space),
         )
         with self._lock:
             self._logs.add(log)
+            self._by_space[space] = log
         return log
 
     def _room(self) -> int:
@@ -148,6 +206,8 @@ class PostgresStorage:
     def _forget(self, log: PostgresLog) -> None:
         with self._lock:
             self._logs.discard(log)
+            if self._by_space.get(log.space) is log:
+                del self._by_space[log.space]
 
     def close(self) -> None:
         with self._lock:
