@@ -12,9 +12,11 @@ import pytest
 from blake3 import blake3
 
 from service_peers import ALICE, BOB, CAROL, Key, Peer, ServiceHarness, put, read, service_harness
-from stemmadb.protocol.errors import LimitExceeded
+from stemmadb.protocol.errors import LimitExceeded, Unavailable
+from stemmadb.protocol.model.commit.request import Operation
 from stemmadb.protocol.model.query import query
 from stemmadb.protocol.model.query.query import Query, Root
+from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Local
 from stemmadb.protocol.wire.messages.base import Request
@@ -28,7 +30,7 @@ from stemmadb.server.engine.blobs.blobs import UPLOADS_EACH_MAX
 from stemmadb.server.engine.read import store_queries
 from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.stream.session_watch import SessionWatch
-from stemmadb.server.service.watch import watch_groups
+from stemmadb.server.service.watch import evaluation, watch_groups
 
 T = TypeVar("T")
 MEBIBYTE = 1024 * 1024
@@ -338,6 +340,38 @@ async def test_large_frames_for_many_sessions_take_many_turns_of_the_loop() -> N
             sent = now
         assert max(turns) == 1
         assert sum(turns) == len(watchers)
+
+
+@pytest.mark.rule("WATCH-2")
+async def test_a_small_patch_of_a_large_watched_value_costs_no_look_at_all_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A watch on a document of 4.6 MB cost 190 ms of CPU for each small patch: it was read, and encoded, anew."""
+    encoded, read_anew, real = list[int](), list[int](), body.encode
+
+    def noted(value: Any) -> bytes:
+        encoded.append(len(made_of := real(value)))
+        return made_of
+
+    async def difference(*_given: Any, **_more: Any) -> Any:
+        read_anew.append(1)
+        raise Unavailable
+
+    document = {f"key{number:06}": "x" * 32 for number in range(40_000)}
+    async with service_harness() as made:
+        alice, bob = await made.peer(ALICE).open(), await made.peer(BOB).open()
+        await alice.commit(put("urn:large", document))
+        await bob.watch(1, "urn:large")
+        await made.settle(2)
+        monkeypatch.setattr(body, "encode", noted)
+        monkeypatch.setattr(evaluation, "difference", difference)
+        since = len(bob.frames)
+        for number in range(3):
+            steps = encode([{"op": "replace", "path": "/key000000", "value": number}])
+            await alice.commit(Operation(op="patch", id=EntityId("urn:large"), body=steps, blind=True))
+        await made.settle()
+        assert [commit.version for frame in bob.frames[since:] for commit in frame.commits] == [3, 4, 5]
+        assert (read_anew, [size for size in encoded if size > 10_000]) == ([], [])
 
 
 @pytest.mark.rule("WATCH-2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from typing import Any
 
 import msgspec
@@ -31,6 +32,34 @@ SET, GONE_SET = fact("set", {"n": 1}), fact("set", gone=True)
 UP = fact("patch", [{"op": "increment", "path": "/n", "by": 1}])
 GONE_PATCH, DELETE = fact("patch", gone=True), fact("delete")
 CHECKPOINT, GONE_CHECKPOINT = fact("checkpoint", {"n": 7}), fact("checkpoint", gone=True)
+
+
+@pytest.mark.rule("HISTORY-3", "PATCH-2")
+def test_patches_in_a_row_copy_what_they_change_once() -> None:
+    """Replaying 50 patches of a document of 4.6 MB copied its 96,000 keys 50 times."""
+    start: dict[str, Any] = {"wide": {f"k{number}": number for number in range(1_000)}, "n": 0}
+    before = encode(start)
+    facts = [
+        fact(
+            "patch",
+            [{"op": "replace", "path": f"/wide/k{at}", "value": -at}, {"op": "add", "path": "/n", "value": at}],
+        )
+        for at in range(50)
+    ]
+    copies: list[int] = []
+
+    def count(_frame: object, event: str, called: Any) -> None:
+        if event == "c_call" and called.__name__ == "copy":
+            copies.append(1)
+
+    sys.setprofile(count)
+    try:
+        state = replay.fold(start, facts)
+    finally:
+        sys.setprofile(None)
+    assert state == {"wide": {f"k{n}": -n if n < 50 else n for n in range(1_000)}, "n": 49}
+    assert len(copies) == 2
+    assert encode(start) == before
 
 
 @pytest.mark.rule("COMMIT-8")

@@ -31,6 +31,18 @@ def journal(
     return made
 
 
+@pytest.mark.rule("WATCH-2")
+def test_the_newest_step_is_kept_whatever_its_size() -> None:
+    """One that was dropped at once made every member read the whole answer from the log, for each small patch."""
+    large = {EntityId("urn:a"): EntityValue(EntityId("urn:a"), v(2), Hash(b"2"), "x" * 100)}
+    entries = journal((0, 1, Delta(one("urn:b", 1), {}, ids())), bytes_max=50)
+    entries.add(v(1), v(2), Delta({}, large, ids()))
+    assert entries.between(v(1), v(2)) == Delta({}, large, ids())
+    assert entries.between(v(0), v(2)) is None
+    entries.add(v(2), v(3), Delta({}, {}, ids("urn:a")))
+    assert (len(entries), entries.floor) == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("steps", "whole"),
     [
@@ -126,8 +138,11 @@ def test_the_oldest_steps_go_first_when_they_are_too_large() -> None:
     step = Delta(one("a", 1), {}, ids("b"))
     entries = journal(*((n, n + 1, step) for n in range(5)), bytes_max=2 * step.size)
     assert (len(entries), entries.floor, entries.size) == (2, 3, 2 * step.size)
-    entries.add(v(9), v(10), Delta({n: e for n in ids(*map(str, range(50))) for e in one(n, 1).values()}, {}, ids()))
-    assert (len(entries), entries.floor, entries.size) == (0, 10, 0)
+    large = Delta({n: e for n in ids(*map(str, range(50))) for e in one(n, 1).values()}, {}, ids())
+    entries.add(v(9), v(10), large)
+    assert (len(entries), entries.floor, entries.size) == (1, 5, large.size)
+    entries.add(v(10), v(11), step)
+    assert (len(entries), entries.floor, entries.size) == (1, 10, step.size)
 
 
 def test_steps_up_to_a_version_can_be_forgotten() -> None:

@@ -8,11 +8,11 @@ Imports only `values`.
 
 from __future__ import annotations
 
-from stemmadb.protocol.model.patch.apply import apply
+from stemmadb.protocol.model.patch.apply import apply, apply_each
 from stemmadb.protocol.model.patch.diff import diff
 from stemmadb.protocol.model.patch.footprint import Footprint, footprint
 from stemmadb.protocol.model.patch.invert import invert
 from stemmadb.protocol.model.patch.meter import Work
 from stemmadb.protocol.model.patch.quick import apply_sized
 
-__all__ = ["Footprint", "Work", "apply", "apply_sized", "diff", "footprint", "invert"]
+__all__ = ["Footprint", "Work", "apply", "apply_each", "apply_sized", "diff", "footprint", "invert"]

@@ -6,7 +6,7 @@ The same code with and without the measuring of sizes: `apply_sized`, in quick.p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from stemmadb.protocol.model.patch import operation as op
@@ -24,6 +24,14 @@ def apply(value: Value, operations: Sequence[Operation]) -> Value:
     """
     draft = PatchDraft(value)
     op.run(HANDLERS, draft, operations)
+    return draft.root
+
+
+def apply_each(value: Value, patches: Iterable[Sequence[Operation]]) -> Value:
+    """The value after several patches, one after the other, as `apply` gives it; each container is copied once."""
+    draft = PatchDraft(value)
+    for operations in patches:
+        op.run(HANDLERS, draft, operations)
     return draft.root
 
 

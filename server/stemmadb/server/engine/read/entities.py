@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
@@ -31,6 +31,8 @@ class EntityValue:
     version: Version
     hash: Hash
     value: Value
+    encoded_size: int | None = field(default=None, compare=False, repr=False)
+    """The length of `body`, where it is known without encoding a large value."""
 
     @cached_property
     def body(self) -> bytes:
@@ -40,7 +42,7 @@ class EntityValue:
     @property
     def size(self) -> int:
         """What counts towards `query_bytes_max`."""
-        return len(self.body)
+        return len(self.body) if self.encoded_size is None else self.encoded_size
 
 
 class Got(msgspec.Struct, frozen=True):

@@ -150,7 +150,7 @@ def _entity(head: Head) -> EntityValue | None:
         return head
     if isinstance(head.value, Missing):
         return None
-    return EntityValue(head.id, head.hashed, head.hash, head.value)
+    return EntityValue(head.id, head.hashed, head.hash, head.value, head.size)
 
 
 def _weight(heads: Collection[Head]) -> int:

@@ -66,7 +66,10 @@ class RecordedStep(msgspec.Struct, frozen=True):
 
 
 class WatchJournal:
-    """Reaches back to `floor`, and further with every step that is added, within its bounds: the oldest go first."""
+    """Reaches back to `floor`, and further with every step that is added, within its bounds: the oldest go first.
+
+    The newest is kept whatever its size: members that are current ask for it alone, and read the log without it.
+    """
 
     def __init__(self, floor: Version, *, steps_max: int, bytes_max: int) -> None:
         self.floor = floor
@@ -86,8 +89,8 @@ class WatchJournal:
         entry = RecordedStep(after, to, delta, delta.size)
         self._entries.append(entry)
         self.size += entry.size
-        dropped, size = 0, self.size
-        while len(self._entries) - dropped > self._steps_max or size > self._bytes_max:
+        dropped, size, older = 0, self.size, len(self._entries) - 1
+        while dropped < older and (older - dropped >= self._steps_max or size > self._bytes_max):
             size -= self._entries[dropped].size
             dropped += 1
         if dropped:
