@@ -12,7 +12,7 @@ PACKAGES := pyproject.toml --group build --extra server
 # The tests start hundreds of processes: none of them should compile the sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: env server-env serve test quick checks style types layers tests tests-core tests-http tests-memory tests-cache pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts web console tests-web tests-browser web-made jq
+.PHONY: env server-env serve test quick checks style types layers tests tests-core tests-http tests-memory tests-cache pure coverage bench bench-quick soak mutate fuzz lock docs reference transcripts pictures web console tests-web tests-browser web-made jq
 
 serve: server-env   ## start the server on 127.0.0.1:8420 with its data in ./data; ARGS="--port 9000" and the like
 	@$(VENV)/stemmadb serve $(ARGS)
@@ -67,6 +67,9 @@ tests-web: env      ## typescript/: types, sizes, vectors, 10,000 cases against 
 
 tests-browser: env  ## all browser tests
 	@$(VENV)/python scripts/web.py browser $(ARGS)
+
+pictures: env       ## write the pictures of the web console for the docs again
+	@STEMMADB_PICTURES=$(CURDIR)/docs/console/web $(VENV)/python scripts/web.py browser browser/console_pictures.test.ts
 
 web-made: env       ## write again what is made from the Python code for authors of clients
 	@$(VENV)/python -m scripts.clientkit

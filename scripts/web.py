@@ -68,7 +68,7 @@ def test(rest: Sequence[str]) -> int:
 
 
 def browser(rest: Sequence[str]) -> int:
-    """All browser tests."""
+    """All browser tests, or those in the files that are named."""
     install()
     build(())
     return _browser_tests(rest)
@@ -124,7 +124,8 @@ def _browser_tests(arguments: Sequence[str], only: str = "") -> int:
     """The tests in files that hold this text."""
     program = _browser()
     os.environ["STEMMADB_BROWSER"] = program
-    files = [file for file in _test_files("browser") if only in (TYPESCRIPT / file).read_text()]
+    named = [one for one in arguments if one.endswith(".test.ts")]
+    files = [] if named else [file for file in _test_files("browser") if only in (TYPESCRIPT / file).read_text()]
     _node_tests(["--test-concurrency=1", *arguments, *files])
     return 0
 

@@ -1,6 +1,6 @@
 // The web console: opens the space of the address with the key of this browser, and shows the screens.
 import { connect, type Database, type Space, StemmaError } from "@stemmadb/client";
-import { type ReactElement, useCallback, useEffect, useState } from "react";
+import { type ReactElement, useCallback, useEffect, useMemo, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { navigate, usePathname, useSearch } from "wouter/use-browser-location"; // as they are: those of "wouter" decode a name twice
 import { parse } from "./address.ts";
@@ -31,7 +31,7 @@ async function open(did: string): Promise<Opened> {
 function Root({ me }: { me: string }): ReactElement {
   const path = usePathname();
   const search = useSearch();
-  const address = parse(path, search);
+  const address = useMemo(() => parse(path, search), [path, search]);
   const did = address?.did;
   const [opened, setOpened] = useState<Opened | undefined>();
   const [failure, setFailure] = useState<StemmaError | undefined>();

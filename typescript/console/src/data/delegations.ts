@@ -14,7 +14,7 @@ export interface Delegation {
 const KEY = "stemmadb.delegation ";
 const DATABASE = "stemmadb-console";
 const CHANNEL = "stemmadb-console";
-const WAIT_MS = 150;
+const WAIT_MS = 60;
 type Asked = { readonly ask: string } | { readonly answer: Delegation };
 
 export function isSecure(): boolean {

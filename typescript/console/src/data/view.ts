@@ -120,4 +120,14 @@ export function useThrottled<T>(value: T, ms: number): T {
   return shown;
 }
 
+/** The value as it is once it has not changed for a while: for what nobody needs in the middle of a drag. */
+export function useStill<T>(value: T, ms: number): T {
+  const [shown, setShown] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setShown(value), ms);
+    return () => clearTimeout(timer);
+  }, [value, ms]);
+  return shown;
+}
+
 export type { Json };

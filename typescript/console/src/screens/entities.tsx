@@ -1,8 +1,8 @@
 // Entities: the prefixes as a tree, the table of one prefix at the moment, and what stands behind a cell (CONSOLE-6).
-import { type ReactElement, useEffect, useMemo, useRef, useState } from "react";
+import { type ReactElement, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { HEAD } from "../address.ts";
 import { type ListedEntity, PAGE_ROWS, type PrefixCount } from "../data/questions.ts";
-import { useAsked, useView } from "../data/view.ts";
+import { useAsked, useStill, useView, type View } from "../data/view.ts";
 import { Icon } from "../parts/icons.tsx";
 import { Rows } from "../parts/rows.tsx";
 import { Loading, State, T } from "../parts/text.tsx";
@@ -16,6 +16,8 @@ import { Inspector } from "./inspector.tsx";
 const COLUMNS_MAX = 6;
 const ROWS_MAX = 10_000;
 const ASK_ROWS = 1_000;
+/** Counts and the tree follow when the moment has come to rest: they cost more than the rows. */
+const STILL_MS = 300;
 /** Schemes of ids: where there are few, what is under them is shown at once. */
 const OPEN_AT_FIRST = 3;
 
@@ -28,7 +30,7 @@ interface Listed {
 
 export function EntitiesScreen(): ReactElement {
   const view = useView();
-  const { questions, address, moment, head, go, space } = view;
+  const { questions, address, moment, head, go, href, space } = view;
   const prefix = address.params["prefix"] ?? "";
   const from = address.params["from"];
   const [wanted, setWanted] = useState(PAGE_ROWS);
@@ -48,7 +50,8 @@ export function EntitiesScreen(): ReactElement {
     }
     return { version: first.version, entities, erased, hasMore: from === undefined ? next !== undefined : first.entities.length >= Math.min(wanted, ASK_ROWS) };
   }, subject);
-  const count = useAsked(`${moment.version ?? `head ${head}`}`, () => questions.count(moment.branch, prefix, moment.version), subject);
+  const still = useStill(moment.version ?? `head ${head}`, STILL_MS);
+  const count = useAsked(String(still), () => questions.count(moment.branch, prefix, typeof still === "number" ? still : undefined), subject);
   const rows = data?.entities ?? [];
   const names = useMemo(() => columns(rows.filter((one) => one.id !== space.did).map((one) => one.body), COLUMNS_MAX), [rows, space]);
   const hasOthers = useMemo(() => rows.some((one) => typeof one.body !== "object" || one.body === null || Array.isArray(one.body)), [rows]);
@@ -61,12 +64,28 @@ export function EntitiesScreen(): ReactElement {
   const widths = useMemo(() => names.map((name) => weight(rows.slice(0, 100).map((one) => cell(at(one.body, [name])).length), name)), [rows, names]);
   const longest = useMemo(() => Math.min(46, Math.max(14, ...rows.slice(0, 200).map((one) => one.id.length))), [rows]);
   const grid = { gridTemplateColumns: `minmax(150px, ${longest / 9}fr) 72px ${widths.map((one) => `minmax(74px, ${one}fr)`).join(" ")}${hasOthers ? " minmax(120px, 2fr)" : ""}` };
-  const open = (id: string): void => go({ screen: "entity", params: { id } });
-  const select = (id: string, path: string): void => go({ params: { sel: id, path }, replace: selected !== undefined });
+  const open = useCallback((id: string): void => go({ screen: "entity", params: { id } }), [go]);
+  const select = useCallback((id: string, path: string): void => go({ params: { sel: id, path }, replace: selected !== undefined }), [go, selected]);
+  const selectedPath = address.params["path"];
+  // The same element until something of it is new: what the bars above ask meanwhile does not draw it again.
+  const table = useMemo(() => (
+          <Rows items={shown} keyOf={(one) => one.id} height={34} label="Entities" role="grid" columns={names.length + 2}
+            head={<div className="row head-row" role="row" style={grid}><span role="columnheader">id</span><span role="columnheader" className="right">version</span>{names.map((name) => <span key={name} role="columnheader"><T max={60}>{name}</T></span>)}{hasOthers && <span role="columnheader">value</span>}</div>}
+            foot={data?.hasMore && (rows.length < ROWS_MAX && (from === undefined || rows.length < ASK_ROWS)
+              ? <p className="foot"><button className="button" disabled={isAsking} onClick={() => setWanted(Math.min(ROWS_MAX, wanted + (wanted < 1_000 ? PAGE_ROWS * 2 : 1_000)))}>Load more</button></p>
+              : data?.hasMore && <p className="foot hint">More than these are not listed at once. Type an id above to jump there.</p>)}
+            row={(one) => ({
+              className: "isErased" in one ? "erased" : one.version === moment.shown ? "touched" : "",
+              isChosen: one.id === selected, onOpen: () => open(one.id),
+              content: "isErased" in one
+                ? <div className="cells" role="presentation" style={grid}><span role="cell" className="id"><a href={href({ screen: "entity", params: { id: one.id } })}><T>{one.id}</T></a></span><span role="cell" /><span role="cell" className="hint">erased on purpose</span></div>
+                : <Cells one={one} href={href} shown={moment.shown} names={names} hasOthers={hasOthers} grid={grid} onSelect={select} selectedPath={one.id === selected ? selectedPath : undefined} />,
+            })} />
+  ), [shown, data, names, widths, longest, hasOthers, moment.shown, selected, selectedPath, isAsking, from, wanted, href, open, select]); // eslint-disable-line
   return (
     <div className={`split entities ${selected === undefined ? "" : "with-inspector"}`}>
       <PrefixTree prefix={prefix} rows={rows} />
-      <section className="pane" aria-label="Entities">
+      <section className="pane" aria-label="Entities" data-version={data?.version}>
         <div className="pane-head">
           <h1><T>{prefix === "" ? "All entities" : prefix}</T></h1>
           <span className="hint" data-testid="range">{rangeText(rows.length, data?.hasMore ?? false, count.data, from)}</span>
@@ -75,18 +94,7 @@ export function EntitiesScreen(): ReactElement {
           <Jump prefix={prefix} />
         </div>
         {error !== undefined && data === undefined ? <Failure error={error} /> : data === undefined ? <Loading rows={14} /> : shown.length === 0 ? <Nothing prefix={prefix} /> : (
-          <Rows items={shown} keyOf={(one) => one.id} height={34} label="Entities" role="grid" columns={names.length + 2}
-            head={<div className="row head-row" role="row" style={grid}><span role="columnheader">id</span><span role="columnheader" className="right">version</span>{names.map((name) => <span key={name} role="columnheader"><T max={60}>{name}</T></span>)}{hasOthers && <span role="columnheader">value</span>}</div>}
-            foot={data.hasMore && (rows.length < ROWS_MAX && (from === undefined || rows.length < ASK_ROWS)
-              ? <p className="foot"><button className="button" disabled={isAsking} onClick={() => setWanted(Math.min(ROWS_MAX, wanted + (wanted < 1_000 ? PAGE_ROWS * 2 : 1_000)))}>Load more</button></p>
-              : data.hasMore && <p className="foot hint">More than these are not listed at once. Type an id above to jump there.</p>)}
-            row={(one) => ({
-              className: "isErased" in one ? "erased" : one.version === moment.shown ? "touched" : "",
-              isChosen: one.id === selected, onOpen: () => open(one.id),
-              content: "isErased" in one
-                ? <div className="cells" role="presentation" style={grid}><span role="cell" className="id"><a href={view.href({ screen: "entity", params: { id: one.id } })}><T>{one.id}</T></a></span><span role="cell" /><span role="cell" className="hint">erased on purpose</span></div>
-                : <Cells one={one} names={names} hasOthers={hasOthers} grid={grid} onSelect={select} selectedPath={one.id === selected ? address.params["path"] : undefined} />,
-            })} />
+          table
         )}
       </section>
       {selected !== undefined && <Inspector id={selected} path={address.params["path"] ?? ""} onClose={() => go({ params: { sel: undefined, path: undefined } })} />}
@@ -101,14 +109,13 @@ function weight(lengths: readonly number[], name: string): number {
   return Math.round(Math.max(0.8, Math.max(mean, name.length) / 9) * 10) / 10;
 }
 
-function Cells({ one, names, hasOthers, grid, onSelect, selectedPath }: { one: ListedEntity; names: readonly string[]; hasOthers: boolean; grid: { gridTemplateColumns: string }; onSelect: (id: string, path: string) => void; selectedPath: string | undefined }): ReactElement {
-  const { href, moment } = useView();
+function Cells({ one, href, shown, names, hasOthers, grid, onSelect, selectedPath }: { one: ListedEntity; href: View["href"]; shown: number; names: readonly string[]; hasOthers: boolean; grid: { gridTemplateColumns: string }; onSelect: (id: string, path: string) => void; selectedPath: string | undefined }): ReactElement {
   const isPlain = typeof one.body !== "object" || one.body === null || Array.isArray(one.body);
   const omitted = new Set(one.omitted ?? []);
   return (
     <div className="cells" role="presentation" style={grid}>
       <span role="cell" className="id"><a href={href({ screen: "entity", params: { id: one.id } })}><T>{one.id}</T></a></span>
-      <span role="cell" className="right version">{one.version === moment.shown && <span className="diamond" title="Written by this commit" aria-label="Written by this commit" role="img">◆ </span>}{grouped(one.version)}</span>
+      <span role="cell" className="right version">{one.version === shown && <span className="diamond" title="Written by this commit" aria-label="Written by this commit" role="img">◆ </span>}{grouped(one.version)}</span>
       {names.map((name) => {
         const path = `/${escape(name)}`;
         const value = isPlain ? undefined : at(one.body, [name]);
@@ -177,7 +184,8 @@ function PrefixTree({ prefix, rows }: { prefix: string; rows: readonly ListedEnt
 /** The children of one prefix: from the server, or, where it cannot tell, from the rows that are here. */
 function Branch({ prefix, current, depth, rows, filter }: { prefix: string; current: string; depth: number; rows: readonly ListedEntity[]; filter: string }): ReactElement | null {
   const { questions, moment, head } = useView();
-  const { data } = useAsked(`${moment.version ?? `head ${head}`}`, () => questions.prefixes(moment.branch, prefix, moment.version), `${moment.branch} ${prefix}`);
+  const still = useStill(moment.version ?? `head ${head}`, STILL_MS);
+  const { data } = useAsked(String(still), () => questions.prefixes(moment.branch, prefix, typeof still === "number" ? still : undefined), `${moment.branch} ${prefix}`);
   const own = useRef<readonly PrefixCount[]>([]);
   useEffect(() => {
     if (current === "" && depth === 0) own.current = guessed(rows);

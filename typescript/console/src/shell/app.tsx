@@ -28,6 +28,8 @@ const MergeScreen = later(() => import("../screens/merge.tsx").then((one) => one
 const DiffScreen = later(() => import("../screens/diff.tsx").then((one) => one.DiffScreen));
 const LiveScreen = later(() => import("../screens/live.tsx").then((one) => one.LiveScreen));
 const JUMPS: { readonly [key: string]: Screen } = { e: "entities", c: "commits", b: "branches", d: "diff", l: "live" };
+const NEEDS_STRUCTURE: readonly Screen[] = ["branches", "merge", "diff"];
+const NONE: readonly never[] = [];
 const DRAWN_MS = 100;
 const RIGHTS_MS = 5_000;
 
@@ -78,15 +80,19 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
     }, () => undefined);
   }, [moment, questions, go, head]);
 
+  const { branches = NONE as View["branches"], tags = NONE as View["tags"], rights: mine } = structure.data ?? {};
+  // The same object until something of it is new: all screens look at it.
+  const view = useMemo<View | undefined>(() => (moment === undefined ? undefined : { space, name, questions, address, moment, head, branches, tags, rights: mine, commit: shownCommit, now, me, go, href, announce: setSpoken }),
+    [space, name, questions, address, moment, head, branches, tags, mine, shownCommit, now, me, go, href]);
+
   useKeys({ step, go, help: () => setHelping((before) => !before) });
   useTheme();
   useEffect(() => void (document.title = `${PLACES.find((one) => one.screen === address.screen || one.also === address.screen)?.label ?? "StemmaDB"} · ${name}`), [address.screen, name]);
 
   if (denied !== undefined) return <Connect me={me} did={space.did} why={`This page may no longer read here. ${denied}`} onDelegation={onDelegation} />;
   if (status.link === "refused") return <Connect me={me} did={space.did} why={`This page may no longer read here: ${status.error?.message ?? "the server refused it."}`} onDelegation={onDelegation} />;
-  if (moment === undefined || structure.data === undefined) return <div className="frame"><main className="screen"><Loading rows={12} /></main></div>;
-  const { branches, tags, rights } = structure.data;
-  const view: View = { space, name, questions, address, moment, head, branches, tags, rights, commit: shownCommit, now, me, go, href, announce: setSpoken };
+  if (moment === undefined || view === undefined) return <div className="frame"><main className="screen"><Loading rows={12} /></main></div>;
+  const { rights } = view;
   const isPast = moment.version !== undefined && moment.version < head;
   return (
     <ViewContext.Provider value={view}>
@@ -107,7 +113,7 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
               </a>
             ))}
           </nav>
-          <main className="screen" id="screen" tabIndex={-1}>{moment.problem === undefined ? <Shown screen={address.screen} /> : <ProblemState problem={moment.problem} />}</main>
+          <main className="screen" id="screen" tabIndex={-1}>{moment.problem !== undefined ? <ProblemState problem={moment.problem} /> : structure.data === undefined && NEEDS_STRUCTURE.includes(address.screen) ? <Loading rows={12} /> : <Shown screen={address.screen} />}</main>
         </div>
         <Spoken text={spoken} />
         {isHelping && <Help onClose={() => setHelping(false)} />}
@@ -152,7 +158,7 @@ function useMoment(questions: Questions, address: Address, head: number, tags: V
     return { version: at.version, isOther: commit !== undefined && markOf(commit.hash) !== at.mark };
   }, key);
   return useMemo(() => {
-    if (head === 0 && !tags) return undefined;
+    if (head === 0 && tags === undefined) return undefined;
     const problem = (one: Problem): Moment => ({ branch, version: head, shown: head, problem: one });
     if (branches !== undefined && branch !== MAIN && !branches.includes(branch)) return problem({ kind: "unknown_branch", text: branch });
     if (at.kind === "head") return { branch, version: undefined, shown: head };
