@@ -12,7 +12,7 @@ from stemmadb.client.core import SpaceCore
 from stemmadb.client.live_map import LiveMap
 from stemmadb.client.nursery.entities import UNKNOWN, Nothing
 from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
-from stemmadb.client.reading import differences, erasure, merge, past, undo
+from stemmadb.client.reading import differences, erasure, merge, overviews, past, undo
 from stemmadb.client.reading.access import Acl, Roles
 from stemmadb.client.reading.blobs import Blobs
 from stemmadb.client.reading.branches import Branch, Branches, Tags
@@ -23,6 +23,7 @@ from stemmadb.client.reading.erasure import Compaction, Erasure
 from stemmadb.client.reading.heads import Heads
 from stemmadb.client.reading.merge import MergeOptions, MergeReport
 from stemmadb.client.reading.moment import Moment
+from stemmadb.client.reading.overviews import EntityCount, EntityPreview, Histogram, HistogramFilters, PrefixCount
 from stemmadb.client.reading.pages import Listing
 from stemmadb.client.reading.past import HistoryPoint, LogFilters
 from stemmadb.client.reading.plain import Given, decoded, part_of
@@ -48,10 +49,12 @@ from stemmadb.protocol.model.query.query import EVERY
 from stemmadb.protocol.model.values import body, ids, pointer
 from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Version
 from stemmadb.protocol.model.values.json_values import Value
-from stemmadb.protocol.wire.messages.reading import Order
+from stemmadb.protocol.wire.messages.reading import HistogramBy, Order, Shape
 
 T = TypeVar("T")
 
+SEPARATORS: Final = ":/#"
+"""At one of which a child of a prefix ends."""
 TRIES_MAX: Final = 10
 """How often `transact` runs its function before it gives up."""
 FIRST_PAUSE_SECONDS: Final = 0.01
@@ -217,6 +220,38 @@ class Space:
         """For each leaf of a value, who wrote it last."""
         at = None if version is None else Version(version)
         return await past.blame(self._requester, id_, branch=self.branch_name, version=at, path=path)
+
+    # ------------------------------------------------------------ overviews
+
+    async def count(self, selector: Selector = EVERY, *, version: int | None = None) -> EntityCount:
+        """How many entities there are: `(await space.count("urn:todo:*")).entities`. No value is fetched."""
+        return await overviews.count(self._requester, selector, branch=self.branch_name, version=version)
+
+    def prefixes(
+        self, prefix: str = EVERY, *, separators: str = SEPARATORS, version: int | None = None
+    ) -> Listing[PrefixCount]:
+        """What ids under a prefix go on with, up to the next separator, and how many do: for a tree of ids."""
+        return overviews.prefixes(
+            self._requester, prefix, branch=self.branch_name, separators=separators, version=version
+        )
+
+    def previews(
+        self, prefix: str = EVERY, *, shape: Shape = "preview", version: int | None = None
+    ) -> Listing[EntityPreview]:
+        """Everything under a prefix, by id, large values shortened; or, with the shape `ids`, without the values."""
+        return overviews.previews(self._requester, prefix, branch=self.branch_name, shape=shape, version=version)
+
+    async def histogram(
+        self,
+        *,
+        by: HistogramBy = "version",
+        buckets: int = 100,
+        after: str | None = None,
+        **filters: Unpack[HistogramFilters],
+    ) -> Histogram:
+        """How many commits this branch has, in buckets by version or by time; `branch=None` for all branches."""
+        given = {"branch": self.branch_name} | filters
+        return await overviews.histogram(self._requester, by=by, buckets=buckets, after=after, **given)
 
     # ------------------------------------------------------------ branches
 

@@ -134,7 +134,8 @@ def history_entry(entry: reading.HistoryEntry) -> HistoryEntry:
     )
 
 
-def log_entry(entry: reading.LogEntry) -> LogEntry:
+def log_entry(entry: reading.LogEntry, *, is_bare: bool = False) -> LogEntry:
+    """`is_bare`: only ids were asked for, so that what is missing is not gone."""
     return LogEntry(
         version=entry.version,
         kind=entry.kind,
@@ -143,7 +144,7 @@ def log_entry(entry: reading.LogEntry) -> LogEntry:
         branch=entry.branch,
         note=read_note(entry.note),
         details=_details(entry.arguments),
-        changes=tuple(_fact_change(item, entry.branch) for item in entry.items),
+        changes=tuple(_fact_change(item, entry.branch, is_bare=is_bare) for item in entry.items),
         facts_count=len(entry.facts),
         hash=reference.write(entry.hash),
         session=entry.session,
@@ -166,14 +167,14 @@ def receipt(written: base.Written) -> Receipt:
     return Receipt(version=written.version, time_ms=written.time, hash=reference.write(written.hash))
 
 
-def _fact_change(item: FactItem, branch: BranchName | None) -> FactChange:
+def _fact_change(item: FactItem, branch: BranchName | None, *, is_bare: bool) -> FactChange:
     return FactChange(
         id=item.id,
         kind=item.kind,
         branch=item.branch or branch,
         value=_value(item.kind, item.body),
         patch=_patch(item.kind, item.body),
-        gone=_is_gone(item.kind, item.body),
+        gone=not is_bare and _is_gone(item.kind, item.body),
     )
 
 

@@ -18,16 +18,21 @@ from stemmadb.client.reading.pages import Fetch, Listing, ListPage, PageTurner
 from stemmadb.client.reading.plain import check_options
 from stemmadb.client.reading.times import When, checked_version, milliseconds, optional_version
 from stemmadb.client.requester import Requester
+from stemmadb.protocol.model.log.commit_record import CommitKind
 from stemmadb.protocol.model.query.query import EVERY
 from stemmadb.protocol.model.values import ids, pointer
 from stemmadb.protocol.model.values.ids import BranchName, Version
+from stemmadb.protocol.wire import version as wire
 from stemmadb.protocol.wire.messages import reading
 from stemmadb.protocol.wire.messages.reading import Order
 from stemmadb.protocol.wire.records import joined_entries
 
 
 class LogFilters(TypedDict, total=False):
-    """Which commits a log shows: those that pass every filter given; both times are included."""
+    """Which commits a log shows: those that pass every filter given; both times are included.
+
+    `with_facts` brings what each did, `with_ids` only to which entities. `kinds` as in `LogEntry.kind`.
+    """
 
     branch: str | None
     author: str | None
@@ -38,6 +43,8 @@ class LogFilters(TypedDict, total=False):
     version: int | None
     order: Order
     with_facts: bool
+    with_ids: bool
+    kinds: Sequence[CommitKind]
 
 
 def page_size(limit: int | None, requester: Requester) -> int | None:
@@ -87,12 +94,15 @@ def log(requester: Requester, **filters: Unpack[LogFilters]) -> Listing[LogEntry
     fields = _log_fields(filters)
 
     async def fetch(after: str | None, size: int | None) -> ListPage[reading.LogEntry]:
+        for name, feature in (("with_ids", wire.LOG_IDS), ("kinds", wire.LOG_KINDS)):
+            if name in fields:
+                requester.check_feature(feature)
         answer = await requester.ask(
             reading.LogRequest, reading.LogAnswer, **fields, after=after, limit=page_size(size, requester)
         )
         return ListPage(answer.version, answer.entries, answer.next)
 
-    return Listing(partial(_JoinedLog, fetch))
+    return Listing(partial(_JoinedLog, fetch, is_bare="with_ids" in fields))
 
 
 async def blame(
@@ -127,6 +137,13 @@ def _log_fields(filters: LogFilters) -> dict[str, Any]:
         fields["version"] = checked_version(fields["version"])
     if "prefix" in fields:
         fields["prefix"] = str(fields["prefix"]).removesuffix(EVERY)
+    for name in ("with_ids", "kinds"):  # a server that is older than these refuses them
+        if name in fields and not fields[name]:
+            del fields[name]
+    if "kinds" in fields:
+        fields["kinds"] = tuple(fields["kinds"])
+    if "with_ids" in fields and fields.get("with_facts"):
+        del fields["with_ids"]
     if "branch" in fields:
         fields["branch"] = ids.branch_name(fields["branch"])
     return fields
@@ -135,7 +152,8 @@ def _log_fields(filters: LogFilters) -> dict[str, Any]:
 class _JoinedLog:
     """Pages of the log with every commit whole: the last of a page may go on in the next, and waits for it."""
 
-    def __init__(self, fetch: Fetch[reading.LogEntry], size: int | None) -> None:
+    def __init__(self, fetch: Fetch[reading.LogEntry], size: int | None, *, is_bare: bool) -> None:
+        self._is_bare = is_bare
         self._turning = PageTurner(fetch, size)
         self._waiting: tuple[reading.LogEntry, ...] = ()
         self._version = Version(0)
@@ -155,4 +173,5 @@ class _JoinedLog:
         return self._page(waiting) if waiting else None
 
     def _page(self, pieces: Sequence[reading.LogEntry]) -> ListPage[LogEntry]:
-        return ListPage(self._version, tuple(map(log_entry, joined_entries(pieces))))
+        entries = tuple(log_entry(one, is_bare=self._is_bare) for one in joined_entries(pieces))
+        return ListPage(self._version, entries)

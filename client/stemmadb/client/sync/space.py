@@ -17,13 +17,14 @@ from stemmadb.client.reading.differences import Difference
 from stemmadb.client.reading.entries import BlameLine, HistoryEntry, LogEntry, Receipt
 from stemmadb.client.reading.erasure import Compaction, Erasure
 from stemmadb.client.reading.merge import MergeOptions, MergeReport
+from stemmadb.client.reading.overviews import EntityCount, EntityPreview, Histogram, HistogramFilters, PrefixCount
 from stemmadb.client.reading.past import LogFilters
 from stemmadb.client.reading.plain import Given
 from stemmadb.client.reading.queries import QueryResult, Schema, Selector
 from stemmadb.client.reading.times import When
 from stemmadb.client.reading.undo import RevertOptions, RevertReport
 from stemmadb.client.reading.windows import WindowOptions
-from stemmadb.client.space import TRIES_MAX
+from stemmadb.client.space import SEPARATORS, TRIES_MAX
 from stemmadb.client.status import SpaceStatus
 from stemmadb.client.sync.blobs import Blobs
 from stemmadb.client.sync.callbacks import CallbackThread
@@ -39,7 +40,7 @@ from stemmadb.client.sync.watches import Watch
 from stemmadb.protocol.model.query.query import EVERY
 from stemmadb.protocol.model.values.ids import BranchName, Did, Version
 from stemmadb.protocol.model.values.json_values import Value
-from stemmadb.protocol.wire.messages.reading import Order
+from stemmadb.protocol.wire.messages.reading import HistogramBy, Order, Shape
 
 T = TypeVar("T")
 Side: TypeAlias = differences.Side | Moment
@@ -165,6 +166,36 @@ class Space:
     def blame(self, id_: str, path: str = "", *, version: int | None = None) -> tuple[BlameLine, ...]:
         """For each leaf of a value, who wrote it last."""
         return self._portal.call(self._space.blame, id_, path, version=version)
+
+    # ------------------------------------------------------------ overviews
+
+    def count(self, selector: Selector = EVERY, *, version: int | None = None) -> EntityCount:
+        """How many entities there are: `space.count("urn:todo:*").entities`. No value is fetched."""
+        return self._portal.call(self._space.count, selector, version=version)
+
+    def prefixes(
+        self, prefix: str = EVERY, *, separators: str = SEPARATORS, version: int | None = None
+    ) -> Listing[PrefixCount]:
+        """What ids under a prefix go on with, up to the next separator, and how many do: for a tree of ids."""
+        found = self._portal.touch(self._space.prefixes, prefix, separators=separators, version=version)
+        return Listing(found, self._portal)
+
+    def previews(
+        self, prefix: str = EVERY, *, shape: Shape = "preview", version: int | None = None
+    ) -> Listing[EntityPreview]:
+        """Everything under a prefix, by id, large values shortened; or, with the shape `ids`, without the values."""
+        return Listing(self._portal.touch(self._space.previews, prefix, shape=shape, version=version), self._portal)
+
+    def histogram(
+        self,
+        *,
+        by: HistogramBy = "version",
+        buckets: int = 100,
+        after: str | None = None,
+        **filters: Unpack[HistogramFilters],
+    ) -> Histogram:
+        """How many commits this branch has, in buckets by version or by time; `branch=None` for all branches."""
+        return self._portal.call(lambda: self._space.histogram(by=by, buckets=buckets, after=after, **filters))
 
     # ------------------------------------------------------------ branches
 
