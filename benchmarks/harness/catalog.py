@@ -14,6 +14,7 @@ from benchmarks.harness.rows import Row
 ORDER = (
     "commit",
     "commit_spaces",
+    "workers",
     "commit_engine",
     "fanout",
     "fanout_load",

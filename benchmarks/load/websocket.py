@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Callable
+from typing import ClassVar
 
 PATIENCE_SECONDS = 30.0
 _READ_BYTES = 1 << 16
@@ -21,6 +23,9 @@ class Gone(Exception):
 class WebSocket:
     """One connection. First `recv` waits for messages one by one; later a loop gives them to `took`."""
 
+    secure: ClassVar[ssl.SSLContext | None] = None
+    """With TLS, for as long as a scenario sets it."""
+
     def __init__(self, port: int, target: str, subprotocol: str, *, receive_bytes: int | None = None) -> None:
         self.sock = socket.socket()
         if receive_bytes is not None:
@@ -28,6 +33,8 @@ class WebSocket:
         self.sock.settimeout(PATIENCE_SECONDS)
         self.sock.connect(("127.0.0.1", port))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.secure is not None:
+            self.sock = self.secure.wrap_socket(self.sock, server_hostname="localhost")
         self.took: Callable[[bytes], None] = self._keep
         self.received_bytes = 0
         self._kept: list[bytes] = []
@@ -49,6 +56,8 @@ class WebSocket:
         data = self.sock.recv(_READ_BYTES)
         if not data:
             raise Gone("the server closed the connection")
+        while isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():  # no poll tells of these bytes
+            data += self.sock.recv(_READ_BYTES)
         self._buffer = self._buffer + data if self._buffer else data
 
     def send(self, payload: bytes) -> None:

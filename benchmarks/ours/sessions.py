@@ -165,9 +165,9 @@ class Space:
         self.did = key.did
 
     @classmethod
-    def made(cls, port: int, *, others: Sequence[Key] = ()) -> Self:
+    def made(cls, port: int, *, others: Sequence[Key] = (), key: Key | None = None) -> Self:
         """A new one."""
-        self = cls(port, Key())
+        self = cls(port, key or Key())
         roles = {self.did: "own"} | {other.did: "write" for other in others}
         first = self.session()
         first.commit([Operation(op="set", id=EntityId(self.did), body=encode(roles), blind=True)])
