@@ -60,7 +60,7 @@ console: env        ## the web console in build/console/, which the server has a
 	@$(VENV)/python scripts/web.py console
 
 tests-workers: env  ## real processes with workers, and a tenth of the system tests against a server with three
-	@STEMMADB_TEST_WORKERS=3 $(PYTEST) tests/workers tests/system -m workers $(ARGS)
+	@TEST_WORKERS=3 $(PYTEST) tests/workers tests/system -m workers $(ARGS)
 
 tests-web: env      ## typescript/: types, sizes, vectors, 10,000 cases against Python, a real server, 4 tests in Chromium
 	@$(VENV)/python scripts/web.py test $(ARGS)

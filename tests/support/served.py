@@ -17,7 +17,7 @@ from stemmadb.server.serving import app, build, parent
 from stemmadb.server.serving.settings.config import Config
 
 START_SECONDS = 20.0
-WORKERS = int(os.environ.get("STEMMADB_TEST_WORKERS", "1"))
+WORKERS = int(os.environ.get("TEST_WORKERS", "1"))
 """How many workers the servers of system tests have. Then worker 0 alone accepts, and spaces are those of others."""
 
 
