@@ -128,7 +128,7 @@ class Database:
         """
         if self._is_closed:
             raise GoingAway("The database was closed. Connect again to go on.")
-        async with self._one_at_a_time:  # whoever asks for the same one meanwhile gets the same one
+        async with self._one_at_a_time:  # concurrent callers of the same space get the same object
             if str(name).startswith(identities.PREFIX):  # what is no text is refused as a name
                 identities.public_key(name)
                 return Space(await self._open(Did(name)))
@@ -256,7 +256,7 @@ class Database:
         return SpaceCore(session, means.dial, url=self.url, random=means.chance)
 
     async def _make(self, server: Did, name: str) -> SpaceCore:
-        """A new space: its key is kept first, then its name, then the server is told. Who takes a name first wins."""
+        """A new space: stores its key, then its name (the first taker wins), and has the server create it."""
         key = Identity.from_seed(self._means.random(SEED_BYTES))
         self._keys.keep_space_key(key)
         space = self._names.remember(self.url, server, name, key.did)

@@ -37,7 +37,7 @@ class Threads:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._busy = 0
-        """Jobs that were given and whose end was not heard of yet."""
+        """Jobs that were submitted and have not ended on the loop."""
         self._last: threading.Lock | None = None
         """Of the job that was given last, held until it has begun."""
         self._is_closed = False

@@ -29,7 +29,7 @@ class JournalLock:
 def hold(lock: Path) -> JournalLock:
     """Takes the lock, whose file is made if it is not there; `DirectoryHeld` names the process that has it.
 
-    The file is never removed: whoever opened it before would hold a lock that nobody else sees.
+    The file is never removed: a process that opened it before would hold a lock that no other process sees.
     """
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -96,7 +96,7 @@ class SimulatedJournal:
         self.release()
 
     def _settle(self, count: int) -> None:
-        """One by one, since who is told may write the next step or crash at once."""
+        """One by one: a callback may write the next step or crash at once."""
         while count > 0 and self._waiting:
             step, done = self._waiting.popleft()
             count -= 1

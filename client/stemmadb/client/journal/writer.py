@@ -100,7 +100,7 @@ def _weight(step: JournalStep) -> int:
 
 
 def _notify(entries: list[QueuedStep], failure: Callable[[], JournalFailed | None]) -> None:
-    """Wakes each loop once for all that it is to be told; one that is closed has nobody who wants to know."""
+    """Wakes each loop once for all its callbacks; a closed loop is skipped."""
     loops = {entry.loop: [(one.done, failure()) for one in entries if one.loop is entry.loop] for entry in entries}
     for loop, calls in loops.items():
         with suppress(RuntimeError):

@@ -158,7 +158,7 @@ class FrameApplier:
     # ------------------------------------------------------------ what enters and leaves
 
     def enter(self) -> None:
-        """Takes the values first, whichever watch they came for; then who holds them."""
+        """Takes the values first, whichever watch they came for; then which watches hold them."""
         for one in self._frame.entered:
             if one.body is not None:
                 value = body.read_stored(one.body)

@@ -15,7 +15,7 @@ from stemmadb.protocol.model.values.ids import Did, Version
 from stemmadb.protocol.wire.messages.access import AclAnswer, AclRequest
 
 ACL_TRIES_MAX: Final = 5
-"""How often a change is made again on top of somebody else's."""
+"""How often a change is made again on top of another writer's."""
 
 Grant: TypeAlias = Literal["read", "write", "own"]
 Roles: TypeAlias = dict[Did, Role]
@@ -71,7 +71,7 @@ class Acl:
     async def _change(self, change: Callable[[Roles], Roles]) -> None:
         for tries in range(1, ACL_TRIES_MAX + 1):
             current = await self.get()
-            # One who may not see the whole list would write it without the others.
+            # A caller that cannot see the whole list would write it without the others.
             if not current.mine.has("own"):
                 raise Forbidden(action="change the access list", needs="own")
             changed = change(current.roles)

@@ -76,7 +76,7 @@ class Handle:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for the verdict, and so will learn of it; who gave up does not."""
+        """Whether a caller waits for the verdict; one that gave up does not learn of it."""
         return self._waiters > 0
 
     # ------------------------------------------------------------ what happens to it

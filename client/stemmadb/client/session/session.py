@@ -47,7 +47,7 @@ from stemmadb.protocol.wire.version import FOLLOW
 _log = logging.getLogger("stemmadb.client")
 
 NEW_SESSION_CODES: Final = frozenset({"identity_clash", "overtaken"})
-"""Verdicts that say that this session is somebody else's too (NURSERY-5)."""
+"""Verdicts that say that another client uses this session too (NURSERY-5)."""
 ENVELOPE_BYTES: Final = 128
 """What a message has around the content of a commit, at most."""
 RESTORED: Final = (
@@ -114,7 +114,7 @@ class ClientSession:
         self.failure: StemmaError | None = None
         """Why the journal cannot be written: nothing new is taken."""
         self.ended: StemmaError | None = None
-        """Said to whoever comes after the end."""
+        """The error of every call after the end."""
         self._retrying: set[CommitName] = set()
         self.pending_bytes = 0
         self.is_known = journal.keeps and state.standing is not None
@@ -222,7 +222,7 @@ class ClientSession:
             self._flush_soon()
 
     def _flush_soon(self) -> None:
-        """In the next turn of the loop: whoever writes does not wait for it, and what is written together goes so."""
+        """In the next turn of the loop: the writer does not wait, and commits of one turn go together."""
         if not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush_now)

@@ -286,7 +286,7 @@ class Subscriptions:
             subscription.wake()
 
     def wake(self) -> None:
-        """After each change: whoever has news looks."""
+        """After each change: wakes the watches that have news."""
         for one in self._live.values():
             one.wake()
 

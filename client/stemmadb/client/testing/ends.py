@@ -241,7 +241,7 @@ class ServerEnd:
             self.gone()
 
     def gone(self) -> None:
-        """The connection is over for the server, whoever ended it."""
+        """The connection is over for the server, whichever side ended it."""
         if self.is_over:
             return
         self._begin_closing()

@@ -71,12 +71,12 @@ class OpenSpace:
     # ------------------------------------------------------------ what the engine asks for
 
     async def decide(self, proposal: Proposal, destroyed: Destroyed | None = None) -> Outcome:
-        """See `SpaceApi.decide`. A caller who gives up waiting changes nothing: it is decided all the same."""
+        """See `SpaceApi.decide`. The proposal is decided even if its caller stops waiting."""
         return await self._writer.submit(proposal, destroyed)
 
     @property
     def has_room(self) -> bool:
-        """Whether fewer wait than `queue_max`; who takes proposals from outside stops while there is no room."""
+        """True while fewer than `queue_max` proposals wait; sessions stop reading commits while it is False."""
         return self._writer.has_room
 
     def submit(self, proposal: Proposal) -> asyncio.Future[Outcome]:
@@ -111,7 +111,7 @@ class OpenSpace:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether somebody would miss it: work is waiting, somebody subscribed or holds a lease."""
+        """True if it must stay open: work waits, or there is a subscriber or a lease."""
         return bool(self._writer.is_busy or self._readers.is_busy or self._subscribers or self._leases)
 
     @contextmanager

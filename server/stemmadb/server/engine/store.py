@@ -65,7 +65,7 @@ class Store:
         """Spaces that nobody used at the last look, nor asked for since."""
         self._looking: asyncio.TimerHandle | None = None
         self.release: Callable[[], None] = _nothing
-        """Called when there is no room for another space: whoever keeps spaces open without need lets them go."""
+        """Called when there is no room for another space: callers release the leases they do not need."""
         self._is_closed = False
 
     async def space(self, did: Did, create: bool = False) -> OpenSpace:
@@ -94,7 +94,7 @@ class Store:
             yield space
 
     def close_unused(self, did: Did) -> None:
-        """Closes the space now if nobody uses it: whoever asked for it does not expect to come back."""
+        """Closes the space now if it is not in use: the caller does not expect to come back."""
         space = self._open.get(did)
         if space is not None and not space.is_in_use:
             self._close_space(did)
@@ -181,4 +181,4 @@ class Store:
     def _end(self, did: Did, task: asyncio.Task[None]) -> None:
         if self._changing.get(did) is task:  # it may have been opened, and be closing again already
             del self._changing[did]
-        _ = task.cancelled() or task.exception()  # whoever began it gets it, if still there
+        _ = task.cancelled() or task.exception()  # the caller that began it gets it, if it still waits

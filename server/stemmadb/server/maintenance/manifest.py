@@ -20,7 +20,7 @@ from stemmadb.server.storage.port import StoredBlob
 
 NAME: Final = "manifest.json"
 WAITING: Final = f".{NAME}"
-"""A manifest that was not finished: whoever is interrupted while writing one leaves it, and the next replaces it."""
+"""A manifest that was not finished: an interrupted backup leaves it, and the next one replaces it."""
 FORMAT: Final = 1
 BYTES_MAX: Final = 1 << 28
 """Of a manifest: enough for half a million spaces."""

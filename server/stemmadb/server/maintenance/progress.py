@@ -1,4 +1,4 @@
-"""How far a long piece of work has come, told to whoever wants to show it."""
+"""Progress of a long piece of work, reported to a callback."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def is_held(directory: Path) -> bool:
 
 
 def _take(descriptor: int) -> bool:
-    """Those who only look share the lock for a moment: then it is not held, and can be had a moment later."""
+    """`status` shares the lock for a moment: that is no server, and the lock is free a moment later."""
     for _ in range(ATTEMPTS_MAX):
         if _try(descriptor, fcntl.LOCK_EX):
             return True

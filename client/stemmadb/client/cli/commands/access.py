@@ -53,7 +53,7 @@ def list_roles(shell: CliContext, target: Target) -> dict[str, object]:
 @space_options
 @click.pass_obj
 def set_role(shell: CliContext, target: Target, who: str, role: Grant) -> dict[str, object]:
-    """Give an identity a role. Who owns may also write, who writes may also read.
+    """Give an identity a role. An owner may also write, and a writer may also read.
 
     Example: stemmadb acl set did:key:z6Mk... write --space todo
     """

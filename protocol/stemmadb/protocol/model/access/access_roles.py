@@ -25,7 +25,7 @@ class Rights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prefixes: tuple[str, ...] = EVERY_ID
 
     def has(self, role: Role) -> bool:
-        """Whether the role includes another: who owns may write, who writes may read."""
+        """Whether the role includes another: an owner may write, a writer may read."""
         return role in _INCLUDED[self.role]
 
     def may_read(self, id_: str) -> bool:
@@ -63,7 +63,7 @@ def writers(roles: object) -> frozenset[str]:
 
 
 def includes(role: Role, other: Role) -> bool:
-    """Whether who has the one role may do all that the other allows."""
+    """Whether one role allows all that the other allows."""
     return other in _INCLUDED[role]
 
 

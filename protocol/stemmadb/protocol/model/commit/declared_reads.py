@@ -22,7 +22,7 @@ def check(proposal: Proposal, draft: BatchDraft, rights: Rights, limits: Limits)
     stale: list[StaleRead] = []
     scan: Scan | None = None
     head, heads = draft.version, draft.heads
-    branch = proposal.branch if rights.may_read("") else None  # who may read the empty id may read every id
+    branch = proposal.branch if rights.may_read("") else None  # reading the empty id means every id
     for read in proposal.reads:
         id_, version = read.id, read.version
         # Nearly every read is of one id on the branch that is written, and its head alone shows that it holds.

@@ -59,7 +59,7 @@ def _check_prefixes(proposal: Proposal, rights: Rights) -> None:
         raise Forbidden(action="change branches and tags, or merge", needs="write, for every id")
     for step in proposal.steps:
         if not rights.may_write(step.id):
-            # What a merge or a revert would write was not named by the one who asks for it.
+            # What a merge or a revert would write was not named by the caller.
             what = repr(step.id) if proposal.details is None else "all that this would change"
             raise Forbidden(action=f"write {what}", needs="write")
 

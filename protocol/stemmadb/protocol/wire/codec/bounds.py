@@ -30,7 +30,7 @@ def check_size(size: int, limits: Limits) -> None:
 
 
 def check_text(size: int, maximum: int) -> None:
-    """The same for a text, whose bound depends on who sends it."""
+    """The same for a text, whose bound depends on the side that sends it."""
     _within("message_bytes_max", maximum, size)
 
 
@@ -88,7 +88,7 @@ def _check_open(message: SessionOpen, limits: Limits) -> None:
 
 
 def check_watches(message: SessionOpen, limits: Limits) -> None:
-    """The schemas of the watches a session goes on with: looked at once it is known who asks (WIRE-2)."""
+    """The schemas of the watches a session goes on with: checked once the client has proved its identity (WIRE-2)."""
     for index, watch in enumerate(message.watches):
         _check_schemas(watch.query, f"watches/{index}/query", limits)
 

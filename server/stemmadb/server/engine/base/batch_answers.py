@@ -10,7 +10,7 @@ A = TypeVar("A")
 
 
 class WorkResult(Generic[T]):
-    """Carried as a result: what a caller's code raises concerns nobody else who waits for the same thread."""
+    """An exception travels as a result: it must not reach other callers that wait for the same thread."""
 
     __slots__ = ("_result", "error")
 

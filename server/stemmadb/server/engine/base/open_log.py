@@ -60,7 +60,7 @@ class OpenLog:
         self._is_broken = False
         self._users = 0
         self._unused: asyncio.Future[None] | None = None
-        """There while somebody waits for the end of all uses."""
+        """Set while `_close_log` or `ready` waits for the end of all uses."""
         self._turn = asyncio.Lock()
         self._reopening: asyncio.Task[None] | None = None
         """Opens the log again for an append that waits."""

@@ -104,7 +104,7 @@ async def carried_out(space: SpaceApi, asked: Asked, *, plan: PlanWrite[R], reca
 
 
 async def predicted(space: SpaceApi, asked: Asked, *, plan: PlanWrite[R]) -> R:
-    """What a plan would do if it were carried out now. Who may read everything may know it (ACL-2)."""
+    """What a plan would do if it were carried out now; shown to a caller that may read everything (ACL-2)."""
 
     def ask(reader: LogReader) -> R:
         check_may_preview(reader, space.did, asked)

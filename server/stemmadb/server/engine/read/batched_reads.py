@@ -68,7 +68,7 @@ class Readers:
         return answer.given()
 
     def _call(self) -> None:
-        """Not at once: those who ask in the same turn of the loop go together."""
+        """Starts in the next turn of the loop, so that questions of one turn share an executor call."""
         if self._is_called or len(self._calls) >= self._calls_max:
             return
         if not self._calls or len(self._waiting) >= TOGETHER_MIN:
@@ -106,7 +106,7 @@ class Readers:
         try:
             answers = await self._log.read(self._workers, lambda reader: [answered(ask, reader) for ask in asks])
         except Exception as failure:
-            # Each its own: who catches one adds to its traceback.
+            # A copy for each caller: catching an exception adds to its traceback.
             answers = [WorkResult(None, copy(failure)) for _ in questions]
         for question, one in zip(questions, answers, strict=True):
             if isinstance(one.error, StorageFailed):

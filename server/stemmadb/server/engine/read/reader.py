@@ -26,7 +26,7 @@ from stemmadb.server.storage.port import FactPosition, LogFilter, Order
 
 
 class Reader:
-    """Asks one space, as one who may read what `may_read` says, within the bounds of the space.
+    """Asks one space for a caller that may read what `may_read` says, within the bounds of the space.
 
     Each answer names the version it is as of, and has all that was acknowledged before it was asked for. A list comes
     in pages; to go on with one, give back its `next` as `after` and the version of the first page in the moment.

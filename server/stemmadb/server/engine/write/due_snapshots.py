@@ -45,7 +45,7 @@ class Backlog:
         return 4 * len(self.due) >= self._count_max or 4 * self._bytes >= self._bytes_max
 
     def take(self) -> list[Due]:
-        """All of them, which are then somebody else's to write."""
+        """Hands all of them over to the caller, which writes them."""
         due = self.due
         self.clear()
         return due

@@ -48,7 +48,7 @@ class Needs:
         self.branches: set[str] = {MAIN}
         self.tags: set[str] = set()
         self.delegations: set[Hash] = set()
-        """Those that somebody acts under: whether they were revoked is to be known (ACL-4)."""
+        """The delegations that callers act under: the batch needs to know whether they were revoked (ACL-4)."""
         self.identities: list[Identity] = []
         self.named: dict[LocalIdentity, None] = {}
         """Commits that reads were made through (COMMIT-4), each once, in order."""

@@ -22,7 +22,7 @@ _STILL_THERE: Final = (
 
 
 class Unscrubbed(StorageFailed):
-    """Files of the log may still hold what was destroyed; it is there no more for anybody who asks the log.
+    """Files of the log may still hold what was destroyed; no question to the log finds it.
 
     The log must be opened again as after any failure. Nothing else that is under way is concerned.
     """

@@ -99,7 +99,7 @@ class Writer:
 
     @property
     def has_room(self) -> bool:
-        """Whether less waits than `queue_max`: who takes work from outside stops while there is no room."""
+        """True while fewer than `queue_max` entries wait; sessions stop reading commits while it is False."""
         return self._queue.has_room
 
     @property
@@ -125,7 +125,7 @@ class Writer:
         return future
 
     def propose(self, proposal: Proposal, done: Callable[[Outcome | errors.StemmaError], None]) -> bool:
-        """As `submit`; calls back at once, in the order of the log, instead of waking somebody.
+        """As `submit`; calls back at once, in the order of the log, instead of waking a task.
 
         Returns `has_room`, as it is then.
         """
@@ -180,7 +180,7 @@ class Writer:
         entries = self._queue.take()
         try:
             decision = None if entries[0].goes_alone else self._decider.at_once(_proposals(entries))
-        except Exception:  # the task meets it again, and answers those who wait
+        except Exception:  # the task meets it again, and answers the callers that wait
             self._decider.forget()
             decision = None
         if decision is None:
@@ -339,7 +339,7 @@ class Writer:
     async def _give_up(self, failure: StorageFailed) -> None:
         """Tells all who wait that there is no verdict, and opens the log again (COMMIT-10).
 
-        Those who wait in the queue too: they may be later commits of the same sessions. If it was the gathering that
+        Callers in the queue too: theirs may be later commits of the same sessions. If it was the gathering that
         failed, the write before it may still end well.
         """
         refusal = errors.StorageFull if isinstance(failure, DiskFull) else errors.Unavailable
@@ -375,7 +375,7 @@ class Writer:
         try:
             await self._log.ready()
         except StorageFailed:
-            return  # the next one who needs it tries again
+            return  # the next caller that needs it tries again
         except Exception as error:
             _report("a space cannot be opened again", error)
 
@@ -401,7 +401,7 @@ def _proposals(entries: Sequence[QueueEntry]) -> list[Proposal]:
 
 
 def _do(work: Callable[[SpaceLog], T], log: SpaceLog) -> WorkResult[T]:
-    """In a worker: only a failure of the storage concerns more than the one who asked for the work."""
+    """In a worker: only a storage failure concerns more than the caller of the work."""
     done = answer(work, log)
     if isinstance(done.error, StorageFailed):
         raise done.error

@@ -92,7 +92,7 @@ async def merge(request: MergeRequest, caller: Caller, context: RequestContext) 
 
 
 async def revert(request: RevertRequest, caller: Caller, context: RequestContext) -> RevertAnswer:
-    """A preview of all is for whoever may read everything; a narrow one for whoever may write what it would write."""
+    """A full preview needs the right to read everything; a narrow one, the right to write what it would write."""
     is_open = request.dry_run and not caller.is_narrow
     if is_open and not caller.rights.has("read"):
         raise Forbidden(action="preview a revert", needs="read, for every id")

@@ -181,8 +181,8 @@ async def difference(
 ) -> tuple[Version, Delta]:
     """The net change of an answer, by evaluating it at both versions on one read view; without `to` it is the head.
 
-    For one who comes back or was too slow, where no journal reaches back (SYNC-6, RESUME-1). `updated` is what has
-    another last fact. `Compacted` below the floor; `LimitExceeded` if one of the answers passes a bound.
+    For a session that comes back or was too slow, where no journal reaches back (SYNC-6, RESUME-1). `updated` is
+    what has another last fact. `Compacted` below the floor; `LimitExceeded` if one of the answers passes a bound.
     """
     return await space.read(
         lambda reader: compare(reader, prepared, scope, after=after, to=to, limits=limits),

@@ -93,7 +93,7 @@ class SqliteStorage:
             finally:
                 close(connection)
         except (StorageFailed, StemmaError):
-            return True  # whoever opens it is told what is wrong
+            return True  # opening it says what is wrong
 
     def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> SqliteLog:
         """The log of a space; `UnknownSpace` if there is none and it is not to be made."""
