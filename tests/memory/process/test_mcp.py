@@ -83,6 +83,8 @@ def test_the_tools_with_every_role(agents: Agents) -> None:
     denied = viewer.call("record_decision", **SAID)
     assert (denied["status"], denied["isError"]) == ("error", False)
     assert denied["message"].startswith("Permission Denied")
+    raised = agents.client(agents.agent, "--role", "admin")
+    assert raised.call("accept_proposal", proposal_id=made["decision_id"])["message"].startswith("Permission Denied")
     lowered = agents.client(agents.admin, "--role", "agent")
     assert lowered.call("accept_proposal", proposal_id=made["decision_id"])["message"].startswith("Permission Denied")
     later = admin.call(
@@ -206,6 +208,7 @@ def test_the_commands_decide_propose_and_review(agents: Agents) -> None:
     assert changes[-1]["note"] == {"message": "accept by root (admin)"}
     assert accepted["decision_id"] not in (made["decision_id"], later["decision_id"])
     assert agents.run("check")[1]["findings"] == []
+    assert agents.run("namespaces")[1]["here"] is not None
     assert agents.run("audit")[1]["lines"] == [{"clock_shift_ms": 3_600_000}]
     setup = agents.run("setup", "claude")[1]["configuration"]
     assert setup["mcpServers"]["memory"]["args"] == ["mcp"]

@@ -19,7 +19,9 @@ from stemmadb.protocol.errors import Unavailable
 
 @click.command()
 @click.option("--ns", help="The namespace; default: that of the project in this directory.")
-@click.option("--role", type=click.Choice(["viewer", "agent"]), help="Take a lower role than the secret gives.")
+@click.option(
+    "--role", type=click.Choice(["viewer", "agent", "admin"]), help="At most this role, whatever the secret gives."
+)
 @asks
 def mcp(data: Path | None, space: str | None, ns: str | None, role: str | None) -> None:
     """Serve agent memory to an MCP client on stdin and stdout; starts a memory server if none runs.

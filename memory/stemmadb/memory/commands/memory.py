@@ -14,6 +14,7 @@ from stemmadb.memory.commands.asking import ask, asks, data_option, directory
 from stemmadb.memory.commands.decisions import COMMANDS as DECISION_COMMANDS
 from stemmadb.memory.commands.files import files
 from stemmadb.memory.commands.json_requests import op
+from stemmadb.memory.commands.project_namespace import project_namespace
 from stemmadb.memory.commands.proposals import proposals
 from stemmadb.memory.commands.serving import serve
 from stemmadb.memory.commands.transfers import export, import_
@@ -164,14 +165,19 @@ def check(shell: Any, data: Path | None, space: str | None) -> Mapping[str, obje
 @asks
 @click.pass_obj
 def namespaces(shell: Any, data: Path | None, space: str | None) -> Mapping[str, object]:
-    """List the namespaces.
+    """List the namespaces, and say which one the project in this directory has.
 
     Example: stemmadb memory namespaces
     """
     found = ask(data, space, "namespaces")
     for one in found["namespaces"]:
         shell.say(f"{one['name']}  {one['kind']}  since {one['created_at']}")
-    return found
+    try:
+        here: str | None = project_namespace(None)
+    except click.UsageError:  # in / and at home there is no project
+        here = None
+    shell.say("This directory is no project" if here is None else f"This directory has {here}")
+    return {**found, "here": here}
 
 
 @memory.command()
