@@ -13,7 +13,7 @@ from stemmadb.protocol.model.log.state import Missing
 from stemmadb.protocol.model.query.query import EVERY, Query, Root
 from stemmadb.protocol.model.values import body as bodies
 from stemmadb.protocol.model.values import ids, pointer, reference
-from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Hash, Version
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Hash, Version
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.codec import untyped
@@ -68,6 +68,8 @@ class EntityRoutes:
         self._writer = writer
         self._marks: OrderedDict[Hash, StateMark] = OrderedDict()
         """The tags of states that were asked for lately, by the hash of their last fact, which never changes."""
+        self._known: OrderedDict[tuple[Did, str, str, StateMark], None] = OrderedDict()
+        """States of entities on branches that this server has shown lately: a write on top of one needs no reader."""
 
     async def get(self, call: SpaceCall[EntityParams]) -> HttpReply:
         params = call.params
@@ -81,6 +83,7 @@ class EntityRoutes:
             raise NotFound(id=params.id, branch=query.branch, version=answer.version)
         (entity,) = answer.entities
         mark = await self._mark(call, BranchName(query.branch), entity)
+        self._shown(call, query.branch, entity.id, mark)
         headers = (PRIVATE, ("ETag", etag(mark)), await call.version_header(answer.version))
         if is_known(call.head.all("if-none-match"), mark) and call.head.all("if-none-match"):
             return HttpReply(status=304, headers=headers)
@@ -94,8 +97,7 @@ class EntityRoutes:
         if mark is None:
             mark = await call.hub.space.read(lambda reader: _last_change(reader, branch, entity))
             self._marks[entity.hash] = mark
-            if len(self._marks) > MARKS_MAX:
-                self._marks.popitem(last=False)
+            _forget_oldest(self._marks)
         return mark
 
     async def list(self, call: SpaceCall[EntitiesParams]) -> HttpReply:
@@ -125,12 +127,33 @@ class EntityRoutes:
         if not condition.is_given and not is_free:
             raise HttpProblem(428, NO_CONDITION)
         named, secret = await self._writer.identity(call)
-        before = None if named is None else await accepted_at(call, named)
-        reads = await _declared(call, id_, branch, condition, before)
+        if condition.match is not None and self._is_shown(call, branch, id_, condition.match):
+            reads: tuple[Read, ...] = (Read(id=id_, version=condition.match.version),)
+        else:
+            before = None if named is None else await accepted_at(call, named)
+            reads = await _declared(call, id_, branch, condition, before)
         operation = Operation(op=op, id=id_, body=body, blind=params.blind)
         content = Content(operations=(operation,), reads=reads, branch=branch)
         done = await self._writer.write_as(call, content, named, secret)
+        if done.facts:
+            fact = done.facts[-1]
+            mark = self._marks[fact.hash] = mark_of(fact.version, fact.hash)
+            _forget_oldest(self._marks)
+            self._shown(call, branch, id_, mark)
         return _written(done)
+
+    def _shown(self, call: SpaceCall[Any], branch: str, id_: str, mark: StateMark) -> None:
+        self._known[call.hub.space.did, branch, id_, mark] = None
+        _forget_oldest(self._known)
+
+    def _is_shown(self, call: SpaceCall[Any], branch: str, id_: str, mark: StateMark) -> bool:
+        """Whether the state is known to be one of the branch. A reader would wait for the log to be checkpointed."""
+        return (call.hub.space.did, branch, id_, mark) in self._known and call.caller().rights.may_read(id_)
+
+
+def _forget_oldest(cache: OrderedDict[Any, Any]) -> None:
+    if len(cache) > MARKS_MAX:
+        cache.popitem(last=False)
 
 
 def next_link(call: SpaceCall[Any], next_: str | None) -> tuple[tuple[str, str], ...]:

@@ -54,9 +54,15 @@ def without_defaults(part: Any) -> Any:
     if isinstance(part, msgspec.Struct):
         config = type(part).__struct_config__
         tag = {} if config.tag_field is None else {config.tag_field: config.tag}
-        fields = [(field, getattr(part, field.name)) for field in msgspec.structs.fields(part)]
+        fields = [(field, getattr(part, field.name)) for field in _fields(type(part))]
         return tag | {field.encode_name: without_defaults(item) for field, item in fields if item != _default(field)}
     return [without_defaults(item) for item in part] if isinstance(part, tuple) else part
+
+
+@cache
+def _fields(cls: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """msgspec evaluates the annotations anew each time, which takes longer than deciding a commit."""
+    return msgspec.structs.fields(cls)
 
 
 class Sequence:
