@@ -30,6 +30,7 @@ ORDER = (
     "client_memory",
     "crowd",
     "hostile",
+    "http",
     "growth_data",
     "growth_clients",
     "growth_watchers",
