@@ -10,11 +10,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
@@ -182,6 +183,41 @@ def database() -> str:
         create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
         connection.execute(create.format(sql.Identifier(name), sql.Identifier(TEMPLATE)))
     return database_url(name)
+
+
+@contextmanager
+def own_server(settings: Mapping[str, str], *, port: int) -> Iterator[str]:
+    """A server for one test, which syncs and listens on loopback; gives the URL of its database."""
+    chosen = installation()
+    assert chosen is not None, "somebody asked whether there is one"
+    with tempfile.TemporaryDirectory(prefix="stemmadb-pg-") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        programs = make_cluster(chosen, directory)
+        defaults = {"listen_addresses": "127.0.0.1", "port": str(port), "log_min_messages": "fatal"}
+        flags = [f"-c{key}={value}" for key, value in (defaults | dict(settings)).items()]
+        command = [str(programs / "postgres"), "-D", str(directory / "data"), "-k", name, *flags]
+        server = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=name, **as_user(own_user()))  # noqa: S603
+        url = f"postgresql://stemmadb@127.0.0.1:{port}/postgres"
+        try:
+            _await_server(url)
+            yield url
+        finally:
+            server.send_signal(signal.SIGQUIT)
+            server.wait()
+
+
+def _await_server(url: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            psycopg.connect(url).close()
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 @contextmanager

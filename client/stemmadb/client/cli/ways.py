@@ -12,10 +12,12 @@ from typing import Any, Final
 import click
 
 DATA: Final = "--data"
+STORAGE: Final = "--storage"
+"""A database in place of the directory."""
 
 
 class TwoWays(click.Command):
-    """Has the options of both. `--data` among the words chooses the one that has it."""
+    """Has the options of both. `--data` or `--storage` among the words chooses the one that has it."""
 
     def __init__(self, through: click.Command, files: click.Command) -> None:
         known = {option for param in through.params for option in (*param.opts, param.name)}
@@ -58,7 +60,7 @@ def _has_data(command: click.Command) -> bool:
 
 def _names_data(args: list[str]) -> bool:
     words = args[: args.index("--")] if "--" in args else args
-    return any(word == DATA or word.startswith(f"{DATA}=") for word in words)
+    return any(word in (DATA, STORAGE) or word.startswith((f"{DATA}=", f"{STORAGE}=")) for word in words)
 
 
 def _wants_help(args: list[str], parent: click.Context) -> bool:

@@ -12,7 +12,15 @@ import click
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.commands.report import CommandReport
 from stemmadb.server.commands.running_server import ask
-from stemmadb.server.commands.shared import CommandShell, data_option, reading, showing_progress, shown
+from stemmadb.server.commands.shared import (
+    CommandShell,
+    data_option,
+    database,
+    reading,
+    showing_progress,
+    shown,
+    storage_option,
+)
 from stemmadb.server.serving import presence
 from stemmadb.server.serving.ownership.worker_ownership import worker_of
 from stemmadb.server.storage.directory import is_held
@@ -49,16 +57,21 @@ def spaces(shell: CommandShell, data: Path) -> dict[str, object]:
 
 @click.command()
 @data_option
+@storage_option
 @click.pass_obj
-def status(shell: CommandShell, data: Path) -> dict[str, object]:
+def status(shell: CommandShell, data: Path, storage: str | None) -> dict[str, object]:
     """Show the state of a data directory, which may be in use: versions, sizes, who holds it, and how that server is.
+
+    With --storage: the nodes of a database, which node owns each space, and where destroyed bytes are still in files.
 
     Example: stemmadb status --data ./data
     """
     report = CommandReport(shell, looks=True)
-    with showing_progress(shell), reading(data) as storage:
-        for space in storage.spaces():
-            report.take(space, partial(_measured, shell, storage, data, space))
+    if storage is not None:
+        return _database_status(shell, report, storage)
+    with showing_progress(shell), reading(data) as directory:
+        for space in directory.spaces():
+            report.take(space, partial(_measured, shell, directory, data, space))
     locked = is_held(data)
     server = _server(data, [Did(str(one["space"])) for one in report.good])
     shell.say(f"data      {data}{' (in use)' if locked else ''}")
@@ -69,6 +82,32 @@ def status(shell: CommandShell, data: Path) -> dict[str, object]:
         sizes = f"{one['bytes']} bytes, {one['blob_bytes']} in blobs"
         shell.say(f"{shell.named(str(one['space']))}  version {one['version']}, {sizes}")
     return report.answer(data=str(data), locked=locked, sqlite=sqlite_version(), server=server)
+
+
+def _database_status(shell: CommandShell, report: CommandReport, url: str) -> dict[str, object]:
+    with showing_progress(shell), database(url) as storage:
+        found = storage.status()
+        owing = set(storage.owing_scrub())
+        for space in storage.spaces():
+            report.take(space, partial(_owned, shell, storage, space, found.owners.get(space)))
+    durability = "a standby too" if found.has_standby else "this server alone"
+    shell.say(f"database  PostgreSQL {found.version}, acknowledged on {durability}")
+    for address, left_ms in found.nodes:
+        shell.say(f"node      {address or 'without an address'}, alive for {left_ms} ms more")
+    for one in report.good:
+        owner = f"owned by {one['owner']}" if one["owner"] else "owned by nobody"
+        scrub = ", files may hold destroyed bytes" if one["space"] in owing else ""
+        shell.say(f"{shell.named(str(one['space']))}  version {one['version']}, {owner}{scrub}")
+    return report.answer(
+        postgresql=found.version,
+        has_standby=found.has_standby,
+        nodes=[{"address": address, "left_ms": left_ms} for address, left_ms in found.nodes],
+        owing_scrub=sorted(owing),
+    )
+
+
+def _owned(shell: CommandShell, storage: Storage, space: Did, owner: str | None) -> dict[str, object]:
+    return _described(shell, storage, space) | {"owner": owner}
 
 
 def _server(data: Path, spaces: Sequence[Did]) -> dict[str, object] | None:

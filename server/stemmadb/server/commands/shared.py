@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import click
 
@@ -15,9 +15,15 @@ from stemmadb.protocol import errors, identity
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.server.maintenance.progress import MaintenanceProgress, OnProgress
-from stemmadb.server.storage.port import DiskFull, StorageFailed
+from stemmadb.server.serving.settings.database_url import database_url
+from stemmadb.server.storage.port import DiskFull, Storage, StorageFailed
 from stemmadb.server.storage.sqlite import SqliteStorage
 from stemmadb.server.storage.sqlite.connection import is_no_room
+
+if TYPE_CHECKING:
+    from stemmadb.server.storage.postgres import PostgresStorage
+
+COMMAND_READ_VIEW_MS_MAX: Final = 600_000
 
 
 class CommandShell(Protocol):
@@ -73,6 +79,9 @@ data_option = click.option(
     show_default=True,
     help="The data directory.",
 )
+storage_option = click.option(
+    "--storage", metavar="URL", help="A PostgreSQL database instead of the data directory: postgresql://user@host/db."
+)
 space_option = click.option(
     "--space", callback=read_did, metavar="NAME|DID", help="Only this space; default: all spaces."
 )
@@ -113,6 +122,38 @@ def told(target: Path | None = None) -> Iterator[None]:
 def _full(target: Path | None) -> errors.StorageFull:
     where = "" if target is None else f" of {target}"
     return errors.StorageFull(f"The disk{where} is full, and what was begun is not there. Make room and try again.")
+
+
+@contextmanager
+def reading_all(data: Path, storage: str | None) -> Iterator[Storage]:
+    """The spaces of a directory, or those of a database, either of which may be in use."""
+    if storage is None:
+        with reading(data) as directory:
+            yield directory
+        return
+    with database(storage) as opened:
+        yield opened
+
+
+@contextmanager
+def database(storage: str) -> Iterator[PostgresStorage]:
+    """The database, to be read only: a command is no node. One read may take as long as it needs."""
+    try:
+        given = database_url(storage)
+    except ValueError as wrong:
+        raise click.UsageError(f"--storage cannot be used: {wrong}.") from None
+    try:
+        from stemmadb.server.storage.postgres import PostgresStorage  # noqa: PLC0415  # psycopg is optional
+    except ImportError:
+        raise errors.Unavailable("psycopg is not installed. Run: pip install 'stemmadb[postgres]'") from None
+    try:
+        opened = PostgresStorage(given, read_only=True, read_view_ms_max=COMMAND_READ_VIEW_MS_MAX)
+    except StorageFailed as failed:
+        raise errors.Unavailable(f"The database cannot be used: {failed}") from None
+    try:
+        yield opened
+    finally:
+        opened.close()
 
 
 @contextmanager

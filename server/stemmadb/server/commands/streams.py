@@ -13,7 +13,15 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.commands.shared import CommandShell, data_option, reading, showing_progress, shown, space_option
+from stemmadb.server.commands.shared import (
+    CommandShell,
+    data_option,
+    reading_all,
+    showing_progress,
+    shown,
+    space_option,
+    storage_option,
+)
 from stemmadb.server.engine.blobs.blob_files import sync_directory
 from stemmadb.server.maintenance.backup import known_spaces
 from stemmadb.server.maintenance.export import Exported
@@ -29,9 +37,12 @@ STANDARD = "-"
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @data_option
+@storage_option
 @space_option
 @click.pass_obj
-def export(shell: CommandShell, file: str, data: Path, space: Did | None) -> dict[str, object] | None:
+def export(
+    shell: CommandShell, file: str, data: Path, storage: str | None, space: Did | None
+) -> dict[str, object] | None:
     """Write the spaces of a directory, which may be in use, with their whole history to FILE as JSON Lines.
 
     FILE must not exist; it appears once complete. With '-' the stream goes to standard output, where its last line
@@ -40,10 +51,10 @@ def export(shell: CommandShell, file: str, data: Path, space: Did | None) -> dic
     Example: stemmadb export --data ./data spaces.jsonl
     """
     target = None if file == STANDARD else Path(file).absolute().parent
-    with showing_progress(shell, target) as on_progress, reading(data) as storage:
-        wanted = known_spaces(storage, None if space is None else [space])
+    with showing_progress(shell, target) as on_progress, reading_all(data, storage) as opened:
+        wanted = known_spaces(opened, None if space is None else [space])
         with _written(file) as write:
-            done = [_exported(storage, one, write, on_progress) for one in wanted]
+            done = [_exported(opened, one, write, on_progress) for one in wanted]
     if file == STANDARD:
         return None
     for one in done:

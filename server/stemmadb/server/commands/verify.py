@@ -9,7 +9,15 @@ import click
 
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.commands.report import CommandReport
-from stemmadb.server.commands.shared import CommandShell, data_option, reading, showing_progress, shown, space_option
+from stemmadb.server.commands.shared import (
+    CommandShell,
+    data_option,
+    reading_all,
+    showing_progress,
+    shown,
+    space_option,
+    storage_option,
+)
 from stemmadb.server.maintenance.backup import known_spaces
 from stemmadb.server.maintenance.progress import OnProgress
 from stemmadb.server.maintenance.verify import verify_space
@@ -18,9 +26,10 @@ from stemmadb.server.storage.port import Storage
 
 @click.command()
 @data_option
+@storage_option
 @space_option
 @click.pass_obj
-def verify(shell: CommandShell, data: Path, space: Did | None) -> dict[str, object]:
+def verify(shell: CommandShell, data: Path, storage: str | None, space: Did | None) -> dict[str, object]:
     """Verify the whole history of each space: hashes, bodies, snapshots, blobs and files.
 
     Reads a directory that may be in use, a backup too. Names the first place of each space that does not hold, and
@@ -29,11 +38,11 @@ def verify(shell: CommandShell, data: Path, space: Did | None) -> dict[str, obje
     Example: stemmadb verify --data ./data
     """
     report = CommandReport(shell, looks=True)
-    with showing_progress(shell) as on_progress, reading(data) as storage:
-        for one in known_spaces(storage, None if space is None else [space]):
-            report.take(one, partial(_verified, shell, storage, one, on_progress))
+    with showing_progress(shell) as on_progress, reading_all(data, storage) as opened:
+        for one in known_spaces(opened, None if space is None else [space]):
+            report.take(one, partial(_verified, shell, opened, one, on_progress))
     if not report.spaces:
-        shell.say(f"There are no spaces in {data}.")
+        shell.say(f"There are no spaces in {storage or data}.")
     return report.answer(verified=len(report.good) == len(report.spaces))
 
 

@@ -6,7 +6,6 @@ import ipaddress
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
@@ -20,6 +19,7 @@ from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.serving.listeners.origins import ANY
 from stemmadb.server.serving.settings import bounds
 from stemmadb.server.serving.settings.bounds import NUMBER_MAX, Whole
+from stemmadb.server.serving.settings.database_url import database_url
 
 LISTENING: Final = "Address and data directory"
 ACCESS: Final = "Access"
@@ -115,18 +115,7 @@ def _check_did(did: object) -> None:
 
 
 def _storage(given: object) -> object:
-    if given is None:
-        return given
-    try:
-        parts = urlsplit(str(given))
-        has_password = parts.password is not None or "password" in parts.query
-    except ValueError:
-        raise ValueError("it is not a URL such as postgresql://user@host/database") from None
-    if parts.scheme not in ("postgresql", "postgres"):
-        raise ValueError("it is not a URL such as postgresql://user@host/database")
-    if has_password:
-        raise ValueError("it has a password in it; put that into the file that PGPASSFILE names")
-    return given
+    return given if given is None else database_url(str(given))
 
 
 def _node_address(given: object) -> object:

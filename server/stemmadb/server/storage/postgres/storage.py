@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 import psycopg
 
@@ -46,6 +46,16 @@ _INSERT_MAIN: Final = (
     "INSERT INTO branch (space, branch, name, parent, fork, depth, deleted, merged) "
     "VALUES (%s, %s, 'main', NULL, 0, 1, NULL, 0)"
 )
+
+
+class DatabaseStatus(NamedTuple):
+    """What an operator wants to know of a database."""
+
+    version: str
+    has_standby: bool
+    nodes: Sequence[tuple[str, int]]
+    """Each with the milliseconds that its row has left."""
+    owners: dict[Did, str]
 
 
 def _nothing(_space: Did) -> None:
@@ -94,6 +104,22 @@ class PostgresStorage:
     def node(self) -> Node:
         assert self._node is not None, "a read-only storage is no node"
         return self._node
+
+    def status(self) -> DatabaseStatus:
+        """The nodes that are alive, which of them owns each space, and how durable an acknowledged commit is now."""
+        with self._readers.connection() as connection, failures():
+            ((number, names),) = connection.rows(
+                "SELECT current_setting('server_version'), current_setting('synchronous_standby_names')"
+            )
+            nodes = connection.rows(
+                "SELECT address, (extract(epoch FROM until - clock_timestamp()) * 1000)::bigint FROM node "
+                "WHERE until > clock_timestamp() ORDER BY address"
+            )
+            owners = connection.rows(
+                "SELECT s.did, n.address FROM tip AS t JOIN space AS s ON s.space = t.space "
+                "JOIN node AS n ON n.node = t.owner"
+            )
+        return DatabaseStatus(str(number).split()[0], bool(names), nodes, {Did(did): name for did, name in owners})
 
     def check_server(self, did: Did) -> None:
         """The first node writes the server's DID; `Unavailable` on one with another key."""
