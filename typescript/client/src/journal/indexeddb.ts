@@ -8,8 +8,11 @@ import { type CommitName, nameKey } from "../nursery/entities.ts";
 import { newSessionId } from "./memory.ts";
 import type { ConfirmedCommit, Journal, JournaledCommit, JournalState, JournalStep, RejectedRecord, Standing } from "./port.ts";
 import { got, opened, transacted } from "./requests.ts";
+import { within } from "../session/requests.ts";
 
 const VERSION = 1;
+/** How long opening waits for the answer whether the browser may evict the journal. */
+const PERSIST_MS = 200;
 const STORES = ["pending", "confirmed", "rejected", "heads"] as const;
 
 interface Row<T> {
@@ -50,8 +53,7 @@ export class IndexedDbJournal implements Journal {
     }
     this.database.onversionchange = () => this.lost("another tab deletes or upgrades it");
     this.database.onclose = () => this.lost("the browser has closed it");
-    const isPersistent = (await globalThis.navigator?.storage?.persist?.().catch(() => false)) ?? false;
-    this.state = isPersistent ? "persistent" : "evictable";
+    await this.askToPersist();
     await this.newSession();
     const pending = await this.adopted();
     const [confirmed, rejected, heads] = await Promise.all([
@@ -63,6 +65,16 @@ export class IndexedDbJournal implements Journal {
     const standing = wanted.map((one) => one.standing).sort((one, other) => other.to - one.to)[0];
     confirmed.sort((one, other) => one.version - other.version);
     return { session: this.session, pending, confirmed, rejected, ...(standing === undefined ? {} : { standing }) };
+  }
+
+  /** Firefox asks the person, and answers when they have: nobody waits for that. The state follows the answer. */
+  private async askToPersist(): Promise<void> {
+    this.state = "evictable";
+    const asked = globalThis.navigator?.storage?.persist?.().catch(() => false) ?? Promise.resolve(false);
+    const told = asked.then((isPersistent) => {
+      if (isPersistent && this.state === "evictable") this.state = "persistent";
+    });
+    await within(told, PERSIST_MS);
   }
 
   /** The lock is taken before the session's first row is written. */
