@@ -97,20 +97,23 @@ def images(
         yield space.marked, (segments.after_power_loss(), space.after_power_loss())
 
 
-def place(directory: Path, image: Image) -> None:
+def place(directory: Path, image: Image, wal: Path | None = None) -> None:
+    """`wal` is where the group WAL is, if it is a worker's."""
     segments, space = image
     put(directory / SPACES / SPACE, space)
     for name in NAMES:
-        (directory / name).unlink(missing_ok=True)
+        ((wal or directory) / name).unlink(missing_ok=True)
     for name, content in segments.items():
-        (directory / name).write_bytes(content)
+        ((wal or directory) / name).write_bytes(content)
 
 
-def check(directory: Path, moments: Mapping[Version, Moment], acknowledged: int) -> Version:
+def check(
+    directory: Path, moments: Mapping[Version, Moment], acknowledged: int, wal_directory: Path | None = None
+) -> Version:
     """Whatever was acknowledged is there, in whole batches, and verifies; gives where the log ends."""
-    storage = SqliteStorage(directory)
+    storage = SqliteStorage(directory, wal_directory=wal_directory)
     try:
-        assert not list(directory.glob("group_wal.*"))
+        assert not list(directory.rglob("group_wal.*"))
         log = storage.open(SPACE, create=True)
         with log.reader() as reader:
             tip = reader.tip()
@@ -228,6 +231,20 @@ def lose_power(life: Life, scratch: Path, count: int, seed: int) -> int:
         check(scratch, life.moments, acknowledged)
         done += 1
     return done
+
+
+@pytest.mark.rule("COMMIT-1", "STORE-4", "STORE-6")
+@pytest.mark.parametrize("by_worker", [True, False], ids=["by the worker", "by the next parent"])
+def test_no_power_loss_loses_a_commit_in_the_group_wal_of_a_worker(
+    tmp_path: Path, scratch: Path, record_removal: Recording, by_worker: bool
+) -> None:
+    """The worker that is started again recovers its own; whoever takes the directory recovers all."""
+    life = live(LIVES, tmp_path, record_removal)
+    wal = scratch / "workers" / "1"
+    wal.mkdir(parents=True)
+    for acknowledged, image in images(life.events, anywhere(life.events, IMAGES, LIVES), LIVES):
+        place(scratch, image, wal)
+        check(scratch, life.moments, acknowledged, wal if by_worker else None)
 
 
 @pytest.mark.rule("COMMIT-1", "STORE-1")
