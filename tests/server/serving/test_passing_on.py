@@ -244,12 +244,13 @@ async def test_an_address_over_its_limit_is_refused_by_the_owner(make: Make, sho
     [
         b"GET / HTTP/1.1\r\n\r\n" + bytes(40),
         bytes(SECRET_BYTES) + LENGTH.pack(0),
+        opening.encode(bytes(SECRET_BYTES), Opening("relay", "10.0.0.1", request())),
         SECRET + LENGTH.pack(2**31),
         SECRET + LENGTH.pack(3) + b"\xff\xff\xff",
         opening.encode(SECRET, Opening("socket", "", b"without a socket")),
         b"",
     ],
-    ids=["http", "secret", "length", "opening", "descriptor", "silence"],
+    ids=["http", "secret", "opening with another secret", "length", "opening", "descriptor", "silence"],
 )
 async def test_a_foreign_connection_is_closed_and_logged(
     make: Make, short: Path, sent: bytes, caplog: pytest.LogCaptureFixture
@@ -261,6 +262,7 @@ async def test_a_foreign_connection_is_closed_and_logged(
             assert await asyncio.wait_for(reader.read(), 10 * OPENING_SECONDS) == b""
         writer.transport.abort()
         assert "foreign_connection" in caplog.text
+        assert not it.owner.handlers.everybody
         await exchanged(it)
 
 
