@@ -30,8 +30,8 @@ class TurnOver(Exception):
 class WorkBudget:
     """The work that one question may cost: a query, or one step of a watch. It counts units and knows no clock.
 
-    `cancel` may be called from any thread; whoever spends from the budget then stops soon. `turn` bounds the work
-    until somebody gives more: work on an event loop stops there and goes on elsewhere.
+    `cancel` may be called from any thread; the work that spends from the budget then stops soon. `turn` bounds the
+    work of one turn: work on an event loop stops there and goes on elsewhere.
     """
 
     __slots__ = ("_is_cancelled", "maximum", "spent", "turn")
@@ -48,8 +48,9 @@ class WorkBudget:
 
     def spend(self, units: int) -> None:
         """Counts work that was done."""
-        self.spent += units
-        self.check(0)
+        spent = self.spent = self.spent + units
+        if self._is_cancelled or spent > self.maximum or (self.turn is not None and spent > self.turn):
+            self.check(0)
 
     def check(self, more: int) -> None:
         """Raises if the work so far, and that much more, is not to go on."""

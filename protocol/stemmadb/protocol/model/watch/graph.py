@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from stemmadb.protocol.model.query.query import Outcome, Visit
+from stemmadb.protocol.model.query.query import Outcome, Unresolved, Visit, VisitResult
 from stemmadb.protocol.model.values.ids import EntityId
 from stemmadb.protocol.model.watch.node import VisitNode, WatchedEntity
 from stemmadb.protocol.model.watch.tally import Tally
@@ -63,7 +63,9 @@ class VisitGraph:
         self.tally.discount(node)
         self.tally.resize(node.entity, size)
         node.found = outcome.found
-        node.dangling = outcome.dangling
+        node.unresolved = outcome.dangling
+        if outcome.found is VisitResult.NOWHERE:
+            node.unresolved = (Unresolved(node.visit.id, node.visit.path), *outcome.dangling)
         self.tally.count(node)
         self._point(node, dict.fromkeys(hop.target for hop in outcome.hops))
 
@@ -71,7 +73,7 @@ class VisitGraph:
         """Takes back what the visit found; it is to be made if it is still attached once all cuts are known."""
         self.tally.discount(node)
         node.found = None
-        node.dangling = ()
+        node.unresolved = ()
         self.tally.count(node)
         self._point(node, {})
         self._frontier.append(node)

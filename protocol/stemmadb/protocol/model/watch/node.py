@@ -28,7 +28,6 @@ class VisitNode:
 
     __slots__ = (
         "attached",
-        "dangling",
         "depth",
         "entity",
         "found",
@@ -37,6 +36,7 @@ class VisitNode:
         "others",
         "out",
         "parent",
+        "unresolved",
         "visit",
     )
 
@@ -46,7 +46,8 @@ class VisitNode:
         self.found: VisitResult | None = None
         """None until the visit is made."""
         self.out: tuple[VisitNode, ...] = ()
-        self.dangling: tuple[Unresolved, ...] = ()
+        self.unresolved: tuple[Unresolved, ...] = ()
+        """The links of the visit that lead nowhere, and the visit itself if its path does."""
         self.parent: VisitNode | None = None
         self.others: dict[VisitNode, None] | None = None
         self.depth = 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from stemmadb.protocol.model.query.query import Unresolved, VisitResult
 from stemmadb.protocol.model.values.ids import EntityId
 from stemmadb.protocol.model.watch.node import VisitNode, WatchedEntity
@@ -31,7 +29,7 @@ class Tally:
         self.visits += 1
         if node.found is VisitResult.MATCHED:
             self._match(node.entity, 1)
-        for place in _led_nowhere(node):
+        for place in node.unresolved:
             self.unresolved_before.setdefault(place, place in self.unresolved)
             self.unresolved[place] = self.unresolved.get(place, 0) + 1
 
@@ -39,7 +37,7 @@ class Tally:
         self.visits -= 1
         if node.found is VisitResult.MATCHED:
             self._match(node.entity, -1)
-        for place in _led_nowhere(node):
+        for place in node.unresolved:
             self.unresolved_before.setdefault(place, True)
             self.unresolved[place] -= 1
             if not self.unresolved[place]:
@@ -61,9 +59,3 @@ class Tally:
     def note_known(self, id_: EntityId, *, known: bool) -> None:
         """The graph begins or ceases to hold visits of the entity."""
         self.known_before.setdefault(id_, known)
-
-
-def _led_nowhere(node: VisitNode) -> Iterator[Unresolved]:
-    if node.found is VisitResult.NOWHERE:
-        yield Unresolved(node.visit.id, node.visit.path)
-    yield from node.dangling
