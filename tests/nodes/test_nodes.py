@@ -11,6 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+import postgres_server
 from node_processes import NodeProcess, url_of
 from stemmadb.client import Identity, Space, connect
 from stemmadb.server.maintenance.verify import verify_space
@@ -150,3 +151,24 @@ async def test_a_node_that_was_paused_beyond_its_lease_shows_nothing_of_what_it_
 def test_a_node_with_another_key_does_not_start(nodes: list[NodeProcess], url: str, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="--server-key"):
         NodeProcess(url_of(url), tmp_path / "other")
+
+
+@pytest.mark.rule("STORE-8", "STORE-9", "COMMIT-1", "COMMIT-5")
+async def test_a_restart_of_the_database_costs_clients_nothing_but_time(tmp_path: Path) -> None:
+    with postgres_server.own_server() as server:
+        node = NodeProcess(server.url, tmp_path / "data")
+        try:
+            async with clients_in(tmp_path) as clients:
+                space = await clients.space(node)
+                confirmed = await write(space, "before", 3)
+                work = asyncio.create_task(write(space, "during", COMMITS))
+                await asyncio.sleep(0.05)
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.start)
+                confirmed += await work
+            node.end(signal.SIGTERM)
+            version, ids = stored(server.url, space)
+            assert sorted(id_ for id_ in ids if id_.startswith(("urn:before", "urn:during"))) == sorted(confirmed)
+            assert version == len(confirmed) + 1
+        finally:
+            node.close()

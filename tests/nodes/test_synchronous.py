@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -27,11 +26,8 @@ ZERO = Version(0)
 def server() -> Iterator[str]:
     """Its standby can be named, and is never there."""
     postgres_server.need()
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-    with postgres_server.own_server({}, port=port) as url:
-        yield url
+    with postgres_server.own_server() as made:
+        yield made.url
 
 
 def promise(url: str, names: str) -> None:

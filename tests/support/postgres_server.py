@@ -11,12 +11,13 @@ import fcntl
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -185,26 +186,75 @@ def database() -> str:
     return database_url(name)
 
 
+class OwnServer:
+    """A server for one test, which syncs and listens on loopback. It can be killed and started again."""
+
+    def __init__(self, programs: Path, directory: Path) -> None:
+        self._programs = programs
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+        self.url = f"postgresql://stemmadb@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        settings = {"listen_addresses": "127.0.0.1", "port": str(self.port), "log_min_messages": "fatal"}
+        flags = [f"-c{key}={value}" for key, value in settings.items()]
+        name = str(self._directory)
+        command = [str(self._programs / "postgres"), "-D", str(self._directory / "data"), "-k", name, *flags]
+        self._process = subprocess.Popen(  # noqa: S603
+            command, stderr=subprocess.DEVNULL, cwd=name, **as_user(own_user())
+        )
+        _await_server(self.url)
+
+    def kill(self) -> None:
+        """As a power failure of the process: nothing is written any more."""
+        if self._process is not None:
+            for child in Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split():
+                with suppress(ProcessLookupError):
+                    os.kill(int(child), signal.SIGKILL)
+            self._process.kill()
+            self._process.wait()
+            (self._directory / "data" / "postmaster.pid").unlink(missing_ok=True)
+            self._process = None
+
+    @contextmanager
+    def standby(self) -> Iterator[OwnServer]:
+        """A running copy that follows this server."""
+        with tempfile.TemporaryDirectory(prefix="stemmadb-pg-", ignore_cleanup_errors=True) as name:
+            directory, user = Path(name), own_user()
+            directory.chmod(0o755)
+            if user is not None:
+                os.chown(directory, user.uid, user.gid)
+            command = [str(self._programs / "pg_basebackup"), "-D", str(directory / "data"), "-R", "-X", "stream"]
+            where = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "stemmadb", "--no-sync", "-c", "fast"]
+            subprocess.run([*command, *where], check=True, capture_output=True, cwd=name, **as_user(user))  # noqa: S603
+            made = OwnServer(self._programs, directory)
+            made.start()
+            try:
+                yield made
+            finally:
+                made.kill()
+
+
 @contextmanager
-def own_server(settings: Mapping[str, str], *, port: int) -> Iterator[str]:
-    """A server for one test, which syncs and listens on loopback; gives the URL of its database."""
+def own_server() -> Iterator[OwnServer]:
     chosen = installation()
     assert chosen is not None, "somebody asked whether there is one"
-    with tempfile.TemporaryDirectory(prefix="stemmadb-pg-") as name:
+    with tempfile.TemporaryDirectory(prefix="stemmadb-pg-", ignore_cleanup_errors=True) as name:
         directory = Path(name)
         directory.chmod(0o755)
-        programs = make_cluster(chosen, directory)
-        defaults = {"listen_addresses": "127.0.0.1", "port": str(port), "log_min_messages": "fatal"}
-        flags = [f"-c{key}={value}" for key, value in (defaults | dict(settings)).items()]
-        command = [str(programs / "postgres"), "-D", str(directory / "data"), "-k", name, *flags]
-        server = subprocess.Popen(command, stderr=subprocess.DEVNULL, cwd=name, **as_user(own_user()))  # noqa: S603
-        url = f"postgresql://stemmadb@127.0.0.1:{port}/postgres"
+        made = OwnServer(make_cluster(chosen, directory), directory)
+        made.start()
         try:
-            _await_server(url)
-            yield url
+            yield made
         finally:
-            server.send_signal(signal.SIGQUIT)
-            server.wait()
+            made.kill()
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
 
 
 def _await_server(url: str) -> None:

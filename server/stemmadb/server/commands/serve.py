@@ -98,6 +98,8 @@ def run_server(shell: ServingShell, config: Config, beside: Sequence[Companion] 
     from stemmadb.server.serving.parent import serve_with_workers  # noqa: PLC0415
     from stemmadb.server.serving.signals import stopping_on_signals  # noqa: PLC0415
 
+    if beside and config.storage is not None:
+        raise Unavailable("Agent memory runs beside a data directory. Give a memory server the --url of a node.")
     if beside and config.workers > 1:
         raise Unavailable("Agent memory runs beside one process. Start with --workers 1, or without --memory.")
 

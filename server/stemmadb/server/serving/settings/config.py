@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -30,6 +31,8 @@ GROUPS: Final = (LISTENING, ACCESS, LOGS, CONNECTIONS, bounds.SERVICE, bounds.PR
 WORKERS_MAX: Final = 256
 WORKER_BYTES_MIN: Final = 1024 * 1024
 """What one worker's share of `cache_bytes_max` has to be at least."""
+DATABASE_BLOB_BYTES_MAX: Final = 64 * 1024
+"""Of a blob that is kept in a database."""
 EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # what we look for
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s*]+/?", re.IGNORECASE)
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", re.IGNORECASE)
@@ -297,7 +300,11 @@ class Config(_Bounds):
 
     def limits(self) -> Limits:
         """The limits that `hello` announces to clients."""
-        return bounds.limits_of(self.__dict__)
+        limits = bounds.limits_of(self.__dict__)
+        if self.storage is None:
+            return limits
+        # Nodes share no directory for the files of larger blobs.
+        return msgspec.structs.replace(limits, blob_bytes_max=min(limits.blob_bytes_max, DATABASE_BLOB_BYTES_MAX))
 
     def service_settings(self) -> ServiceSettings:
         listed = {"anyone": None, "nobody": frozenset[Did]()}
