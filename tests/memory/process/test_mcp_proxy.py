@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from stemmadb.memory.process.finding import MemoryNote
-from stemmadb.memory.process.mcp_proxy import McpProxy, ProxyGreeting
+from stemmadb.memory.process.mcp_proxy import ACCEPTED, McpProxy, ProxyGreeting
 
 GREETING = ProxyGreeting("secret", None, "custom:a", None)
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
@@ -48,12 +48,14 @@ class Wires:
         return dict(json.loads(self.answers.readline()))
 
     @contextmanager
-    def served(self) -> Iterator[BinaryIO]:
-        """One life of a memory server; at the end of the block it dies."""
+    def served(self, *, is_dying: bool = False) -> Iterator[BinaryIO]:
+        """One life of a memory server; at the end of the block it dies. One that is dying reads nothing."""
         connection, _ = self.listener.accept()
         connection.settimeout(10)
         with connection, connection.makefile("rwb", buffering=0) as stream:
-            assert json.loads(stream.readline())["protocol"] == "mcp"
+            if not is_dying:
+                assert json.loads(stream.readline())["protocol"] == "mcp"
+                stream.write(json.dumps(ACCEPTED).encode() + b"\n")
             yield stream  # type: ignore[misc]  # unbuffered, it is a raw stream; both read lines and write
 
     def close(self) -> None:
@@ -106,6 +108,20 @@ def test_a_request_is_sent_three_times_at_most(wires: Wires) -> None:
         assert json.loads(stream.readline())["id"] == 2
         say(stream, 2)
         assert wires.answer()["id"] == 2
+
+
+@pytest.mark.rule("MCP-10")
+def test_a_memory_server_that_is_dying_costs_no_try(wires: Wires) -> None:
+    with wires.served() as stream:
+        wires.type(CALL)
+        stream.readline()
+    for _ in range(5):
+        with wires.served(is_dying=True):
+            pass
+    with wires.served() as stream:
+        assert json.loads(stream.readline())["id"] == "x"
+        say(stream, "x")
+        assert wires.answer() == {"jsonrpc": "2.0", "id": "x", "result": {}}
 
 
 def test_a_key_of_the_client_is_kept(wires: Wires) -> None:

@@ -27,6 +27,8 @@ PAUSE_SECONDS: Final = 0.1
 """Before the next try: a process that is dying needs a moment to let go of its socket and its directory."""
 KEY: Final = "idempotency_key"
 PARSE_ERROR, INVALID_REQUEST, INTERNAL_ERROR = -32_700, -32_600, -32_603
+ACCEPTED: Final = {"accepted": True}
+"""What the memory server says once it has read the greeting."""
 HANDSHAKE: Final = ("initialize", "notifications/initialized")
 
 
@@ -69,6 +71,9 @@ class McpProxy:
         """Ids of requests that only the proxy repeated: the client has their answer already."""
         self._connection: socket.socket | None = None
         self._refusal: str | None = None
+        self._is_accepted = False
+        """Whether the memory server of this connection has read the greeting: one that is dying does not."""
+        self._unaccepted_since: float | None = None
         self._is_ending = False
 
     def run(self) -> str | None:
@@ -141,6 +146,9 @@ class McpProxy:
     def _answered(self, line: bytes) -> None:
         message = msgspec.json.decode(line)
         with self._changed:
+            if message == ACCEPTED:
+                self._is_accepted, self._unaccepted_since = True, None
+                return
             if "jsonrpc" not in message:
                 self._refusal = str(message.get("error", {}).get("message", "The memory server refused."))
                 for number in list(self._waiting):
@@ -156,10 +164,11 @@ class McpProxy:
 
     def _again(self) -> None:
         """Finds or starts another memory server and sends what was not answered; each request at most 3 times."""
-        for number, one in list(self._waiting.items()):
-            if one.tries >= TRIES_MAX:
-                self._fail(msgspec.json.decode(number), INTERNAL_ERROR, "The memory server went away. Try again.")
-            one.tries += 1
+        if self._counts():
+            for number, one in list(self._waiting.items()):
+                if one.tries >= TRIES_MAX:
+                    self._fail(msgspec.json.decode(number), INTERNAL_ERROR, "The memory server went away. Try again.")
+                one.tries += 1
         try:
             self._connect()
         except StemmaError as failed:
@@ -179,6 +188,14 @@ class McpProxy:
             if one.line not in self._handshake:
                 self._send(one.line)
 
+    def _counts(self) -> bool:
+        """Whether the memory server may have read what was sent. One that is dying still lets clients connect."""
+        if self._is_accepted:
+            return True
+        now = time.monotonic()
+        self._unaccepted_since = now if self._unaccepted_since is None else self._unaccepted_since
+        return now - self._unaccepted_since > CONNECT_SECONDS
+
     def _connect(self) -> None:
         """A memory server that was killed a moment ago can still be found; then the next one is looked for."""
         self._close()
@@ -189,7 +206,7 @@ class McpProxy:
             try:
                 connection.connect(note.socket)
                 connection.sendall(self._greeting.line())
-                self._connection = connection
+                self._connection, self._is_accepted = connection, False
             except OSError as failed:
                 connection.close()
                 if time.monotonic() > until:

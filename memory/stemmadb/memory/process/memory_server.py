@@ -24,6 +24,7 @@ from stemmadb.memory.process import places
 from stemmadb.memory.process.audit_file import AuditFile
 from stemmadb.memory.process.control_server import ControlGreeting, ControlServer, send_line
 from stemmadb.memory.process.http_listener import ListenAddress, listening
+from stemmadb.memory.process.mcp_proxy import ACCEPTED
 from stemmadb.memory.process.opened_memory import OpenedMemory, opened_memory
 from stemmadb.memory.process.secret_file import SecretFile
 from stemmadb.memory.rules.cooldown import COOLDOWN_SECONDS, Cooldown
@@ -129,6 +130,7 @@ class MemoryServer:
         def caller() -> MemoryCaller:
             return self.caller(greeting.secret, "mcp").lowered(lowered)
 
+        send_line(writer, ACCEPTED)
         name = str(uuid.uuid4())
         write_as = partial(opened.writers.memory_of, name)
         calls = ToolCalls(opened.memory, ns, caller, self.cooldown, self.audit, write_as)
