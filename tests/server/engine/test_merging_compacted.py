@@ -53,9 +53,9 @@ class Story:
         self.operations += 1
         return f"o{self.operations}"
 
-    async def create(self, name: str) -> None:
+    async def create(self, name: str, parent: str = "main") -> None:
         fork = Version(self.it.space.version)
-        await self.it.structure(BranchCreate(name=BranchName(name), parent=BranchName("main"), fork=fork))
+        await self.it.structure(BranchCreate(name=BranchName(name), parent=BranchName(parent), fork=fork))
 
     async def set(self, branch: str, n: int) -> None:
         await self.it.must(set_(E, {"n": n, "t": "a", "o": {"m": 2}}, blind=True), branch=branch)
@@ -168,6 +168,30 @@ async def test_a_copy_of_a_value_that_a_compaction_took_counts_from_the_merge(st
             await story.increment("main", "/n", 1)
             reports.append((told(await story.merge("b2", "main", strategy)), await it.value(E, "main")))
     assert reports[0] == reports[1]
+
+
+@pytest.mark.rule("MERGE-3", "COMPACT-1")
+async def test_increments_after_a_fork_behind_a_checkpoint_are_added() -> None:
+    """Of the parent the branches know the last change, and the checkpoint that followed it alone has the value."""
+    reports = []
+    for compacted in (False, True):
+        async with engine() as it:
+            story = Story(it)
+            await story.set("main", 0)
+            for _ in range(18):
+                await story.increment("main", "/n", 1)
+            if compacted:
+                await story.compact()
+            await story.create("b1")
+            await story.increment("b1", "/n", 1)
+            await story.create("b2", "b1")
+            if compacted:
+                await story.compact()
+            await story.increment("b1", "/n", 1)
+            await story.increment("b2", "/n", 2)
+            reports.append((told(await story.merge("b2", "b1", "fields")), await it.value(E, "b1")))
+    assert reports[0] == reports[1]
+    assert reports[0][1] == {"n": 22, "t": "a", "o": {"m": 2}}
 
 
 @pytest.mark.rule("COMPACT-1")

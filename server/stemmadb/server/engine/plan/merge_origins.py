@@ -12,6 +12,7 @@ from typing import Final
 from stemmadb.protocol.model.history.origins import OriginTrace, WrittenLeaves
 from stemmadb.protocol.model.log import ancestry, branch_spans
 from stemmadb.protocol.model.log.ancestry import BranchGraph, BranchPoint, Knowledge, MergeEdge
+from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.log.state import BranchState
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, EntityId, Version
 from stemmadb.server.engine.plan.known_merges import Merges
@@ -92,6 +93,16 @@ class _Facts(Iterable[WrittenLeaves]):
         after: FactPosition | None = None
         while page := self._reader.facts_of(self._id, after=after, limit=FACTS_PAGE):
             for fact in page:
-                if fact.version <= self._known.get(fact.branch, EMPTY_SPACE):
+                if self._is_known(fact):
                     yield WrittenLeaves(fact, self._merges.records.get(fact.version))
             after = FactPosition(page[-1].version, page[-1].index)
+
+    def _is_known(self, fact: Fact) -> bool:
+        """Whether a point knows the commit of a fact; a checkpoint counts as part of the change before it.
+
+        A branch is known up to its last change, and a checkpoint that was written after it changes nothing. But where
+        a compaction took what came before, the checkpoint alone has the value. One that follows a change that nobody
+        knows is later than all that is looked at, and makes no difference.
+        """
+        upto = self._known.get(fact.branch)
+        return upto is not None and (fact.version <= upto or fact.kind == "checkpoint")
