@@ -129,10 +129,16 @@ class _Arriving:
         self._timer = loop.call_later(OPENING_SECONDS, self._refuse, "late")
 
     def _read(self) -> None:
+        """Reads on as long as there is something: the head and the rest of an opening mostly come together."""
+        while self._read_some():
+            pass
+
+    def _read_some(self) -> bool:
+        """False once nothing more is to be read now."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self._sock, self._wanted - len(self._data), 1)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data, descriptors = b"", []
         self._descriptors += descriptors
@@ -141,16 +147,23 @@ class _Arriving:
             self._refuse("ended")
         elif not hmac.compare_digest(self._data[:SECRET_BYTES], self._secret[: len(self._data)]):
             self._refuse("secret")
+        elif len(self._data) == HEAD_BYTES:
+            return self._has_length()
         elif len(self._data) == self._wanted:
-            self._read_on()
+            self._take_opening()
+        else:
+            return True
+        return False
 
-    def _read_on(self) -> None:
-        if self._wanted == HEAD_BYTES:
-            (length,) = LENGTH.unpack_from(self._data, SECRET_BYTES)
-            self._wanted += length
-            if length > OPENING_BYTES_MAX:
-                self._refuse("length")
-            return
+    def _has_length(self) -> bool:
+        (length,) = LENGTH.unpack_from(self._data, SECRET_BYTES)
+        self._wanted += length
+        if 0 < length <= OPENING_BYTES_MAX:
+            return True
+        self._refuse("length")
+        return False
+
+    def _take_opening(self) -> None:
         try:
             came = opening.decode(bytes(self._data[HEAD_BYTES:]))
         except msgspec.DecodeError:
