@@ -77,7 +77,8 @@ def naive(world: World, floor: int, *, origins: bool = True) -> list[int]:
     """Folds every state that must stay, and drops the bodies below the floor that none of them was folded from.
 
     With `origins`, for histories without merges, what leads from the last fact that all mergeable states have in
-    common to each of them stays too, up to the last assignment of everything.
+    common to each of them stays too, up to the last assignment of everything. A state without the entity has nothing
+    in common with the others.
     """
     kept = [state for state in world.branches.values() if state.deleted is None or state.deleted >= floor]
     mergeable = {BranchPoint(s.name, Version(v)) for s in kept for v in range(floor, world.version + 1)}
@@ -97,7 +98,7 @@ def naive(world: World, floor: int, *, origins: bool = True) -> list[int]:
     for point in points:
         needed.update(replayed(visible(world, point)))
     if origins:
-        histories = [found for point in mergeable if (found := visible(world, point))]
+        histories = [visible(world, point) for point in mergeable]
         for history in histories:
             needed.update(traced(history, trunk(histories)))
     return [f.version for f in world.facts if f.version < floor and f.size is not None and f.version not in needed]

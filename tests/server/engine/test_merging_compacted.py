@@ -147,6 +147,27 @@ async def test_a_base_behind_a_checkpoint_is_read_from_the_checkpoint(backend: s
 
 
 @pytest.mark.rule("MERGE-3", "COMPACT-1")
+async def test_what_a_branch_without_the_entity_may_add_up_with_stays() -> None:
+    """Two numbers that are assigned the same value on two branches are added up, whenever the second one is made."""
+    reports = []
+    for compacted in (False, True):
+        async with engine() as it:
+            story = Story(it)
+            await story.create("b1")
+            await story.set("main", 0)
+            for _ in range(18):
+                await story.increment("main", "/n", 1)
+            if compacted:
+                await story.compact()
+                await story.compact()
+            await story.set("b1", 0)
+            await story.increment("b1", "/n", 1)
+            reports.append((told(await story.merge("main", "b1", "fields")), await it.value(E, "b1")))
+    assert reports[0] == reports[1]
+    assert reports[0][1] == {"n": 19, "t": "a", "o": {"m": 2}}
+
+
+@pytest.mark.rule("MERGE-3", "COMPACT-1")
 @pytest.mark.parametrize("strategy", ["fields", "lww"])
 async def test_a_copy_of_a_value_that_a_compaction_took_counts_from_the_merge(strategy: Strategy) -> None:
     """All branches continue the copy, so nothing is kept of the branch that it came from. It was a KeyError."""

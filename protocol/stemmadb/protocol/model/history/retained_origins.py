@@ -12,6 +12,9 @@ before counts alike on every side. For example, with `draft` forked from `main` 
 
     both branches live: the trunk is 3; 7, 6 and 9 stay, and with 3 what its value is replayed from
     draft deleted:      the trunk is the last fact on main; nothing stays but what its value is replayed from
+
+A branch on which the entity never was has nothing in common with the others, so there is no trunk then: an entity of
+the same id may be made there later, and two numbers that were assigned the same value are added up.
 """
 
 from __future__ import annotations
@@ -87,17 +90,19 @@ class RetainedOrigins:
         self._seen: dict[BranchName, set[Version]] = {}
         self._tops: set[int] = set()
         self._trunk: int | None = None
+        self._is_absent = False
+        """Whether a branch has no fact of the entity."""
 
     def facts(self) -> Iterator[tuple[int, bool]]:
         """Each fact that stays, and whether the value it begins with has to be replayed for it."""
         for point in self._mergeable.points():
-            self._see(point)
+            self._is_absent |= self._see(point) is None
         ends = self._mergeable.ends
         floor = self._mergeable.floor
         self._tops.update(at for at in self._tree.above(floor) if self._tree.branch(at) in ends)
         done: set[MergeEdge] = set()
         while True:
-            self._trunk = self._common(self._tops)
+            self._trunk = None if self._is_absent else self._common(self._tops)
             found = [edge for edge in self._looked_through() if edge not in done]
             if not found:
                 break
@@ -109,11 +114,13 @@ class RetainedOrigins:
             yield from ((at, False) for at in facts)
             yield last, True
 
-    def _see(self, point: BranchPoint) -> None:
+    def _see(self, point: BranchPoint) -> int | None:
+        """The last fact at the point, which counts from now on."""
         for span in branch_spans.lineage(self._branches, point.branch, point.version):
             self._seen.setdefault(span.branch, set()).add(span.upto)
         if (at := self._tree.last(point.branch, point.version)) is not None:
             self._tops.add(at)
+        return at
 
     def _common(self, tops: Collection[int]) -> int | None:
         """The last fact that all of them continue. A fact always comes after the one it continues."""
