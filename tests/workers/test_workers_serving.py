@@ -21,7 +21,7 @@ from http_worlds import HttpWorld, http_world
 from listening import certificate
 from plain_client import Gone
 from plain_content import query_of, set_
-from plain_world import ServedSpace, space_key
+from plain_world import ServedSpace, new_key, space_key
 from stemmadb.client import Space
 from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.protocol.wire.version import MSGPACK, space_path
@@ -149,6 +149,24 @@ async def test_limits_on_connections_hold_for_all_workers_together(short: Path, 
             while isinstance(peer := await entered(it.url, spaces[-1]), int):
                 await asyncio.sleep(0.05)
         await peer.close()
+
+
+async def test_the_limit_of_a_principal_holds_for_all_workers_together(short: Path) -> None:
+    async with world(short, connections_per_principal_max=3) as it:
+        key, spaces = new_key(), []
+        for number in range(4):
+            space = ServedSpace(it.url, key=space_key(workers=WORKERS, owner=number % WORKERS))
+            space.owner, space.roles = key, {key.did: "own"}
+            await space.found()
+            spaces.append(space)
+        for space in spaces[:3]:
+            await space.enter()
+            await asyncio.sleep(0.5)  # one message goes from worker to worker
+        with pytest.raises(Gone) as gone:
+            await spaces[3].enter()
+        assert gone.value.farewell["details"]["bound"] == "connections_per_principal_max"
+        for space in spaces:
+            await space.close()
 
 
 def test_bad_input_ends_with_one_line_that_says_what_to_do(short: Path) -> None:

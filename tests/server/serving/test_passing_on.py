@@ -140,6 +140,14 @@ async def test_a_head_that_comes_byte_by_byte_is_passed_on_whole(make: Make, sho
         assert (await it.owner.handlers.next()).arrival.space == SPACE
 
 
+async def test_a_head_that_never_ends_is_cut_off_where_it_arrived(make: Make, short: Path) -> None:
+    async with pair(make, short, handshake_timeout_ms=50) as it:
+        peer = await it.arrive.raw()
+        peer.write(request()[:-2])
+        assert await peer.ended() == b""
+        assert it.owner.handlers.welcomed == 0
+
+
 async def test_frames_behind_the_head_are_passed_on_with_it(make: Make, short: Path) -> None:
     async with pair(make, short) as it:
         peer = await it.arrive.raw()
