@@ -130,7 +130,7 @@ rule("CONSOLE-5").test("(quick) hostile content is text: nothing runs, nothing i
   await page.close();
 });
 
-rule("CONSOLE-8").test("(quick) the tour by keyboard; a copied link opens the same view", async () => {
+rule("CONSOLE-1", "CONSOLE-8").test("(quick) the tour by keyboard; a copied link opens the same view", async () => {
   const page = await world.tab(`${base}/entities?prefix=urn%3Atodo%3A`);
   await says(page, "urn:todo:10");
   await press(page, "j");

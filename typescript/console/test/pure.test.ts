@@ -14,7 +14,7 @@ import { columns, compare, isLink, lines, noteText, withPart } from "../src/valu
 
 const DID = "did:key:z6MkTest";
 
-test("an address means the same after it was written and read", () => {
+rule("CONSOLE-1").test("an address means the same after it was written and read", () => {
   const names = ["main", "..", "draft", "a/b?c&d=e#f", "ü⟨", "@90@"];
   const moments = ["head", "184", "184.hieglpwai6m4", "tag:v1", "tag:a@b/c?d", "2026-11-12T14:03:00Z", "2026-11-12T14:03:00+02:00"];
   for (const branch of names) {
@@ -30,7 +30,7 @@ test("an address means the same after it was written and read", () => {
   assert.equal(parse(`/console/${DID}/entities`, "?prefix=a&prefix=b")!.params["prefix"], "a");
 });
 
-test("moments that cannot be read are not taken for others", () => {
+rule("CONSOLE-1").test("moments that cannot be read are not taken for others", () => {
   for (const text of ["1e3", "-1", "184.", "184.HIEGLPWAI6M4", "2026-11-12", "2026-11-12T14:03:00", "main", "99999999999999999"]) assert.equal(parseAt(text).kind, "unreadable", text);
   assert.deepEqual(parseAt(""), HEAD);
   assert.equal(writeAt(parseAt("184.hieglpwai6m4")), "184.hieglpwai6m4");

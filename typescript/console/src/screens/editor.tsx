@@ -13,7 +13,10 @@ export function Editor({ id, entity }: { id: string; entity: WholeEntity | undef
   const [isOver, setOver] = useState(false);
   const [isReady, setReady] = useState(false);
   const begun = useRef<Json | undefined>(entity?.body);
-  useEffect(() => sessionStorage.removeItem(`stemmadb.draft ${id}`), [id]);
+  const leave = (): void => {
+    sessionStorage.removeItem(`stemmadb.draft ${id}`);
+    go({ params: { tab: undefined } });
+  };
   // What is watched is in view, so that saving works while the server is away: the commit is pending then.
   useEffect(() => {
     let watch: Watch | undefined;
@@ -46,7 +49,7 @@ export function Editor({ id, entity }: { id: string; entity: WholeEntity | undef
       }, note ? { note: { message: note } } : {});
       await tx.confirmed();
       announce("Saved.");
-      go({ params: { tab: undefined } });
+      leave();
     } catch (error) {
       if (error instanceof Changed) setOver(true);
       else setFailure(error instanceof StemmaError ? error.message : `This is not JSON: ${(error as Error).message}`);
@@ -58,7 +61,7 @@ export function Editor({ id, entity }: { id: string; entity: WholeEntity | undef
       <label>Why<input name="note" value={note} onInput={(event) => setNote(event.currentTarget.value)} placeholder="a note for those who will ask" /></label>
       {failure && <p className="why" role="alert">{failure}</p>}
       {isOver && <p className="why" role="alert">Somebody changed it while you were writing. <a href={href({ params: { tab: "history" } })}>See what</a>, or save again to write yours on top.</p>}
-      <p className="buttons"><button className="button primary" disabled={!isReady}>Save</button><button type="button" className="button" onClick={() => go({ params: { tab: undefined } })}>Cancel</button></p>
+      <p className="buttons"><button className="button primary" disabled={!isReady}>Save</button><button type="button" className="button" onClick={leave}>Cancel</button></p>
     </form>
   );
 }
