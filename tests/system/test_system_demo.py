@@ -34,6 +34,13 @@ async def test_the_demo_fills_a_space_that_can_be_looked_at(tmp_path: Path) -> N
         assert second.json["version"] == STORY_COMMITS
         again = await asyncio.to_thread(typed)
         assert (again.code, again.error) == (4, "already_exists")
+        where = ("--space", "demo", "--url", url, "--config", config, "--json")
+        counted = await asyncio.to_thread(here, "list", "urn:todo:", "--count", "--at", "tag:v1", *where)
+        listed = await asyncio.to_thread(here, "list", "urn:todo:", "--at", "tag:v1", *where)
+        assert (counted.json["count"], counted.json["exact"]) == (len(listed.json["entities"]), True)
+        assert counted.json["version"] == listed.json["version"]
+        forks = await asyncio.to_thread(here, "log", "--all", "--kind", "branch.create", *where)
+        assert [entry["kind"] for entry in forks.json["entries"]] == ["branch.create"] * 2
         async with connect(url, config=config) as db:
             spaces = [await db.space("demo"), await db.space("again")]
             for branch in ("main", DRAFT, IDEAS):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, Unpack
+from typing import TypedDict, Unpack, get_args
 
 import click
 
@@ -30,6 +30,7 @@ from stemmadb.client.reading.differences import Difference
 from stemmadb.client.reading.entries import BlameLine, HistoryEntry, LogEntry
 from stemmadb.client.reading.past import LogFilters
 from stemmadb.protocol.errors import NotFound
+from stemmadb.protocol.model.log.commit_record import CommitKind
 from stemmadb.protocol.model.query.query import EVERY
 from stemmadb.protocol.model.values.ids import EntityId, Version
 from stemmadb.protocol.model.values.json_values import Value
@@ -43,6 +44,7 @@ class _Asked(TypedDict):
     since: When | None
     until: When | None
     limit: int
+    kinds: tuple[CommitKind, ...]
     facts: bool
     everywhere: bool
 
@@ -53,6 +55,13 @@ class _Asked(TypedDict):
 @since_option
 @until_option
 @limit_option
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(get_args(CommitKind)),
+    help="Only commits of this kind; repeat it for several.",
+)
 @click.option("--facts", is_flag=True, help="Show what each commit wrote.")
 @click.option("--all", "everywhere", is_flag=True, help="Include the commits of all branches.")
 @branch_options
@@ -178,6 +187,8 @@ async def _filters(space: Space, target: Target, given: _Asked) -> tuple[LogFilt
     since, until = given["since"], given["until"]
     if given["author"] is not None:
         filters["author"] = person(target, given["author"])
+    if given["kinds"]:
+        filters["kinds"] = given["kinds"]
     if given["prefix"] is not None:
         filters["prefix"] = given["prefix"].removesuffix(EVERY)
     if isinstance(until, AtTime):

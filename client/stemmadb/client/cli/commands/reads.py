@@ -18,6 +18,7 @@ from stemmadb.client.cli.context import QUICK_SECONDS, CliContext, has_colours
 from stemmadb.client.cli.moments import AtHead, When
 from stemmadb.client.cli.safe_text import pretty
 from stemmadb.client.reading.moment import Moment
+from stemmadb.client.reading.overviews import EntityCount
 from stemmadb.client.reading.queries import QueryResult, Schema
 from stemmadb.client.reading.windows import WindowOptions
 from stemmadb.protocol.errors import NotFound
@@ -71,20 +72,36 @@ def get(shell: CliContext, target: Target, id_: str, part: str, path: str, when:
 
 @click.command("list")
 @click.argument("prefix", default="", shell_complete=complete_ids)
+@click.option("--count", "is_count", is_flag=True, help="Print only how many there are; no value is fetched.")
 @at_option
 @branch_options
 @click.pass_obj
-def list_(shell: CliContext, target: Target, prefix: str, when: When) -> dict[str, object]:
+def list_(shell: CliContext, target: Target, prefix: str, is_count: bool, when: When) -> dict[str, object]:
     """List the entities whose id begins with PREFIX, or all of them.
 
     Example: stemmadb list urn:todo: --space todo
     """
-    found = _found(shell, target, f"{prefix.removesuffix(EVERY)}{EVERY}", when, schema=None, path=pointer.ROOT)
+    every = f"{prefix.removesuffix(EVERY)}{EVERY}"
+    if is_count:
+        return _counted(shell, target, every, when)
+    found = _found(shell, target, every, when, schema=None, path=pointer.ROOT)
     if found:
         shell.show(layouts.listing(found.entities))
     else:
         shell.warn("Nothing is there.")
     return {"version": found.version, "branch": target.branch, "entities": found.entities}
+
+
+def _counted(shell: CliContext, target: Target, every: str, when: When) -> dict[str, object]:
+    async def work(space: Space) -> tuple[EntityCount, str]:
+        then = at(space, when)
+        version = await then.settled()
+        on = space if then.branch == space.branch_name else await space.branch(then.branch)
+        return await on.count(every, version=version), then.branch
+
+    found, branch = run(target, work)
+    shell.say(f"{found.entities}" if found.exact else f"at least {found.entities}")
+    return {"version": found.version, "branch": branch, "count": found.entities, "exact": found.exact}
 
 
 @click.command()
