@@ -288,3 +288,20 @@ def test_what_a_connection_is_set_to_is_read_back(url: str, monkeypatch: pytest.
     monkeypatch.setitem(connections.SETTINGS, "lock_timeout", "5 s")
     with pytest.raises(Unavailable, match="lock_timeout"):
         connections.connect(url)
+
+
+def test_an_entity_that_another_branch_has_keeps_its_number_where_it_is_new(storage: PostgresStorage) -> None:
+    """On each branch its first fact follows nothing, so that only the table of names knows it."""
+    maker, log = LogMaker(), storage.open(SPACE, create=True)
+    for name in ("one", "other"):
+        before = maker.version
+        append_to(log, before, [maker.create_branch(name)])
+    append_to(log, maker.version, [maker.commit(set_("urn:first", 1, blind=True), branch="one")])
+    append_to(log, maker.version, [maker.commit(set_("urn:e", 1, blind=True), branch="one")])
+    log.close()
+    again = storage.open(SPACE)
+    for branch in ("main", "other", "main"):
+        append_to(again, maker.version, [maker.commit(set_("urn:e", 2, blind=True), branch=branch)])
+    with again.reader() as reader:
+        assert [fact.branch for fact in reader.facts_of(EntityId("urn:e"))] == ["one", "main", "other", "main"]
+        assert [record for record, _ in reader.history()] == maker.commits
