@@ -1,20 +1,21 @@
 // Builds the console into build/console/ of the repository: two pages, and assets whose names hold their hash.
 import { build, type Metafile } from "esbuild";
 import { createHash } from "node:crypto";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
-const MADE = resolve(HERE, "../../build/console");
+const PLACE = resolve(HERE, "../../build/console");
+/** Built beside its place and then put there at once: a server may be reading the old one. */
+const MADE = `${PLACE}.${process.pid}`;
 const ASSETS = "/console/assets/";
 /** What the first page loads before anything is shown, gzipped. */
 export const FIRST_LOAD_MAX = 90 * 1024;
 
 /** Returns the gzipped bytes of the first load; throws where they are too many. */
 export async function buildConsole(): Promise<number> {
-  rmSync(MADE, { recursive: true, force: true });
   mkdirSync(join(MADE, "assets"), { recursive: true });
   const compat = "preact/compat";
   const { metafile } = await build({
@@ -36,6 +37,8 @@ export async function buildConsole(): Promise<number> {
   }
   const files = [...loaded(metafile, names.get("src/main.tsx")!), style];
   const size = files.reduce((sum, file) => sum + zipped(readFileSync(join(HERE, file))), zipped(readFileSync(join(MADE, "index.html"))));
+  rmSync(PLACE, { recursive: true, force: true });
+  renameSync(MADE, PLACE);
   if (size > FIRST_LOAD_MAX) throw new Error(`The first load of the console has ${size} bytes gzipped, and at most ${FIRST_LOAD_MAX} are allowed`);
   return size;
 }
