@@ -70,6 +70,13 @@ class Waiting:
             writer.close()
 
 
+async def refused(waiting: Waiting) -> None:
+    """The command has ended by what was sent, and not because nobody came."""
+    with pytest.raises(PairingRefused) as ended:
+        await waiting.outcome
+    assert "Nobody clicked" not in str(ended.value)
+
+
 async def answer_of(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
     try:
         async with asyncio.timeout(PATIENCE):
@@ -159,16 +166,14 @@ async def test_one_request_ends_it_whatever_it_holds(waiting: Waiting, name: str
     assert status == expected
     assert "Run stemmadb console --web again." in json.loads(answer)["message"]
     assert headers["access-control-allow-origin"] == ORIGIN, "the answer is for no other page"
-    with pytest.raises(PairingRefused):
-        await waiting.outcome
+    await refused(waiting)
     assert waiting.granted == []
 
 
 @pytest.mark.rule("CONSOLE-2")
 async def test_what_is_no_request_ends_it_too(waiting: Waiting) -> None:
     assert (await waiting.send(b"\x16\x03\x01 hello\r\n\r\n"))[0] == 400
-    with pytest.raises(PairingRefused):
-        await waiting.outcome
+    await refused(waiting)
 
 
 @pytest.mark.rule("CONSOLE-2")
@@ -187,16 +192,14 @@ async def test_preflights_do_not_go_on_for_ever(waiting: Waiting) -> None:
     for _ in range(3):
         assert (await waiting.send(request(waiting.at, b"", "OPTIONS")))[0] == 204
     assert (await waiting.send(request(waiting.at, b"", "OPTIONS")))[0] == 404
-    with pytest.raises(PairingRefused):
-        await waiting.outcome
+    await refused(waiting)
 
 
 @pytest.mark.rule("CONSOLE-2")
 async def test_a_preflight_of_another_page_ends_it(waiting: Waiting) -> None:
     status, headers, _ = await waiting.send(request(waiting.at, b"", "OPTIONS", Origin="https://evil.example"))
     assert (status, headers["access-control-allow-origin"]) == (403, ORIGIN)
-    with pytest.raises(PairingRefused):
-        await waiting.outcome
+    await refused(waiting)
 
 
 @pytest.mark.rule("CONSOLE-2")
