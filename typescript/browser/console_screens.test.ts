@@ -143,6 +143,25 @@ rule("CONSOLE-8").test("rights that are taken back while one looks, and given ag
   await page.close();
 });
 
+rule("CONSOLE-6").test("a long list comes in pages, draws what is in sight, and is entered at any id", async () => {
+  const many = await world.space("many");
+  await world.letIn(many, "read");
+  await many.transact((tx) => {
+    for (let n = 0; n < 350; n += 1) tx.set(`urn:item:${String(n).padStart(4, "0")}`, { name: `item ${n}` });
+  });
+  const page = await world.tab(`/console/${many.did}/entities?prefix=urn%3Aitem%3A`);
+  await says(page, "1–100 of 350");
+  assert.ok((await page.$$("[data-row]")).length < 80);
+  await page.$eval(".rows", (box) => (box.scrollTop = box.scrollHeight));
+  await click(page, ".foot button", "Load more");
+  await says(page, "1–300 of 350");
+  await page.type(".jump input", "urn:item:0339");
+  await page.keyboard.press("Enter");
+  await says(page, "10 of 350, after urn:item:0339");
+  assert.deepEqual((await shownRows(page)).map((row) => row.id), Array.from({ length: 10 }, (_, at) => `urn:item:0${340 + at}`));
+  await page.close();
+});
+
 rule("CONSOLE-6").test("live shows what is written, pauses, and leads to the commit", async () => {
   const page = await open("/live?prefix=urn%3Alive%3A");
   await says(page, "Waiting for the next commit");
