@@ -62,6 +62,8 @@ while server.poll() is None:
         server.wait()
     time.sleep(0.2)
 shutil.rmtree(directory, ignore_errors=True)
+if os.path.exists(directory + ".lock"):
+    os.unlink(directory + ".lock")
 """
 
 
