@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scripts.soaking import client_checks, core_checks, store_checks
+from scripts.soaking import client_checks, core_checks, store_checks, system_checks
 from scripts.soaking.kinds import Goal, Kind, Kinds, reported
 from simulation.run import run as simulate
 
@@ -140,6 +140,14 @@ ALL: Final = (
         "3 changes",
         None,
         reported(faults_cycles.worker_changes),
+        CYCLE_SECONDS_MAX,
+    ),
+    Kind(
+        "system_workers",
+        "The system tests hold against a server with three workers, too",
+        "29 tests",
+        None,
+        system_checks.system_with_workers,
         CYCLE_SECONDS_MAX,
     ),
     Kind(
