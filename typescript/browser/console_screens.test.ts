@@ -143,6 +143,29 @@ rule("CONSOLE-8").test("rights that are taken back while one looks, and given ag
   await page.close();
 });
 
+rule("MERGE-3").test("a page that may only read sees the preview of a merge and of a revert, and can do neither", async () => {
+  const small = await world.space("small");
+  await world.letIn(small, "read");
+  await small.transact((tx) => tx.set("urn:x:1", { a: 1 }));
+  const side = await small.branch("side", { create: true });
+  await side.transact((tx) => tx.set("urn:x:1", { a: 2 }), { note: { message: "two" } });
+  await small.transact((tx) => tx.set("urn:x:1", { a: 3 }), { note: { message: "three" } });
+  const page = await world.tab(`/console/${small.did}/merge?source=side&target=main`);
+  await says(page, "1 conflict");
+  await page.click("fieldset.conflict label:nth-of-type(2) input");
+  await says(page, "All conflicts are settled");
+  await says(page, "Preview only: this page may read");
+  assert.equal(await page.$eval(".merge-form .primary", (button) => (button as HTMLButtonElement).disabled), true);
+  await page.goto(`${world.origin}/console/${small.did}/commits`);
+  await says(page, "three");
+  await click(page, ".fact-line", "three");
+  await says(page, "Take it back");
+  await click(page, "button", "Preview");
+  await says(page, "Dry run");
+  assert.equal(await page.$(".revert .primary"), null);
+  await page.close();
+});
+
 rule("CONSOLE-6").test("a long list comes in pages, draws what is in sight, and is entered at any id", async () => {
   const many = await world.space("many");
   await world.letIn(many, "read");
