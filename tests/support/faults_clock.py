@@ -19,8 +19,8 @@ from faults_report import Report
 from served import config_of, served
 from stemmadb.client import Identity, Space, connect
 from stemmadb.protocol.model.values.ids import TimeMs
+from stemmadb.server import open_store as opening
 from stemmadb.server.open_store import now
-from stemmadb.server.serving import build
 from violations import expect_none
 
 JUMPS: Final = 20
@@ -44,7 +44,7 @@ def jumping() -> Iterator[JumpingClock]:
     """Servers that are made meanwhile have this clock."""
     clock = JumpingClock()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(build, "now", clock)
+        patched.setattr(opening, "now", clock)
         yield clock
 
 

@@ -9,8 +9,8 @@ import pytest
 from plain_world import ServedSpace
 from served import config_of, served
 from stemmadb.protocol.model.values.ids import TimeMs
+from stemmadb.server import open_store as opening
 from stemmadb.server.open_store import now
-from stemmadb.server.serving import build
 
 CHALLENGE_MS = 10_000
 
@@ -21,7 +21,7 @@ async def test_a_challenge_can_be_used_for_ten_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late_ms: int, is_open: bool
 ) -> None:
     ahead = 0
-    monkeypatch.setattr(build, "now", lambda: TimeMs(now() + ahead))
+    monkeypatch.setattr(opening, "now", lambda: TimeMs(now() + ahead))
     async with served(config_of(tmp_path / "data")) as address:
         served_space = ServedSpace(address)
         await served_space.found()

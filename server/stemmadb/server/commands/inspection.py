@@ -81,7 +81,7 @@ def status(shell: CommandShell, data: Path, storage: str | None) -> dict[str, ob
     for one in report.good:
         sizes = f"{one['bytes']} bytes, {one['blob_bytes']} in blobs"
         shell.say(f"{shell.named(str(one['space']))}  version {one['version']}, {sizes}")
-    return report.answer(data=str(data), locked=locked, sqlite=sqlite_version(), server=server)
+    return report.answer(data=str(data), held=locked, sqlite=sqlite_version(), server=server)
 
 
 def _database_status(shell: CommandShell, report: CommandReport, url: str) -> dict[str, object]:
