@@ -83,7 +83,7 @@ def get_stuck(store: Store, identity: ServerIdentity, config: Config, counts: Co
     return GreetingService(identity.did, counts, is_stuck=True)
 
 
-def no_web(service: object, identity: ServerIdentity, config: Config) -> None:
+def no_web(service: object, identity: ServerIdentity, config: Config, lists: object = None) -> None:
     """HTTP is served by the real service alone."""
 
 

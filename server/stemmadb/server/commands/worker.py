@@ -46,7 +46,7 @@ async def run(start: WorkerStart, config: Config) -> int:
                 config,
                 make_service=partial(build.make_worker_service, worker),
                 make_listener=build.make_listener,
-                make_web=partial(build.make_worker_web, worker),
+                make_web=build.make_web,
                 ready=ready,
                 stop=stop,
                 worker=worker,

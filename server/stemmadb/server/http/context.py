@@ -11,7 +11,7 @@ from stemmadb.protocol.model.values.limits import Limits
 
 if TYPE_CHECKING:
     from stemmadb.server.http.console_files import ConsoleFiles
-    from stemmadb.server.http.membership import SpaceMembership
+    from stemmadb.server.http.membership import SpaceLists
     from stemmadb.server.service.service import Service
 
 
@@ -49,7 +49,7 @@ class HttpContext:
     console: ConsoleFiles | None = None
     """The files of the web console; None where it is off."""
     operators: frozenset[Did] = frozenset()
-    membership: SpaceMembership | None = None
+    membership: SpaceLists | None = None
     streams: set[object] = field(default_factory=set)
     """Those that are open."""
 

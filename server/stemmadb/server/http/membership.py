@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stemmadb.protocol.model.values.ids import Did
 
@@ -21,6 +21,22 @@ _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS member (principal TEXT, space TEXT, role TEXT, PRIMARY KEY (principal, space)) "
     "WITHOUT ROWID"
 )
+
+
+class SpaceLists(Protocol):
+    """What the server knows of the access lists of all spaces."""
+
+    def listed(self, space: Did, roles: object) -> None:
+        """The access list of a space, as it is now."""
+        ...
+
+    async def of(self, principal: Did) -> list[dict[str, Any]]:
+        """The spaces of a principal, by DID."""
+        ...
+
+    async def all(self) -> list[dict[str, Any]]:
+        """Every space that is known, for an operator: never its contents."""
+        ...
 
 
 class SpaceMembership:

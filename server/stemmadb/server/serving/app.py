@@ -26,6 +26,7 @@ from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.counters import Counts
 from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.engine.store import Store
+from stemmadb.server.http.membership import SpaceLists
 from stemmadb.server.log_events import Log
 from stemmadb.server.open_store import now, open_store, store_on
 from stemmadb.server.service.base.transport import HandlerFactory
@@ -73,7 +74,9 @@ class StoppableWebServer(WebServer, Protocol):
     async def stop(self) -> None: ...
 
 
-MakeWeb: TypeAlias = Callable[[StoppableService, ServerIdentity, Config], StoppableWebServer | None]
+MakeWeb: TypeAlias = Callable[
+    [StoppableService, ServerIdentity, Config, SpaceLists | None], StoppableWebServer | None
+]
 MakeService: TypeAlias = Callable[[Store, ServerIdentity, Config, Counts], StoppableService]
 MakeListener: TypeAlias = Callable[[str, ListenerSettings], Listener]
 """Takes the setting `listener`: which one is wanted."""
@@ -141,7 +144,7 @@ async def serve(
         scrape_all = None if worker is None or metrics is None else worker.add_up(metrics.scrape)
         service = make_service(store, identity, config, counts)
         running = RunningServer(service=service, data=config.data, stop=stop)
-        web = make_web(service, identity, config) if make_web is not None else None
+        web = make_web(service, identity, config, _lists_of(worker, node)) if make_web is not None else None
         health = Health(
             readiness,
             metrics,
@@ -211,6 +214,13 @@ def _trouble_of(worker: WorkerProcess | None, node: ServingNode | None) -> Calla
     if worker is not None:
         return worker.why_not
     return (lambda: None) if node is None else node.why_not
+
+
+def _lists_of(worker: WorkerProcess | None, node: ServingNode | None) -> SpaceLists | None:
+    """Where the spaces of a principal are listed, if not in the data directory."""
+    if worker is not None:
+        return worker.membership
+    return None if node is None else node.membership
 
 
 def _in_url(host: str) -> str:

@@ -11,7 +11,7 @@ from stemmadb.server.engine.store import Store
 from stemmadb.server.http.console_files import ConsoleFiles, console_directory
 from stemmadb.server.http.context import HttpContext
 from stemmadb.server.http.lazy_server import LazyWebServer
-from stemmadb.server.http.membership import SpaceMembership
+from stemmadb.server.http.membership import SpaceLists, SpaceMembership
 from stemmadb.server.service.service import Service
 from stemmadb.server.serving.app import StoppableService, StoppableWebServer
 from stemmadb.server.serving.listeners.listener import Listener, ListenerSettings
@@ -50,24 +50,17 @@ def make_worker_service(
     return service
 
 
-def make_web(service: StoppableService, identity: ServerIdentity, config: Config) -> StoppableWebServer | None:
-    """HTTP beside the WebSocket; None where aiohttp is not installed."""
-    return _web(SpaceMembership(config.data), service, identity, config)
-
-
-def make_worker_web(
-    worker: WorkerProcess, service: StoppableService, identity: ServerIdentity, config: Config
+def make_web(
+    service: StoppableService, identity: ServerIdentity, config: Config, lists: SpaceLists | None = None
 ) -> StoppableWebServer | None:
-    """The same, of one worker: it asks the others for the spaces of a principal."""
-    return _web(worker.membership, service, identity, config)
+    """HTTP beside the WebSocket; None where aiohttp is not installed.
 
-
-def _web(
-    membership: SpaceMembership, service: StoppableService, identity: ServerIdentity, config: Config
-) -> StoppableWebServer | None:
+    `lists` has the spaces of a principal; by default it is a table in the data directory.
+    """
     if importlib.util.find_spec("aiohttp") is None:
         return None
     assert isinstance(service, Service), "HTTP is served by the real service"
+    membership = lists or SpaceMembership(config.data)
     service.on_access = membership.listed
     origins = AllowedOrigins(config.origins, public=config.public, is_loopback=is_loopback(config.host))
     return LazyWebServer(

@@ -15,6 +15,7 @@ from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.server.log_events import Log
 from stemmadb.server.open_store import now
+from stemmadb.server.serving.nodes.members import DatabaseMembership
 from stemmadb.server.serving.nodes.ownership import NodeOwnership
 from stemmadb.server.serving.nodes.passing import NodePassing
 from stemmadb.server.serving.ownership.routing import Routing
@@ -43,6 +44,7 @@ class ServingNode:
         """Ends all hubs and gives their spaces back."""
         self.ownership = NodeOwnership(storage)
         self.passing = NodePassing(identity.sign(SECRET_LABEL))
+        self.membership = DatabaseMembership(storage)
         self.routing = Routing(self.ownership, self.passing)
 
     def attend(self, hubs: Hubs) -> None:

@@ -93,7 +93,13 @@ CREATE TABLE blob (
 );
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_FIRST,)
+_MEMBER_ROLES: Final = """
+ALTER TABLE member ADD COLUMN role text NOT NULL DEFAULT 'read';
+ALTER TABLE member ALTER COLUMN role DROP DEFAULT;
+CREATE INDEX member_space ON member (space);
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_FIRST, _MEMBER_ROLES)
 """Each makes of a database with the schema version of its position one with the next."""
 SCHEMA_VERSION: Final = len(MIGRATIONS)
 

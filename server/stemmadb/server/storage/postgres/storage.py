@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -13,7 +13,7 @@ from stemmadb.protocol.errors import Unavailable, UnknownSpace
 from stemmadb.protocol.model.log import commit_record
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.storage.port import OwnedElsewhere, SpaceLog, Worker
-from stemmadb.server.storage.postgres import claims, schema
+from stemmadb.server.storage.postgres import claims, members, schema
 from stemmadb.server.storage.postgres.appender import APPENDS_IN_FLIGHT_MAX, NodeAppender
 from stemmadb.server.storage.postgres.claims import Claimed
 from stemmadb.server.storage.postgres.connection import (
@@ -168,6 +168,19 @@ class PostgresStorage:
     def spaces(self) -> list[Did]:
         with self._readers.connection() as connection, failures():
             return sorted(Did(did) for (did,) in connection.rows("SELECT did FROM space"))
+
+    def write_members(self, lists: Mapping[Did, object]) -> None:
+        """Replaces who is in the access lists of these spaces, of those that this node owns."""
+        with self._writers.connection() as connection, failures():
+            members.write(connection, self.node.number, lists)
+
+    def spaces_of(self, principal: Did) -> list[dict[str, object]]:
+        with self._readers.connection() as connection, failures():
+            return [{"space": space, "role": role} for space, role in members.of(connection, principal)]
+
+    def listed_spaces(self) -> list[dict[str, object]]:
+        with self._readers.connection() as connection, failures():
+            return [{"space": space, "principals": count} for space, count in members.all_spaces(connection)]
 
     def owing_scrub(self) -> list[Did]:
         """The spaces of which files of the database may still hold destroyed bytes."""
