@@ -150,12 +150,16 @@ async def test_a_tag_of_a_lost_history_matches_nothing_after_a_restore(tmp_path:
 def test_nobody_waits_behind_a_commit_that_was_deferred() -> None:
     """A session answers in order, so the commits after one without a verdict go into another session."""
     own = OwnSessions(random.Random(1).randbytes)
-    me, other = Identity.make().did, Identity.make().did
-    first, second = own.next(me), own.next(me)
+    me, other, space, twin = (Identity.make().did for _ in range(4))
+    first, second = own.next(space, me), own.next(space, me)
+    elsewhere = own.next(twin, me)
+    assert (elsewhere.name != first.name, elsewhere.local) == (True, 1)
     assert (second.name, second.local) == (first.name, first.local + 1)
-    own.deferred(me, second.name)
-    third = own.next(me)
+    own.deferred(space, me, second.name)
+    third = own.next(space, me)
     assert (third.name != first.name, third.local) == (True, 1)
-    own.deferred(me, first.name)  # late news of the session before
-    assert own.next(me).name == third.name
-    assert own.next(other).name != third.name
+    own.deferred(space, me, first.name)  # late news of the session before
+    assert own.next(space, me).name == third.name
+    assert own.next(space, other).name != third.name
+    again = own.next(twin, me)
+    assert (again.name, again.local) == (elsewhere.name, 2), "only the space of the deferred commit begins anew"

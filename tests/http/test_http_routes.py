@@ -261,6 +261,24 @@ async def test_without_a_key_the_answer_says_what_the_commit_is_known_by(world: 
     assert (entry["local"], len(session)) == (int(local), 32)
 
 
+@pytest.mark.rule("HTTP-9", "ACL-2")
+async def test_without_a_key_the_log_of_a_space_tells_nothing_of_other_spaces(world: HttpWorld) -> None:
+    """A reader of one space must not count what its writers do elsewhere, nor recognise a session there."""
+    other = (await world.db.space("other")).did
+    token = world.token_of(world.db.identity, space=other)
+    identities = []
+    for value in range(3):
+        here = await world.put("urn:k:1", value)
+        path = f"//v1/spaces/{other}/entity?id=urn:k:1&blind=true"
+        elsewhere = [await world.ask("PUT", path, value, token=token) for _ in range(value)]
+        identities.append([one.headers["stemma-identity"].split(".") for one in (here, *elsewhere)])
+    locals_ = [entry["local"] for entry in (await world.get("/log?limit=3")).json()["entries"]]
+    assert sorted(locals_) == list(range(min(locals_), min(locals_) + 3))
+    assert len({here[0] for here, *_ in identities}) == 1
+    assert identities[0][0][0] not in {session for _, *there in identities for session, _ in there}
+    assert [local for _, *there in identities for _, local in there] == ["1", "2", "3"]
+
+
 @pytest.mark.rule("HTTP-11")
 async def test_blobs_are_stored_by_name_read_in_ranges_and_never_run(world: HttpWorld) -> None:
     data = b"<script>alert(1)</script>" * 100_000

@@ -86,14 +86,14 @@ class CommitWriter:
             raise Unavailable("Too many commits are waiting in this space. Try again in a moment.")
         data = encode(without_defaults(content))
         read = read_content(data, call.limits)
-        named = found or self._own.next(call.principal)
+        named = found or self._own.next(space.did, call.principal)
         identity = LocalIdentity(call.principal, named.name, named.local)
         request = digest_request(named.nonce, data)
         proposal = prepare_or_refuse(identity, request, read, call.limits, call.bearer.delegated)
         try:
             outcome = await space.decide(proposal)
         except Unready:
-            self._own.deferred(call.principal, named.name)
+            self._own.deferred(space.did, call.principal, named.name)
             raise
         if isinstance(outcome, Accepted):
             return DoneCommit(outcome.commit, outcome.facts, named)

@@ -16,8 +16,8 @@ from stemmadb.protocol.model.values.ids import RANDOM_ID_BYTES, Did, Local
 TAG_SESSION: Final = "stemma.v1 http session"
 TAG_OPERATION: Final = "stemma.v1 http operation"
 TAG_NONCE: Final = "stemma.v1 http nonce"
-PRINCIPALS_MAX: Final = 10_000
-"""Whose sessions are remembered; a principal that is forgotten begins a new one."""
+SESSIONS_MAX: Final = 10_000
+"""How many are remembered; a principal whose session is forgotten begins a new one."""
 _KEY: Final = re.compile(r"[!-~]{1,128}")
 
 
@@ -44,22 +44,28 @@ def keyed(principal: Did, key: str, space_key: bytes, *, tag: str = TAG_SESSION)
 
 
 class OwnSessions:
-    """The sessions of requests without a key: one for each principal, with rising locals."""
+    """The sessions of requests without a key: one for each principal in each space, with rising locals.
+
+    The log of a space shows locals, so a session over several spaces would tell a reader of one of them how much the
+    principal writes in the others.
+    """
 
     def __init__(self, random: Callable[[int], bytes]) -> None:
         self._random = random
-        self._last: OrderedDict[Did, tuple[bytes, Local]] = OrderedDict()
+        self._last: OrderedDict[tuple[Did, Did], tuple[bytes, Local]] = OrderedDict()
+        """The session and its last local, by space and principal."""
 
-    def next(self, principal: Did) -> WriteIdentity:
+    def next(self, space: Did, principal: Did) -> WriteIdentity:
         """The identity of the next commit; it has to be submitted before another one is asked for."""
-        session, local = self._last.pop(principal, (self._random(RANDOM_ID_BYTES), Local(0)))
+        session, local = self._last.pop((space, principal), (self._random(RANDOM_ID_BYTES), Local(0)))
         local = Local(local + 1)
-        self._last[principal] = (session, local)
-        if len(self._last) > PRINCIPALS_MAX:
+        self._last[space, principal] = (session, local)
+        if len(self._last) > SESSIONS_MAX:
             self._last.popitem(last=False)
         return WriteIdentity(session, local, self._random(RANDOM_ID_BYTES), is_keyed=False)
 
-    def deferred(self, principal: Did, session: bytes) -> None:
+    def deferred(self, space: Did, principal: Did, session: bytes) -> None:
         """A commit of this session has no verdict: the next begins a new one, so that nobody waits behind it."""
-        if principal in self._last and self._last[principal][0] == session:
-            del self._last[principal]
+        known = self._last.get((space, principal))
+        if known is not None and known[0] == session:
+            del self._last[space, principal]
