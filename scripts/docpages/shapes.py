@@ -10,7 +10,7 @@ _KINDS: Final = (
     (re.compile(r"did:key:z[1-9A-HJ-NP-Za-km-z]+"), "did:key:..."),
     (re.compile(r"…[1-9A-HJ-NP-Za-km-z]{4,}"), "…did"),
     (re.compile(r"b3:[a-z2-7]{6,}"), "b3:..."),
-    (re.compile(r"\b\d+\.[a-z2-7]{12}\b"), "<state>"),
+    (re.compile(r"\b\d+\.[a-z2-7]{12}(?:\.[a-z2-7]{8})?\b"), "<state>"),
     (re.compile(r'"time":\d+'), '"time":0'),
     (re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?"), "<time>"),
     (re.compile(r"\b\d{2}:\d{2}:\d{2}(\.\d+)?\b"), "<time>"),

@@ -82,6 +82,7 @@ def test_large_values_of_every_kind(value: Any) -> None:
     assert shown.omitted or isinstance(value, dict)
 
 
+@pytest.mark.rule("QUERY-9")
 def test_a_preview_does_not_go_down_without_bound() -> None:
     value: Any = "z" * 600
     for _ in range(60):
