@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from session_worlds import App, Stage, staged, until
+from session_worlds import App, Stage, staged, staged_in, until
 from stemmadb.client import connect
 from stemmadb.client.cache.records import CacheStep
 from stemmadb.client.journal.memory import SimulatedJournal
@@ -190,27 +190,67 @@ async def test_a_reader_without_rights_loses_the_cache_at_the_first_answer(stage
 @pytest.mark.rule("CACHE-4", "ACL-4")
 @staged
 async def test_another_set_of_delegations_is_another_cache(stage: Stage) -> None:
-    owner = await cached(stage)
-    tokens = [
-        await owner.space.delegate(
-            stage.world.identity("dave").did, "read", prefixes=["urn:todo:*"], expires=stage.world.clock() + 10**9 + n
-        )
-        for n in range(2)
-    ]
-    app = App(stage, "dave", disk=SimulatedJournal(), line=None, settings=ClientSettings(), wrap=_same, cache=True)
-    app.delegations = (tokens[0],)
-    await app.start()
+    await cached(stage)
+    app = await delegate_app(stage, await delegated(stage, "urn:todo:*"))
     await watched(app)
     app.line.offline()
     await app.restart()
     assert app.space.watch("urn:todo:*").state == "offline"
-    app.delegations = (tokens[1],)
+    app.delegations = (await delegated(stage, "urn:todo:*"),)
     await app.restart()
     assert app.space.watch("urn:todo:*").state == "filling"
+    await app.kill()
+    assert app.disk.state().cache is None, "it went at once, without a connection"
     app.line.online()
-    app.space.nudge()
+    await app.start()
     await app.space.connected()
     await app.close()
+
+
+@pytest.mark.rule("CACHE-4", "ACL-4", "RESUME-1")
+@pytest.mark.parametrize("has_cache", [True, False])
+@pytest.mark.parametrize("steps", ["wide narrow", "narrow wide", "narrow other", "wide narrow wide"])
+def test_under_other_delegations_an_app_shows_what_they_let_it_read(steps: str, has_cache: bool) -> None:
+    """The server judges the version that a client had by the delegations of now; so the client goes on from nothing.
+
+    Nothing it could not read before is missing, and nothing it may not read any more stays.
+    """
+    prefixes = {"wide": "*", "narrow": "urn:todo:*", "other": "urn:note:*"}
+
+    async def scenario(stage: Stage) -> None:
+        owner = await cached(stage)
+        await (await owner.set("urn:note:1", "a note")).confirmed()
+        tokens = {name: await delegated(stage, prefix) for name, prefix in prefixes.items()}
+        app = await delegate_app(stage, tokens[steps.split(maxsplit=1)[0]], has_cache=has_cache)
+        for turn, name in enumerate(steps.split()):
+            if turn:
+                app.delegations = (tokens[name],)
+                await app.restart()
+            shown = app.space.live("*")
+            await shown.ready
+            await app.space.connected()
+            await asyncio.sleep(GATHERED)
+            assert dict(shown) == stage.entities(prefixes[name].removesuffix("*")), (name, turn)
+        await app.close()
+
+    staged_in()(scenario)()
+
+
+async def delegated(stage: Stage, prefix: str) -> str:
+    """A token of the owner's for dave, another one each time."""
+    owner = await stage.app("alice", line="delegator")
+    token = await owner.space.delegate(stage.world.identity("dave").did, "read", prefixes=[prefix], expires=10**6)
+    await owner.close()
+    return token
+
+
+async def delegate_app(stage: Stage, token: str, *, has_cache: bool = True) -> App:
+    """An app of dave's that has its rights by this token."""
+    app = App(
+        stage, "dave", disk=SimulatedJournal(), line=None, settings=ClientSettings(), wrap=_same, cache=has_cache
+    )
+    app.delegations = (token,)
+    return await app.start()
 
 
 def _same(dial: Any) -> Any:

@@ -58,8 +58,6 @@ class SessionCache:
         self._delegations = digest_delegations(delegations)
         self._now = now
         self._server: Did | None = None
-        self._is_clear_due = False
-        """What was loaded cannot be used: the next step takes it away."""
         self._is_scrub_due = False
         self.heard: TimeMs = TimeMs(0)
         """When the last frame came, by the client's clock, also in an earlier run."""
@@ -77,12 +75,14 @@ class SessionCache:
     # ------------------------------------------------------------ the start
 
     def usable(self, state: CacheState | None, standing: tuple[Version, Hash] | None) -> CacheState | None:
-        """The loaded cache, if it is of these delegations and no older than the journal (CACHE-2, CACHE-4)."""
+        """The loaded cache, if it is of these delegations and no older than the journal (CACHE-2, CACHE-4).
+
+        The server judges what was held at `to` by the delegations of now, so under others all of it has to go.
+        """
         if state is None or not self._is_on:
             return None
         head = state.head
         if standing != (head.to, head.hash) or head.delegations != self._delegations:
-            self._is_clear_due = True
             return None
         self._server, self.heard = head.server, head.time
         self._ledger.restore(state)
@@ -138,15 +138,15 @@ class SessionCache:
     @property
     def is_due(self) -> bool:
         """Whether there is something to write that need not be written at once."""
-        if not self._is_on or (self._ledger.is_empty and not self._is_clear_due):
+        if not self._is_on or self._ledger.is_empty:
             return False
-        return self._nursery.has_changes or self._ledger.is_due or self._is_clear_due
+        return self._nursery.has_changes or self._ledger.is_due
 
     def step(self) -> CacheStep | None:
         """What to write with where the nursery stands now; None if there is nothing."""
         if not self._is_on or self._nursery.hash is None:
             return None
-        if self._ledger.is_empty and not self._is_clear_due:  # nothing is watched: most of what commits cost
+        if self._ledger.is_empty:  # nothing is watched: most of what commits cost
             self._nursery.take_changes()
             return None
         made = self._ledger.step(
@@ -155,11 +155,9 @@ class SessionCache:
         if made.evicted:
             self.evicted(made.evicted)
         step = made.step
-        if self._is_clear_due:
-            step = msgspec.structs.replace(step or CacheStep(), clear=True, scrub=True)
-        elif step is not None and (step.clear or self._is_scrub_due):
+        if step is not None and (step.clear or self._is_scrub_due):
             step = msgspec.structs.replace(step, scrub=True)
-        self._is_clear_due = self._is_scrub_due = False
+        self._is_scrub_due = False
         return step
 
     def _head(self, hash_: Hash) -> CacheHead:
@@ -185,7 +183,6 @@ class SessionCache:
         self._nursery.forget_confirmed()
         self._nursery.take_changes()
         self._ledger.cleared()
-        self._is_clear_due = False
         return CLEARED
 
     def turn_off(self) -> CacheStep | None:

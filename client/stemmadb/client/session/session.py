@@ -486,6 +486,8 @@ class ClientSession:
         """Before anything is on top of it: the values that an earlier run had watched (CACHE-3)."""
         cache = self._cache.usable(state.cache, state.standing)
         if cache is None:
+            if state.cache is not None:
+                self.drop_cache()
             return False
         watches = tuple(self.subscriptions.restore(self._cache.whole(cache)))
         self._cache.restore(cache, watches)
@@ -511,7 +513,7 @@ class ClientSession:
             done(None)
 
     def drop_cache(self) -> None:
-        """Rights were lost, or it is another server's: nothing of it may stay (CACHE-4)."""
+        """Rights were lost or are others, or it is another server's: nothing of it may stay (CACHE-4)."""
         self._write_cache_step(self._cache.drop())
         self.subscriptions.wake()
 
