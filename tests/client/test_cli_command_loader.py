@@ -17,7 +17,7 @@ from stemmadb.client.cli.group import HIDDEN, Commands
 from stemmadb.client.cli.ways import TwoWays
 
 IN_TWO_WAYS: Final = {"compact", "erase", "space", "spaces", "status"}
-ON_A_DIRECTORY: Final = {"backup", "export", "import", "restore", "serve", "verify"}
+ON_A_DIRECTORY: Final = {"backup", "export", "import", "migrate", "restore", "scrub", "serve", "verify"}
 AGENT_MEMORY: Final = {"mcp", "memory"}
 THROUGH_A_SERVER: Final = set(points_by_command()) - IN_TWO_WAYS - ON_A_DIRECTORY - AGENT_MEMORY
 SERVER_PACKAGES: Final = ("apsw", "picows", "prometheus_client", "pydantic", "uvloop")

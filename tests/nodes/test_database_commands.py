@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,15 +10,10 @@ import psycopg
 import pytest
 
 import postgres_server
-from appends import append_to
-from logs import LogMaker
+from database_commands import fill, run
 from node_processes import url_of
-from space import SPACE, set_
-from stemmadb.protocol.model.values.ids import Version
-from stemmadb.server.storage.postgres import PostgresStorage
 
 SECRET = "hunter2"  # noqa: S105  # of no real database
-SECONDS = 60
 
 
 @pytest.fixture
@@ -34,18 +27,6 @@ def own() -> Iterator[str]:
 def empty() -> Iterator[str]:
     with postgres_server.own_database(is_empty=True) as made:
         yield made
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "stemmadb.client.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603
-
-
-def fill(url: str) -> None:
-    storage = PostgresStorage(url)
-    maker, log = LogMaker(), storage.open(SPACE, create=True)
-    append_to(log, Version(0), [maker.commit(set_("urn:x", n, blind=True)) for n in range(3)])
-    storage.close()
 
 
 @pytest.mark.rule("KEEP-1", "KEEP-3")

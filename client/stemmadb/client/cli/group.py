@@ -32,7 +32,7 @@ GROUPS: Final = {
     "The past": ("log", "history", "diff", "blame", "revert"),
     "Branches": ("branch", "tag", "merge"),
     "Rights": ("acl",),
-    "Operate": ("backup", "restore", "verify", "export", "import", "compact", "erase"),
+    "Operate": ("backup", "restore", "verify", "export", "import", "compact", "erase", "scrub", "migrate"),
     "Agent memory": ("memory", "mcp"),
 }
 OTHERS: Final = "More"

@@ -135,13 +135,18 @@ def reading_all(data: Path, storage: str | None) -> Iterator[Storage]:
         yield opened
 
 
+def checked_url(storage: str) -> str:
+    """The address as it is, without a password in it."""
+    try:
+        return database_url(storage)
+    except ValueError as wrong:
+        raise click.UsageError(f"--storage cannot be used: {wrong}.") from None
+
+
 @contextmanager
 def database(storage: str) -> Iterator[PostgresStorage]:
     """The database, to be read only: a command is no node. One read may take as long as it needs."""
-    try:
-        given = database_url(storage)
-    except ValueError as wrong:
-        raise click.UsageError(f"--storage cannot be used: {wrong}.") from None
+    given = checked_url(storage)
     try:
         from stemmadb.server.storage.postgres import PostgresStorage  # noqa: PLC0415  # psycopg is optional
     except ImportError:

@@ -27,7 +27,8 @@ NUMBER_BITS: Final = 63
 
 _INSERT: Final = (
     "INSERT INTO node (node, address, program, until) "
-    "VALUES (%s, %s, %s, clock_timestamp() + %s * interval '1 millisecond') "
+    "SELECT %s, %s, %s, clock_timestamp() + %s * interval '1 millisecond' "
+    "FROM meta WHERE key = 'schema' AND value = %s "
     "RETURNING pg_postmaster_start_time()::text"
 )
 _RENEW: Final = (
@@ -114,7 +115,11 @@ class Node:
     def _begin(self, connection: PgConnection) -> None:
         """A new number, also after a death."""
         number, sent = secrets.randbits(NUMBER_BITS), time.monotonic()
-        ((started,),) = connection.rows(_INSERT, (number, self._address, self._program, self.lease_ms))
+        values = (number, self._address, self._program, self.lease_ms, str(schema.SCHEMA_VERSION))
+        rows = connection.rows(_INSERT, values)
+        if not rows:
+            raise StorageFailed("the database was migrated to another schema; start this node with the new program")
+        ((started,),) = rows
         self.number = number
         self._saw(ServerMark(schema.database_id(connection), started), sent)
 

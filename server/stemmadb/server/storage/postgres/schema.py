@@ -132,7 +132,7 @@ def create(connection: PgConnection) -> None:
             connection.rows("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
             if version_of(connection) == 0:
                 connection.change(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-                _migrate(connection, 0)
+                upgrade(connection, 0)
                 connection.change("INSERT INTO meta (key, value) VALUES ('database', %s)", (secrets.token_hex(16),))
     elif found < SCHEMA_VERSION:
         raise Unavailable(
@@ -140,7 +140,8 @@ def create(connection: PgConnection) -> None:
         )
 
 
-def _migrate(connection: PgConnection, found: int) -> None:
+def upgrade(connection: PgConnection, found: int) -> None:
+    """Every step from a schema version to this program's, in the transaction of the caller."""
     for step in MIGRATIONS[found:]:
         connection.change(step)
     connection.change(
