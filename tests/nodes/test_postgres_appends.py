@@ -87,6 +87,7 @@ async def test_batches_that_wait_together_are_appended_with_one_statement(
     held.append(storage.append_statements)
     assert [tip_of(log) for log in logs] == [1, 1, 1]
     assert held[1] - held[0] <= 3
+    assert (storage.counts.of("append_commits"), storage.counts.of("claims")) == (3, 3)
 
 
 @pytest.mark.rule("COMMIT-10", "STORE-9")
@@ -99,7 +100,7 @@ async def test_one_bad_batch_harms_no_other_space_of_the_statement(
         "INSERT INTO fact SELECT space, 1 << 20, 99, 1, 1, 0, '', '', '' FROM space WHERE did = %s", (SPACE,)
     )
     batches = [AppendBatch(ZERO, [first_of(log)]) for log in logs]
-    appender = NodeAppender(storage._writers)
+    appender = NodeAppender(storage._writers, storage.counts)
     group = []
     for log, batch in zip(logs, batches, strict=True):
         assert isinstance(log, PostgresLog)
@@ -121,6 +122,7 @@ def test_a_row_that_somebody_holds_for_a_moment_is_waited_for(
     append_to(log, ZERO, [maker.commit(set_("urn:x", 1, blind=True))])
     timer.join()
     assert version_of(log) == 1
+    assert storage.counts.of("busy") >= 1
 
 
 def test_a_row_that_is_held_too_long_fails_the_append(
@@ -161,6 +163,7 @@ def test_a_node_whose_space_was_claimed_by_another_writes_nothing(
         append_to(log, ZERO, [first])
     append_to(taken, ZERO, [first])
     assert version_of(taken) == 1
+    assert (storage.counts.of("deposed"), other.counts.of("deposed")) == (1, 0)
     with pytest.raises(OwnedElsewhere):
         storage.open(SPACE)
 
@@ -196,6 +199,7 @@ def test_a_warning_during_an_append_leaves_its_outcome_unknown_until_the_space_i
             append_to(log, ZERO, first)
     with pytest.raises(StorageFailed):
         append_to(log, ZERO, first)
+    assert storage.counts.of("unknown") == 1
     log.close()
     again = storage.open(SPACE)
     assert version_of(again) == 1
@@ -261,6 +265,7 @@ def test_a_connection_that_was_cut_while_it_was_idle_costs_the_reader_nothing(
         "AND datname = current_database()"
     )
     assert version_of(log) == 0
+    assert storage.counts.of("reconnects") == 1
 
 
 def test_names_that_memory_forgot_keep_their_numbers(

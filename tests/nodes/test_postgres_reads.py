@@ -27,6 +27,7 @@ def test_a_question_to_a_read_view_that_is_too_old_fails_with_unavailable(storag
     short = PostgresStorage(url, read_only=True, read_view_ms_max=0)
     with short.open(SPACE).reader() as reader, pytest.raises(Unavailable, match="read_view_ms_max"):
         reader.branches()
+    assert (short.counts.of("read_views_ended"), storage.counts.of("read_views_ended")) == (1, 0)
     short.close()
 
 

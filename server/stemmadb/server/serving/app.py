@@ -140,7 +140,7 @@ async def serve(
         listener = make_listener(config.listener, _listener_settings(config, context, descriptors_max, worker))
         readiness = Readiness(config.data, trouble=_trouble_of(worker, node))
         hosts = AllowedHosts((config.host, *config.hosts))
-        metrics = _metrics(config, counts, listener)
+        metrics = _metrics(config, counts, listener, node)
         scrape_all = None if worker is None or metrics is None else worker.add_up(metrics.scrape)
         service = make_service(store, identity, config, counts)
         running = RunningServer(service=service, data=config.data, stop=stop)
@@ -316,8 +316,11 @@ async def _in_time(work: Coroutine[Any, Any, None], most_ms: int, event: str) ->
         LOG.warning(event, after_ms=most_ms)
 
 
-def _metrics(config: Config, counts: Counts, listener: Listener) -> Metrics | None:
-    return None if config.metrics == "off" else Metrics(counts, listener, names_spaces=config.metrics == "spaces")
+def _metrics(config: Config, counts: Counts, listener: Listener, node: ServingNode | None) -> Metrics | None:
+    if config.metrics == "off":
+        return None
+    beside = () if node is None else (node.metrics,)
+    return Metrics(counts, listener, names_spaces=config.metrics == "spaces", beside=beside)
 
 
 # ------------------------------------------------------------ what is announced

@@ -124,9 +124,12 @@ class Metrics:
         *,
         names_spaces: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        beside: Sequence[Collector] = (),
     ) -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_Reader(counts, traffic, names_spaces))
+        for one in beside:
+            self._registry.register(one)
         ProcessCollector(registry=self._registry)
         self._clock = clock
         self._answer = b""

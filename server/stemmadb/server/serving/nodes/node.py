@@ -16,6 +16,7 @@ from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.server.log_events import Log
 from stemmadb.server.open_store import now
 from stemmadb.server.serving.nodes.members import DatabaseMembership
+from stemmadb.server.serving.nodes.metrics import NodeMetrics
 from stemmadb.server.serving.nodes.ownership import NodeOwnership
 from stemmadb.server.serving.nodes.passing import NodePassing
 from stemmadb.server.serving.ownership.routing import Routing
@@ -44,6 +45,7 @@ class ServingNode:
         """Ends all hubs and gives their spaces back."""
         self.ownership = NodeOwnership(storage)
         self.passing = NodePassing(identity.sign(SECRET_LABEL))
+        self.metrics = NodeMetrics(storage, self.passing)
         self.membership = DatabaseMembership(storage)
         self.routing = Routing(self.ownership, self.passing)
 

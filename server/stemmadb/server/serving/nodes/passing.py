@@ -29,6 +29,8 @@ class NodePassing:
         """`secret` is the same on all nodes; with a context connections to other nodes use TLS."""
         self._key = blake3(secret).digest()
         self._context = context
+        self.passed = 0
+        """Connections that were passed on."""
         self._relayed: dict[str, list[asyncio.Transport]] = {}
         """Clients' transports by the address of the node they are relayed to."""
 
@@ -67,6 +69,7 @@ class NodePassing:
 
         try:
             end = await begin_relay(leaving, connect, opening=head + leaving.rest)  # type: ignore[arg-type]
+            self.passed += 1
             self._relayed.setdefault(owner.address, []).append(leaving.transport)
             return end
         except (OSError, TimeoutError, ValueError) as error:

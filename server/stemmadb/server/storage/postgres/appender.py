@@ -23,7 +23,8 @@ from stemmadb.server.storage.port import AppendBatch, Done, LogMoved, StorageFai
 from stemmadb.server.storage.postgres import append_statement, long_append
 from stemmadb.server.storage.postgres.append_statement import Move
 from stemmadb.server.storage.postgres.claims import Claimed
-from stemmadb.server.storage.postgres.connection import PgConnection, is_certain, translated
+from stemmadb.server.storage.postgres.connection import PgConnection, UnknownOutcome, is_certain, translated
+from stemmadb.server.storage.postgres.database_counts import DatabaseCounts
 from stemmadb.server.storage.postgres.long_append import Deposed, RowHeld
 from stemmadb.server.storage.postgres.numbers import OwnedNumbers
 from stemmadb.server.storage.postgres.pool import ConnectionPool
@@ -68,15 +69,14 @@ class WaitingBatch:
 class NodeAppender:
     """Threads that append, each with a connection of its own while it does."""
 
-    def __init__(self, pool: ConnectionPool) -> None:
+    def __init__(self, pool: ConnectionPool, counts: DatabaseCounts) -> None:
         self._pool = pool
+        self._counts = counts
         self._waiting: deque[WaitingBatch] = deque()
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._idle = 0
         self._is_closed = False
-        self.statements = 0
-        """How many statements have appended something."""
 
     def append(self, waiting: WaitingBatch) -> None:
         """Returns at once; `done` is called on the running loop."""
@@ -163,12 +163,15 @@ class NodeAppender:
             for one in group:
                 one.failure = one.failure or failure
         busy = [one for one in group if isinstance(one.failure, RowHeld)]
+        self._counts.add("busy", len(busy))
+        self._counts.add("deposed", sum(isinstance(one.failure, Deposed) for one in group))
         return [one for one in busy if _is_to_wait(one)]
 
     def _write_long(self, connection: PgConnection, one: WaitingBatch) -> None:
         with connection.transaction():
-            self.statements += 1
+            self._counts.add("appends")
             long_append.write(connection, one.numbers, one.claimed, one.batch)
+        self._counts.add("append_commits", len(one.batch.writes))
         one.numbers.version = one.batch.expected + len(one.batch.writes)
 
     def _write_plain(self, connection: PgConnection, group: Sequence[WaitingBatch]) -> None:
@@ -195,7 +198,7 @@ class NodeAppender:
         self, connection: PgConnection, made: Sequence[tuple[WaitingBatch, SpaceRows, Move]], rows: AppendRows
     ) -> None:
         connection.warnings.clear()
-        self.statements += 1
+        self._counts.add("appends")
         done = append_statement.append(connection, [move for _, _, move in made], rows)
         connection.check_warnings()
         for one, its, move in made:
@@ -203,12 +206,12 @@ class NodeAppender:
             if space in done.moved:
                 its.learn(*(done.renumbered.get((kind, space), {}) for kind in ("e", "s", "p")))
                 one.numbers.version = move.version
+                self._counts.add("append_commits", len(one.batch.writes))
                 one.failure = None
             else:
                 one.failure = _why_not(connection, move)
 
-    @staticmethod
-    def _guarded(connection: PgConnection, group: Sequence[WaitingBatch], work: Callable[[], None]) -> bool:
+    def _guarded(self, connection: PgConnection, group: Sequence[WaitingBatch], work: Callable[[], None]) -> bool:
         """Does the work, and notes a failure for all of the group; whether it certainly wrote nothing."""
         try:
             work()
@@ -216,6 +219,7 @@ class NodeAppender:
             certain = is_certain(error, connection)
             if not certain:
                 connection.close()
+                self._counts.add("unknown", len(group))
             for one in group:
                 one.failure = translated(error)
             return certain
@@ -224,6 +228,7 @@ class NodeAppender:
                 one.failure = moved
         except Exception as failure:
             connection.close()
+            self._counts.add("unknown", len(group) if isinstance(failure, UnknownOutcome) else 0)
             for one in group:
                 one.failure = failure
         return False

@@ -79,6 +79,11 @@ class Node:
         return not self._has_died and time.monotonic() < self._renewed_at + self.lease_ms * 2 / 3_000
 
     @property
+    def heartbeat_age(self) -> float:
+        """Seconds since the last renewal that succeeded was sent."""
+        return time.monotonic() - self._renewed_at
+
+    @property
     def mark(self) -> ServerMark | None:
         return self._mark
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.postgres.connection import PgConnection
+from stemmadb.server.storage.postgres.database_counts import DatabaseCounts
 
 TAKE_SECONDS: Final = 10.0
 
@@ -16,12 +17,15 @@ TAKE_SECONDS: Final = 10.0
 class ConnectionPool:
     """Waits for a connection when all are in use, and not for ever."""
 
-    def __init__(self, make: Callable[[], PgConnection], count: int) -> None:
+    def __init__(self, make: Callable[[], PgConnection], count: int, counts: DatabaseCounts) -> None:
         self._make = make
+        self.counts = counts
         self._free = threading.BoundedSemaphore(count)
         self._lock = threading.Lock()
         self._idle: list[PgConnection] = []
         self._is_closed = False
+        self._lost = 0
+        """Connections that were lost and not made again yet."""
 
     @contextmanager
     def connection(self) -> Iterator[PgConnection]:
@@ -39,7 +43,7 @@ class ConnectionPool:
                 if self._is_closed:
                     raise StorageFailed("the storage is closed")
                 taken = self._idle.pop() if self._idle else None
-            return taken or self._make()
+            return taken or self._new()
         except BaseException:
             self._free.release()
             raise
@@ -48,9 +52,18 @@ class ConnectionPool:
         """Another connection in place of one that turned out to be closed; the idle ones are as old as it."""
         with self._lock:
             idle, self._idle = self._idle, []
+            self._lost += 1 + len(idle)
         for one in (stale, *idle):
             one.close()
-        return self._make()
+        return self._new()
+
+    def _new(self) -> PgConnection:
+        made = self._make()
+        with self._lock:
+            is_again = self._lost > 0
+            self._lost -= is_again
+        self.counts.add("reconnects", int(is_again))
+        return made
 
     def give_back(self, connection: PgConnection) -> None:
         """One that was closed, or that is not at rest, is not used again."""
@@ -59,6 +72,8 @@ class ConnectionPool:
             is_sound = is_sound and not self._is_closed
             if is_sound:
                 self._idle.append(connection)
+            else:
+                self._lost += 1
         if not is_sound:
             connection.close()
         self._free.release()

@@ -47,6 +47,8 @@ class PostgresView:
         self._space = space
         self._ends = time.monotonic() + life_ms / 1_000
         self._is_open = True
+        self.has_expired = False
+        """Whether a question came too late."""
         with connection.raw.pipeline():
             connection.raw.execute(_BEGIN)
             cursor = connection.raw.execute(_TIP, (space,), binary=True)
@@ -68,6 +70,7 @@ class PostgresView:
         """All rows of one statement; `space` is among the values of each."""
         assert self._is_open, "the read view has ended"
         if not self.is_alive:
+            self.has_expired = True
             self.end()
             raise Unavailable("The read took longer than read_view_ms_max. Ask for less at a time.")
         self.statements += 1
@@ -111,6 +114,7 @@ def read_view(pool: ConnectionPool, space: int, life_ms: int) -> Iterator[Postgr
         try:
             yield view
         finally:
+            pool.counts.add("read_views_ended", int(view.has_expired))
             view.end()
     finally:
         pool.give_back(connection)

@@ -23,6 +23,7 @@ from stemmadb.server.storage.postgres.connection import (
     failures,
     translated,
 )
+from stemmadb.server.storage.postgres.database_counts import DatabaseCounts
 from stemmadb.server.storage.postgres.log import NodeConnections, PostgresLog, ReadOnlyLog
 from stemmadb.server.storage.postgres.node import LEASE_MS, Node
 from stemmadb.server.storage.postgres.numbers import OwnedNumbers
@@ -79,15 +80,16 @@ class PostgresStorage:
         self._dsn = dsn
         self._read_view_ms_max = read_view_ms_max
         self._lock = Lock()
+        self.counts: Final = DatabaseCounts()
         self._logs: set[PostgresLog] = set()
         self._by_space: dict[Did, PostgresLog] = {}
         self._claims: dict[int, Claimed] = {}
         """What was claimed and not opened yet."""
         self.on_lost: Callable[[Did], None] = _nothing
         """Called in any thread when another node turned out to have a space that was open here."""
-        self._readers = ConnectionPool(self._connect_reader, reader_connections)
-        self._writers = ConnectionPool(self._connect, APPENDS_IN_FLIGHT_MAX + SIDE_CONNECTIONS)
-        self._appender = NodeAppender(self._writers)
+        self._readers = ConnectionPool(self._connect_reader, reader_connections, self.counts)
+        self._writers = ConnectionPool(self._connect, APPENDS_IN_FLIGHT_MAX + SIDE_CONNECTIONS, self.counts)
+        self._appender = NodeAppender(self._writers, self.counts)
         with self._writers.connection() as connection, failures():
             schema.create(connection)
         self._node = None if read_only else Node(self._connect, address=address, program=program, lease_ms=lease_ms)
@@ -146,6 +148,7 @@ class PostgresStorage:
         """
         with self._writers.connection() as connection, failures():
             elsewhere, claimed = claims.claim_all(connection, self.node.number, spaces)
+        self.counts.add("claims", len(claimed))
         with self._lock:
             self._claims.update(claimed)
         return {space: elsewhere.get(space) for space in spaces}
@@ -163,7 +166,12 @@ class PostgresStorage:
     @property
     def append_statements(self) -> int:
         """How many statements have appended something."""
-        return self._appender.statements
+        return self.counts.of("appends")
+
+    @property
+    def open_spaces(self) -> int:
+        """How many spaces this node owns and has open."""
+        return len(self._by_space)
 
     def spaces(self) -> list[Did]:
         with self._readers.connection() as connection, failures():
@@ -219,6 +227,7 @@ class PostgresStorage:
                 kept = self._claims.pop(number, None)
             if kept is None or kept.owner != self.node.number:
                 kept = claims.claim(connection, self.node.number, number)
+                self.counts.add("claims")
         except OwnedElsewhere:
             self.on_lost(space)
             raise
