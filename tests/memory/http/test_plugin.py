@@ -167,6 +167,17 @@ async def test_deleting_a_memory_checks_the_namespace_and_destroys_its_bytes(plu
     assert b"ZEBRA-4711" not in bytes_under(tmp_path / "data")
 
 
+@pytest.mark.rule("PLUG-5")
+async def test_a_namespace_with_a_decision_of_a_person_is_not_deleted_here(plugin: Plugin) -> None:
+    record = fact("workspace:1", "a decision", kind="decision", via="mcp", authority="human")
+    await memories.write_memory(plugin.opened.memory, PLUGIN, record)
+    past = {"kind": "workspace", "expires_at": "2020-01-01T00:00:00Z"}
+    for method, body in (("DELETE", None), ("PUT", past), ("PATCH", {"expires_at": past["expires_at"]})):
+        status, refused = await plugin.ask(method, NS, body)
+        assert (status, refused["code"]) == (403, "forbidden"), method
+    assert len(await plugin.found()) == 1
+
+
 @pytest.mark.rule("MEM-4")
 async def test_the_same_key_twice_at_once_gets_the_same_answer(plugin: Plugin) -> None:
     headers = {"Idempotency-Key": "one"}

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from memory_worlds import ADMIN, AGENT, PLUGIN, TestClock, bytes_under, fact, memory_world
-from stemmadb.memory.operations import forgetting, memories, searching
+from stemmadb.memory.operations import decisions, forgetting, memories, namespaces, proposals, searching
 from stemmadb.memory.operations.erasing import EraseJob
 from stemmadb.memory.operations.forgetting import make_namespace
+from stemmadb.memory.operations.namespaces import NamespaceChange, patch_namespace
+from stemmadb.memory.operations.plan_store import PlanStore
 from stemmadb.memory.operations.searching import SearchQuery
 from stemmadb.memory.operations.sweeping import sweep
 from stemmadb.memory.process.opened_memory import OpenedMemory
 from stemmadb.memory.rules import ids
+from stemmadb.memory.rules.decisions import DecisionDraft
 from stemmadb.memory.rules.ids import MemoryId
 from stemmadb.memory.rules.instants import Millis
 from stemmadb.memory.rules.records import read_embedding
 from stemmadb.memory.rules.refusals import IsolationViolation, NoSuchMemory, NoSuchNamespace, NotAllowed
 from stemmadb.memory.rules.sweeps import GRACE_MS, SweepGuard
+from stemmadb.memory.rules.tasks.decide import FileChange
+from stemmadb.memory.rules.tasks.paths import PlanFile
 
 NS = "workspace:1"
 SECRET = "ZEBRA-4711"  # noqa: S105
@@ -164,3 +170,67 @@ def test_a_clock_that_jumps_stops_the_sweep_until_a_restart() -> None:
     assert guard.may_sweep(now=Millis(4_000_000), monotonic=4_000.0)
     assert not guard.may_sweep(now=Millis(4_000_000 + year), monotonic=4_000.0)
     assert not guard.may_sweep(now=Millis(5_000_000), monotonic=5_000.0), "also after it was set back"
+
+
+async def write_of_others(opened: OpenedMemory, what: str) -> str:
+    """What another interface writes into the namespace; the id of an entity of it."""
+    memory, nsh = opened.memory, ids.namespace_hash(NS)
+    draft = DecisionDraft("Use SQLite", "database", "It needs no server")
+    if what == "memory":
+        return ids.memory_entity(nsh, await written(opened, via="json"))
+    if what == "decision":
+        return ids.memory_entity(nsh, await decisions.record_decision(memory, ADMIN, NS, draft))
+    if what == "proposal":
+        return ids.proposal_entity(nsh, await proposals.propose_decision(memory, AGENT, NS, draft))
+    plan = PlanStore(memory.space, NS, now=memory.clock.now)
+    file = PlanFile("task", "1") if what == "task" else PlanFile("note", "notes/a.md")
+    content = {"id": "1", "title": "A task", "type": "epic", "status": "pending"} if what == "task" else "a note"
+    done, _ = await plan.apply([FileChange(file, None, content)])
+    assert file in done.writes, done
+    return file.entity(nsh)
+
+
+@pytest.mark.rule("PLUG-5")
+@pytest.mark.parametrize("what", ["memory", "decision", "proposal", "task", "note"])
+async def test_the_plugin_interface_ends_no_namespace_that_holds_what_others_wrote(tmp_path: Path, what: str) -> None:
+    clock = TestClock()
+    async with memory_world(tmp_path / "data", clock) as opened:
+        memory, soon, late = opened.memory, Millis(clock.now() + 60_000), Millis(clock.now() + 120_000)
+        await make_namespace(memory, PLUGIN, NS, kind="org", expires_at=late)
+        await written(opened, "of the plugin itself")
+        entity = await write_of_others(opened, what)
+        await memory.space.settled()
+        before = await memory.space.list("urn:ns:*")
+        with pytest.raises(NotAllowed):
+            await forgetting.delete_namespace(memory, PLUGIN, NS)
+        with pytest.raises(NotAllowed):
+            await make_namespace(memory, PLUGIN, NS, kind="org", expires_at=soon)
+        with pytest.raises(NotAllowed):
+            await patch_namespace(memory, PLUGIN, NS, NamespaceChange(expires_at=soon))
+        assert await memory.space.list("urn:ns:*") == before
+        await patch_namespace(memory, PLUGIN, NS, NamespaceChange(expires_at=late, metadata={"a": 1}))
+        clock.pass_ms(120_001)
+        with pytest.raises(NotAllowed):
+            await make_namespace(memory, PLUGIN, NS, kind="org")
+        assert await memory.space.get(entity) is not None
+        await forgetting.delete_namespace(memory, ADMIN, NS, expired=True)
+        assert await memory.space.get(entity) is None
+
+
+@pytest.mark.rule("PLUG-5")
+async def test_what_is_written_while_the_plugin_interface_looks_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with memory_world(tmp_path / "data") as opened:
+        await make_namespace(opened.memory, PLUGIN, NS, kind="org")
+        looked, made = namespaces.check_may_end, list[MemoryId]()
+
+        async def look(*given: Any) -> None:
+            await looked(*given)
+            if not made:
+                made.append(await written(opened, via="json"))
+
+        monkeypatch.setattr(forgetting, "check_may_end", look)
+        with pytest.raises(NotAllowed):
+            await forgetting.delete_namespace(opened.memory, PLUGIN, NS)
+        assert await memories.find_memory(opened.memory, AGENT, made[0])

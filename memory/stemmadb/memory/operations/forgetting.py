@@ -12,7 +12,7 @@ from typing import Any
 from stemmadb.client import Transaction
 from stemmadb.memory.operations.memories import find_memory
 from stemmadb.memory.operations.memory_space import OPERATIONS_MAX, MemorySpace, Once
-from stemmadb.memory.operations.namespaces import NamespaceGone, put_namespace
+from stemmadb.memory.operations.namespaces import NamespaceGone, check_may_end, put_namespace
 from stemmadb.memory.rules import ids, namespaces, records, roles
 from stemmadb.memory.rules.calls import CallAnswer, ForgetRecord
 from stemmadb.memory.rules.ids import MemoryId, NamespaceHash
@@ -103,6 +103,7 @@ async def delete_namespace(
 ) -> str | None:
     """Makes a namespace absent at once, then deletes what is in it; the queue entry. Joins a deletion under way.
 
+    `NotAllowed` for the plugin interface if another one wrote into it.
     An expired one is absent to a caller; `expired` deletes it all the same.
     """
     roles.check_namespace(caller, name)
@@ -114,6 +115,7 @@ async def delete_namespace(
         if before is None or not (before.deleting or is_there):
             raise NoSuchNamespace(name)
         if not before.deleting:
+            await check_may_end(tx, caller, name)
             tx.patch(entity, [{"op": "add", "path": "/deleting", "value": True}])
         return CallAnswer()
 

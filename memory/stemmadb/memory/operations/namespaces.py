@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +15,9 @@ from stemmadb.memory.rules.instants import Millis
 from stemmadb.memory.rules.namespaces import Namespace, NamespaceKind, namespace_of
 from stemmadb.memory.rules.refusals import NoSuchNamespace
 from stemmadb.memory.rules.roles import MemoryCaller
+
+WRITTEN: Final = (ids.MEMORIES, ids.TARGETS, ids.PROPOSALS, ids.TASKS, ids.FILES)
+"""What a caller writes into a namespace; vectors and observations belong to memories."""
 
 
 class NamespaceGone(Exception):
@@ -50,6 +53,7 @@ async def put_namespace(
         made[:] = [
             namespaces.upserted(before, name=name, kind=kind, metadata=metadata, expires_at=expires_at, now=now)
         ]
+        await _check_expiry(tx, caller, before, made[0])
         tx.set(entity, records.stored(made[0]))
         return CallAnswer(ids=[name])
 
@@ -71,11 +75,28 @@ async def patch_namespace(
         if before is None or not namespaces.is_present(before, memory.clock.now()):
             raise NoSuchNamespace(name)
         made[:] = [msgspec.structs.replace(before, **given)]
+        await _check_expiry(tx, caller, before, made[0])
         tx.update(entity, records.stored(made[0]))
         return CallAnswer(ids=[name])
 
     await memory.write(work, locked=[entity], once=once)
     return made[0] if made else await get_namespace(memory, name)
+
+
+async def check_may_end(tx: Transaction, caller: MemoryCaller, name: str) -> None:
+    """`NotAllowed` for the plugin interface if another one wrote into it; declared, as what it reads may grow."""
+    if caller.via != "http":
+        return
+    nsh = ids.namespace_hash(name)
+    for prefix in WRITTEN:
+        held = await tx.list(f"{prefix}{nsh}:*")
+        roles.check_may_end(caller, name, held.values())
+
+
+async def _check_expiry(tx: Transaction, caller: MemoryCaller, before: Namespace | None, after: Namespace) -> None:
+    """An expiry ends a namespace too; one that was there before may stay, or move to a later time."""
+    if namespaces.ends_sooner(before, after):
+        await check_may_end(tx, caller, after.name)
 
 
 async def get_namespace(memory: MemorySpace, name: str) -> Namespace:

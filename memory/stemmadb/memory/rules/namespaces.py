@@ -79,6 +79,13 @@ def upserted(
     return Namespace(name=name, kind=kind, metadata=metadata, expires_at=expires_at, created_at=created_at)
 
 
+def ends_sooner(before: Namespace | None, after: Namespace) -> bool:
+    """Whether a change makes it expire earlier than it would have."""
+    if after.expires_at is None:
+        return False
+    return before is None or before.expires_at is None or after.expires_at < before.expires_at
+
+
 def namespace_of(value: object) -> Namespace | None:
     """The namespace that a stored value is; None for what somebody else wrote under such an id."""
     try:

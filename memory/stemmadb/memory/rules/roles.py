@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, get_args
 
-from stemmadb.memory.rules.records import Authority, Memory, Via
+from stemmadb.memory.rules.records import Authority, Memory, Via, memory_of
 from stemmadb.memory.rules.refusals import IsolationViolation, NotAllowed, PermissionDenied
 
 Role = Literal["viewer", "agent", "admin"]
@@ -56,3 +57,13 @@ def check_may_forget(caller: MemoryCaller, memory: Memory, uuid: str) -> None:
     check_role(caller, "agent")
     if memory.authority == "human" and caller.role != "admin":
         raise IsolationViolation(uuid)
+
+
+def check_may_end(caller: MemoryCaller, namespace: str, held: Iterable[object]) -> None:
+    """The plugin interface ends a namespace only if all that it holds are memories that this interface wrote."""
+    if caller.via != "http":
+        return
+    for value in held:
+        memory = memory_of(value)
+        if memory is None or memory.via != "http":
+            raise NotAllowed(f"{namespace} holds what this interface did not write, so it cannot be ended here.")
