@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from weakref import ref
+
+import pytest
 
 from appends import append_to
 from logs import LogMaker
@@ -15,10 +18,15 @@ from stemmadb.protocol.model.commit.admission import Outcome
 from stemmadb.protocol.model.commit.proposal import Proposal
 from stemmadb.protocol.model.commit.request import Operation
 from stemmadb.protocol.model.log.facts import Fact
+from stemmadb.protocol.model.query.query import Prepared
 from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, TimeMs, Version
 from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
 from stemmadb.server.engine.base import moments
 from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.base.states import LoadedEntity
+from stemmadb.server.engine.read import entities, store_queries
+from stemmadb.server.engine.read.entities import EntityValue
+from stemmadb.server.engine.read.store_queries import QueriedPage
 from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
 from stemmadb.server.storage.port import AcceptedWrite, Destroyed, LogReader, SpaceLog
 
@@ -55,6 +63,26 @@ class World:
     def reader(self) -> Iterator[LogReader]:
         with self.log.reader() as reader:
             yield reader
+
+
+def whole_page(reader: LogReader, prepared: Prepared, **how: Any) -> QueriedPage[EntityValue]:
+    """A page of the entities themselves."""
+    return store_queries.page(reader, prepared, lambda entity: entity, **how)
+
+
+class HeldValues:
+    """How many of the entities that queries made were there at once, at most."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.most, self.made = 0, list[ref[EntityValue]]()
+        monkeypatch.setattr(store_queries, "entity_of", self._entity_of)
+
+    def _entity_of(self, loaded: LoadedEntity | None) -> EntityValue | None:
+        entity = entities.entity_of(loaded)
+        if entity is not None:
+            self.made.append(ref(entity))
+        self.most = max(self.most, sum(one() is not None for one in self.made))
+        return entity
 
 
 def random_world(seed: int, rounds: int = 12) -> World:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from random_logs import IDS, PREFIXES
-from read_worlds import World, at, every_page, random_world, readable_moments
+from read_worlds import HeldValues, World, at, every_page, random_world, readable_moments, whole_page
 from space import delete_, set_
 from stemmadb.protocol.errors import InvalidQuery
 from stemmadb.protocol.model.query import query
@@ -17,7 +17,7 @@ from stemmadb.protocol.model.query.window import OrderBy
 from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.engine.base.paging import anything
-from stemmadb.server.engine.read import counting, id_pages, store_queries
+from stemmadb.server.engine.read import counting, id_pages
 from stemmadb.server.engine.read.counting import ChildPrefix, Counted
 
 
@@ -27,7 +27,7 @@ def prepared(moment: ReadMoment, *roots: str | Root) -> Prepared:
 
 
 def whole(world: World, asked: Prepared, **how: Any) -> list[Any]:
-    return every_page(lambda after: world.ask(lambda log: store_queries.page(log, asked, after=after, **how)))
+    return every_page(lambda after: world.ask(lambda log: whole_page(log, asked, after=after, **how)))
 
 
 def children(world: World, prefix: str, moment: ReadMoment, **how: Any) -> list[ChildPrefix]:
@@ -125,6 +125,21 @@ def test_a_count_of_roots_with_a_path_is_by_the_values() -> None:
     world.commit(*(set_(f"u:{n}", {"a": 1} if n % 3 else {"b": 1}, blind=True) for n in range(9)))
     asked = prepared(at(), Root("u:*", "/a"))
     assert world.ask(lambda log: counting.count(log, asked)) == Counted(world.maker.version, 6, True)
+    pages = whole(world, asked)
+    assert [len(page.entities) for page in pages] == [6]
+
+
+@pytest.mark.rule("QUERY-10")
+def test_a_count_by_values_ends_at_its_bound_and_holds_one_value_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.commit(*(set_(f"u:{n:02}", {"a": n}, blind=True) for n in range(40)), delete_("u:00", blind=True))
+    asked, held = prepared(at(), Root("u:*", "/a")), HeldValues(monkeypatch)
+    assert world.ask(lambda log: counting.count(log, asked)) == Counted(world.maker.version, 39, True)
+    assert (len(held.made), held.most) == (39, 2), "that before is let go when the next one is there"
+    for bound, exact in ((40, True), (39, False)):
+        monkeypatch.setattr(counting, "LOOKED_AT_MAX", bound)
+        counted = world.ask(lambda log: counting.count(log, asked))
+        assert counted == Counted(world.maker.version, bound - 1, exact)
 
 
 @pytest.mark.rule("QUERY-10")

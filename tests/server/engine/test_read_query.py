@@ -9,7 +9,7 @@ import pytest
 
 import graphs
 from graphs import HERE, Entities, Stored, link
-from read_worlds import World, at, counting, every_page, ids_of
+from read_worlds import World, at, counting, every_page, ids_of, whole_page
 from space import delete_, set_
 from stemmadb.protocol.errors import FutureVersion, InvalidQuery, LimitExceeded, UnknownBranch
 from stemmadb.protocol.model.query.query import Ask, Query, Root, Unresolved, prepare
@@ -28,9 +28,9 @@ def run(world: World, query: Query, *, may_read: MayRead = anything, limits: Lim
     return world.ask(lambda log: store_queries.run(log, prepared, may_read=may_read, limits=limits))
 
 
-def pages(world: World, query: Query, **how: Any) -> list[QueriedPage]:
+def pages(world: World, query: Query, **how: Any) -> list[QueriedPage[EntityValue]]:
     prepared = prepare(query, space=HERE)
-    return every_page(lambda after: world.ask(lambda log: store_queries.page(log, prepared, after=after, **how)))
+    return every_page(lambda after: world.ask(lambda log: whole_page(log, prepared, after=after, **how)))
 
 
 def roots(*ids: str, schema: Any = None, **how: Any) -> Query:
@@ -180,7 +180,7 @@ def test_the_pages_of_a_query_are_all_of_the_version_of_the_first() -> None:
     world.commit(*(set_(id_, 0, blind=True) for id_ in ids))
     while True:
         page = world.ask(
-            lambda log: store_queries.page(log, prepare(roots("urn:n:*", "urn:n:4", version=1)), after=after, limit=2)  # noqa: B023
+            lambda log: whole_page(log, prepare(roots("urn:n:*", "urn:n:4", version=1)), after=after, limit=2)  # noqa: B023
         )
         world.commit(set_(f"urn:n:{world.maker.version % 9}", 1, blind=True), set_("urn:n:00", 1, blind=True))
         found += page.entities

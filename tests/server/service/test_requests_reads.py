@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from read_worlds import HeldValues
 from request_harness import CAROL, ROLES, RequestHarness, request_harness, writing
 from space import ALICE, BOB, SPACE, delete_, patch_, session_of, set_
 from stemmadb.protocol import errors
@@ -32,6 +33,7 @@ from stemmadb.protocol.wire.messages.reading import (
     LogRequest,
     Moment,
     QueryRequest,
+    Shape,
     UnresolvedLink,
 )
 from stemmadb.protocol.wire.messages.structure import (
@@ -358,6 +360,31 @@ async def test_all_pages_together_are_the_whole_as_of_the_first_whatever_is_writ
         assert all(len(items(page)) <= limit for page in pages)
         pinned = {(page.left, page.right) if name == "diff" else page.version for page in pages}
         assert pinned == {(whole.left, whole.right) if name == "diff" else whole.version}
+
+
+@pytest.mark.rule("QUERY-9")
+@pytest.mark.parametrize("shape", ["whole", "preview", "ids"])
+async def test_a_page_holds_no_more_of_the_values_than_it_brings(
+    shape: Shape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with request_harness() as it:
+        await it.engine.must(*[set_(f"urn:n:{n:02}", {"a": "x" * 2_000}, blind=True) for n in range(40)])
+        held = HeldValues(monkeypatch)
+        asked = msgspec.structs.replace(query(Root("urn:n:*", "/a")), shape=shape)
+        page = await it.ask(asked)
+        assert (len(page.entities), page.next) == (40, None)
+        assert (len(held.made), held.most) == (40, 2), "that before is let go when the next one is there"
+
+
+@pytest.mark.rule("QUERY-9")
+async def test_what_a_page_of_previews_reads_is_bounded_by_the_bytes_of_a_page() -> None:
+    """Each of 256 KiB counts 4 KiB and what its id takes, though its preview is smaller."""
+    async with request_harness(limits=Limits(part_bytes_max=16 * 1024)) as it:
+        for n in range(7):
+            await it.engine.must(set_(f"urn:n:{n}", {"a": "x" * 256 * 1024}, blind=True))
+        asked = msgspec.structs.replace(query("urn:n:*"), shape="preview")
+        pages = await it.pages(asked)
+        assert [len(page.entities) for page in pages] == [3, 3, 1]
 
 
 @pytest.mark.rule("QUERY-6")

@@ -12,7 +12,6 @@ from stemmadb.protocol.errors import InvalidQuery
 from stemmadb.protocol.model.log.branch_spans import Span
 from stemmadb.protocol.model.query.query import Prepared
 from stemmadb.protocol.model.values.ids import EntityId, Version
-from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
 from stemmadb.server.engine.base import last_states
 from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.engine.base.paging import LOOKED_AT_MAX, MayRead, anything
@@ -41,14 +40,12 @@ class Counted(msgspec.Struct, frozen=True):
     exact: bool
 
 
-def count(
-    reader: LogReader, prepared: Prepared, *, may_read: MayRead = anything, limits: Limits = DEFAULTS
-) -> Counted:
+def count(reader: LogReader, prepared: Prepared, *, may_read: MayRead = anything) -> Counted:
     """How many entities the pages of the query have together; `InvalidQuery` for one that has no pages."""
     if prepared.window is not None or any(start.conjuncts is not None for start in prepared.starts):
         raise InvalidQuery(why="only a query without a schema and without order, limit and after can be counted")
     if needs_values(prepared):
-        return _count_by_values(reader, prepared, may_read, limits)
+        return _count_by_values(reader, prepared, may_read)
     resolved = resolve_query(reader, prepared)
     readable = filter(may_read, candidates(reader, prepared))
     found = 0
@@ -59,13 +56,15 @@ def count(
     return Counted(resolved.version, found, True)
 
 
-def _count_by_values(reader: LogReader, prepared: Prepared, may_read: MayRead, limits: Limits) -> Counted:
-    """Where a root has a path, one page of which nothing is sent: at most as many ids as a page looks at."""
-    bounds = msgspec.structs.replace(limits, page_max=LOOKED_AT_MAX)
-    page = store_queries.page(
-        reader, prepared, limit=LOOKED_AT_MAX, may_read=may_read, limits=bounds, size_of=lambda _: 0
-    )
-    return Counted(page.version, len(page.entities), page.next is None)
+def _count_by_values(reader: LogReader, prepared: Prepared, may_read: MayRead) -> Counted:
+    """Where a root has a path: at most as many ids as a page looks at, one value after the other."""
+    resolved = resolve_query(reader, prepared)
+    found = 0
+    for looked_at, is_in in enumerate(store_queries.matching(reader, resolved, prepared, may_read=may_read)):
+        if looked_at == LOOKED_AT_MAX:
+            return Counted(resolved.version, found, False)
+        found += is_in
+    return Counted(resolved.version, found, True)
 
 
 class ChildPrefix(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import groupby
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -31,6 +32,8 @@ from stemmadb.server.engine.base.states import LoadedEntity
 from stemmadb.server.engine.read.entities import EntityValue, entity_of, is_erased, message_size, resolve_moment
 from stemmadb.server.storage.port import LogReader
 
+T = TypeVar("T")
+
 
 class Queried(msgspec.Struct, frozen=True):
     """An answer, all of it as of `version`."""
@@ -41,11 +44,14 @@ class Queried(msgspec.Struct, frozen=True):
     """What was looked at and has a state that was erased, by id."""
 
 
-class QueriedPage(msgspec.Struct, frozen=True):
-    """A page of the answer to a query without a schema, by id; `next` is used as that of `Listed`."""
+class QueriedPage(msgspec.Struct, Generic[T], frozen=True):
+    """A page of the answer to a query without a schema, by id, of what was made of each entity.
+
+    `next` is used as that of `Listed`.
+    """
 
     version: Version
-    entities: tuple[EntityValue, ...]
+    entities: tuple[T, ...]
     unresolved: tuple[Unresolved, ...]
     next: EntityId | None
     erased: tuple[EntityId, ...] = ()
@@ -125,38 +131,61 @@ class _Item(msgspec.Struct, frozen=True):
     erased: tuple[EntityId, ...] = ()
 
 
+class _Made(msgspec.Struct, Generic[T], frozen=True):
+    """What a page keeps of an item."""
+
+    entity: T | None
+    size: int
+    unresolved: tuple[Unresolved, ...]
+    erased: tuple[EntityId, ...]
+
+
 def page(
     reader: LogReader,
     prepared: Prepared,
+    make: Callable[[EntityValue], T],
     *,
     after: EntityId | None = None,
     limit: int | None = None,
     may_read: MayRead = anything,
     limits: Limits = DEFAULTS,
     size_of: Callable[[EntityValue], int] = message_size,
-) -> QueriedPage:
+) -> QueriedPage[T]:
     """The next entities of the answer, and what of the named roots up to the last of them is unresolved.
 
     All pages together are the answer of `run`, without its bounds on the whole: no link is followed, so that each
-    entity is in the answer or not by itself. A query with a schema is `InvalidQuery`. `size_of` is what an entity
-    takes in a message.
+    entity is in the answer or not by itself. A query with a schema is `InvalidQuery`. Of an entity only what
+    `make` gives is kept, so a page holds no values that it does not bring; `size_of` is what it counts.
     """
     if any(start.conjuncts is not None for start in prepared.starts):
         raise InvalidQuery(why="only a query without a schema comes in pages")
     budget = Budget(limit, limits)
     resolved = resolve_query(reader, prepared)
     if len(prepared.starts) == 1 and not prepared.starts[0].listing and after is None:
-        return _page_of_one(reader, resolved, prepared, may_read)
+        return _page_of_one(reader, resolved, prepared, make, may_read)
 
-    def size(item: _Item) -> int:
-        return _size_of_rest(item) + (0 if item.entity is None else size_of(item.entity))
+    def made() -> Iterator[tuple[EntityId, _Made[T] | None]]:
+        for id_, item in _looked_at(reader, resolved, prepared, after, may_read):
+            if item is None:
+                yield id_, None
+            else:
+                entity, size = (None, 0) if item.entity is None else (make(item.entity), size_of(item.entity))
+                yield id_, _Made(entity, size + _size_of_rest(item), item.unresolved, item.erased)
 
-    items, next_ = fill(_looked_at(reader, resolved, prepared, after, may_read), size, budget)
+    items, next_ = fill(made(), lambda item: item.size, budget)
     entities = tuple(item.entity for item in items if item.entity is not None)
     unresolved = tuple(one for item in items for one in item.unresolved)
     return QueriedPage(
         resolved.version, entities, unresolved, next_, tuple(id_ for item in items for id_ in item.erased)
     )
+
+
+def matching(
+    reader: LogReader, resolved: ResolvedMoment, prepared: Prepared, *, may_read: MayRead = anything
+) -> Iterator[bool]:
+    """Of every id that the pages of a query look at, whether it is in the answer; each value is let go at once."""
+    for _, item in _looked_at(reader, resolved, prepared, None, may_read):
+        yield item is not None and item.entity is not None
 
 
 def state_at(reader: LogReader, branch: BranchName, id_: EntityId, version: Version) -> EntityValue | None:
@@ -165,14 +194,20 @@ def state_at(reader: LogReader, branch: BranchName, id_: EntityId, version: Vers
     return entity_of(states.load(reader, resolved.spans, [id_]).get(id_))
 
 
-def _page_of_one(reader: LogReader, resolved: ResolvedMoment, prepared: Prepared, may_read: MayRead) -> QueriedPage:
+def _page_of_one(
+    reader: LogReader,
+    resolved: ResolvedMoment,
+    prepared: Prepared,
+    make: Callable[[EntityValue], T],
+    may_read: MayRead,
+) -> QueriedPage[T]:
     """One entity by its id, which is most of what is asked: the same answer without the way of many."""
     (visit,) = prepared.named()
     loaded = states.load(reader, resolved.spans, [visit.id]) if may_read(visit.id) else {}
     item = _item(loaded.get(visit.id), [visit], [], prepared)
     if item is None:
         return QueriedPage(resolved.version, (), (), None)
-    entities = () if item.entity is None else (item.entity,)
+    entities = () if item.entity is None else (make(item.entity),)
     return QueriedPage(resolved.version, entities, item.unresolved, None, item.erased)
 
 

@@ -38,9 +38,7 @@ async def count(request: CountRequest, caller: Caller, context: RequestContext) 
 
     def ask(log: LogReader) -> CountAnswer:
         prepared = queries.prepare(request.query, limits=space.limits, space=space.did)
-        found = counting.count(
-            log, limit_to_readable(caller, prepared), may_read=caller.may_read, limits=space.limits
-        )
+        found = counting.count(log, limit_to_readable(caller, prepared), may_read=caller.may_read)
         return CountAnswer(version=found.version, entities=found.entities, exact=found.exact)
 
     return await space.read(ask)

@@ -12,7 +12,7 @@ from stemmadb.protocol.model.query.query import Prepared, Query, Unresolved
 from stemmadb.protocol.model.schema import WorkBudget
 from stemmadb.protocol.model.values.ids import EntityId
 from stemmadb.protocol.model.values.limits import Limits
-from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest, UnresolvedLink
+from stemmadb.protocol.wire.messages.reading import QueriedEntity, QueryAnswer, QueryRequest, UnresolvedLink
 from stemmadb.server.engine.read import id_pages, store_queries
 from stemmadb.server.engine.read.entities import EntityValue
 from stemmadb.server.engine.read.id_pages import IdPage
@@ -22,7 +22,7 @@ from stemmadb.server.service.base.cursors import Cursors, going_on, place_of
 from stemmadb.server.service.base.request_context import Caller, RequestContext, check_reads
 from stemmadb.server.service.requests import past_read
 from stemmadb.server.service.requests.readable_ids import limit_to_readable
-from stemmadb.server.service.requests.shapes import shaped, size_in
+from stemmadb.server.service.requests.shapes import shaped, shaper, size_in
 from stemmadb.server.storage.port import LogReader
 
 
@@ -80,7 +80,7 @@ def _page_on(log: LogReader, request: QueryRequest, caller: Caller, context: Req
     if at is not None:
         asked = replace(asked, version=at.pinned[0], time=None)
     prepared = _prepared(asked, caller, context)
-    page: QueriedPage | IdPage
+    page: QueriedPage[QueriedEntity] | IdPage
     if request.shape == "ids" and not id_pages.needs_values(prepared):
         page = id_pages.page(
             log,
@@ -90,20 +90,23 @@ def _page_on(log: LogReader, request: QueryRequest, caller: Caller, context: Req
             may_read=caller.may_read,
             limits=context.space.limits,
         )
+        entities = shaped(page.entities, request.shape)
     else:
         page = store_queries.page(
             log,
             prepared,
+            shaper(request.shape),
             after=place_of(at),
             limit=request.limit,
             may_read=caller.may_read,
             limits=context.space.limits,
             size_of=size_in(request.shape),
         )
+        entities = page.entities
     return QueryAnswer(
         version=page.version,
         next=book.write([page.version], page.next),
-        entities=shaped(page.entities, request.shape),
+        entities=entities,
         unresolved=_unresolved(page.unresolved),
         erased=page.erased,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from stemmadb.protocol.model.query import preview
@@ -15,19 +16,26 @@ from stemmadb.server.engine.read.id_pages import NamedEntity
 
 _PREVIEW: Final = 2 * PREVIEW_BYTES_MAX + OMITTED_BYTES_MAX
 """What a preview takes at most, in either encoding."""
+_READ_PER_SENT: Final = 64
+"""How many bytes are read for one that a page of previews counts: 64 MiB for a page of 1 MiB."""
 
 
 def shaped(entities: Iterable[EntityValue | NamedEntity], shape: Shape) -> tuple[QueriedEntity, ...]:
     """The entities of an answer as they are sent."""
-    return tuple(_shaped(entity, shape) for entity in entities)
+    return tuple(_shaped(shape, entity) for entity in entities)
+
+
+def shaper(shape: Shape) -> Callable[[EntityValue], QueriedEntity]:
+    """What makes of an entity what is sent of it."""
+    return partial(_shaped, shape)
 
 
 def size_in(shape: Shape) -> Callable[[EntityValue], int]:
-    """What an entity takes in a message."""
+    """What an entity counts towards the bytes of a page."""
     return message_size if shape == "whole" else _size_without_value if shape == "ids" else _size_of_preview
 
 
-def _shaped(entity: EntityValue | NamedEntity, shape: Shape) -> QueriedEntity:
+def _shaped(shape: Shape, entity: EntityValue | NamedEntity) -> QueriedEntity:
     if shape == "ids" or isinstance(entity, NamedEntity):
         return QueriedEntity(id=entity.id, version=entity.version, hash=entity.hash)
     if shape == "whole":
@@ -49,4 +57,4 @@ def _size_without_value(entity: EntityValue) -> int:
 
 
 def _size_of_preview(entity: EntityValue) -> int:
-    return _size_without_value(entity) + min(entity.size, _PREVIEW)
+    return _size_without_value(entity) + max(min(entity.size, _PREVIEW), entity.size // _READ_PER_SENT)
