@@ -143,3 +143,61 @@ rule("TS-8").test("ten tabs of one principal write at once, and all see everythi
   assert.equal(await commits(pages[0]!, "urn:todo:"), 50);
   for (const page of pages) await page.close();
 });
+
+const open = (url: string): Promise<string> => window.stemma.connect(url, { journal: true }).then((db) => db.space("left")).then(() => "open");
+
+rule("TS-12").test("a page that first opens its databases while it is left blocks no other page (quick)", async () => {
+  const context = await world.browser.createBrowserContext();
+  const page = await world.page("/", context);
+  await page.evaluate((text, url) => {
+    const open = new Function(`return ${text}`)() as (url: string) => Promise<string>;
+    addEventListener("pagehide", () => void (window.opened = open(url)));
+  }, open.toString(), world.server.url);
+  await page.goto(page.url() + "elsewhere");
+  const other = await world.page("/", context);
+  assert.equal(await other.evaluate(open, world.server.url), "open");
+  await page.goBack();
+  assert.equal(await page.evaluate(() => window.opened), "open", "it goes on when it is shown again");
+  await context.close();
+});
+
+rule("TS-12").test("a page that is left in the middle of an opening is not kept (quick)", async () => {
+  const page = await world.page();
+  await page.evaluate((url) => {
+    IDBFactory.prototype.open = () => new EventTarget() as IDBOpenDBRequest; // one that never answers
+    void window.stemma.connect(url);
+    window.opened = Promise.resolve("asked");
+  }, world.server.url);
+  await page.goto(page.url() + "elsewhere");
+  await page.goBack();
+  assert.equal(await page.evaluate(() => window.opened), undefined, "it is a new page");
+  await page.close();
+});
+
+rule("TS-12").test("a page that is left and shown again goes on with its journal; while it is away, nobody waits for it (quick)", async () => {
+  const page = await world.tab("away");
+  await write(page, "urn:todo:1", "before");
+  await settled(page);
+  const name = await page.evaluate(() => {
+    addEventListener("pageshow", (event) => void (window.isBack = event.persisted));
+    return indexedDB.databases().then((all) => all.find((one) => one.name!.includes(window.space.did))!.name!);
+  });
+  await page.goto(page.url() + "elsewhere");
+  const other = await world.page();
+  const upgraded = await other.evaluate((name) => new Promise((resolve) => {
+    const request = indexedDB.open(name, 2);
+    request.onupgradeneeded = () => {
+      resolve("upgraded");
+      request.transaction!.abort();
+    };
+    request.onblocked = () => resolve("blocked");
+  }), name);
+  assert.equal(upgraded, "upgraded");
+  await page.goBack();
+  assert.equal(await page.evaluate(() => window.isBack), true, "the page itself is shown again");
+  await write(page, "urn:todo:2", "after");
+  await settled(page);
+  assert.equal(await commits(page, "urn:todo:"), 2);
+  await page.close();
+  await other.close();
+});

@@ -7,6 +7,8 @@ declare global {
     space: stemma.Space;
     watch: stemma.Watch;
     tx: stemma.Transaction;
+    opened: Promise<string>;
+    isBack: boolean;
   }
 }
 window.stemma = stemma;

@@ -5,7 +5,7 @@ import { createServer, type Server as HttpServer } from "node:http";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import puppeteer, { type Browser, type Page } from "puppeteer-core";
+import puppeteer, { type Browser, type BrowserContext, type Page } from "puppeteer-core";
 import { Server } from "../client/test/support/server.ts";
 import { PAGE, script as exampleScript } from "../example/serve.ts";
 
@@ -70,8 +70,8 @@ export class World {
   }
 
   /** A new tab on the test page. */
-  async page(path = "/"): Promise<Page> {
-    const page = await this.browser.newPage();
+  async page(path = "/", from: Browser | BrowserContext = this.browser): Promise<Page> {
+    const page = await from.newPage();
     await page.goto(this.origin + path);
     return page;
   }

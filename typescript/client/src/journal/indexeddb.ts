@@ -6,8 +6,9 @@
 import { StemmaError } from "../errors.ts";
 import { type CommitName, nameKey } from "../nursery/entities.ts";
 import { newSessionId } from "./memory.ts";
+import { opened, yielding } from "./opening.ts";
 import type { ConfirmedCommit, Journal, JournaledCommit, JournalState, JournalStep, RejectedRecord, Standing } from "./port.ts";
-import { got, opened, transacted } from "./requests.ts";
+import { got, transacted } from "./requests.ts";
 import { within } from "../session/requests.ts";
 
 const VERSION = 1;
@@ -31,6 +32,9 @@ export class IndexedDbJournal implements Journal {
   readonly adoption = globalThis.navigator?.locks !== undefined;
   private readonly name: string;
   private database: IDBDatabase | undefined;
+  private opening: Promise<IDBDatabase> | undefined;
+  private release: (() => void) | undefined;
+  private isClosed = false;
   private failure: StemmaError | undefined;
   private session = "";
   /** How to let the lock of each session go. */
@@ -46,13 +50,7 @@ export class IndexedDbJournal implements Journal {
   }
 
   async load(): Promise<JournalState> {
-    try {
-      this.database = await opened(this.name, VERSION, upgrade);
-    } catch (error) {
-      throw this.fail(error);
-    }
-    this.database.onversionchange = () => this.lost("another tab deletes or upgrades it");
-    this.database.onclose = () => this.lost("the browser has closed it");
+    await this.open(upgrade);
     await this.askToPersist();
     await this.newSession();
     const pending = await this.adopted();
@@ -65,6 +63,31 @@ export class IndexedDbJournal implements Journal {
     const standing = wanted.map((one) => one.standing).sort((one, other) => other.to - one.to)[0];
     confirmed.sort((one, other) => one.version - other.version);
     return { session: this.session, pending, confirmed, rejected, ...(standing === undefined ? {} : { standing }) };
+  }
+
+  private async open(upgrade: (database: IDBDatabase) => void): Promise<IDBDatabase> {
+    try {
+      const database = await opened(this.name, VERSION, upgrade);
+      if (this.isClosed) {
+        database.close();
+        throw new Error("it is closed");
+      }
+      this.database = database;
+      this.release = yielding(database, (isAway) => {
+        this.database = undefined;
+        if (!isAway) this.fail(new Error("another tab deletes or upgrades it, or the browser has closed it"));
+      });
+      return database;
+    } catch (error) {
+      throw this.fail(error);
+    }
+  }
+
+  /** The database; opened again after the page was away, and lost if it was deleted meanwhile. */
+  private async opened(): Promise<IDBDatabase> {
+    if (this.failure !== undefined) throw this.failure;
+    if (this.isClosed) throw new Error("it is closed");
+    return this.database ?? (await (this.opening ??= this.open(missing).finally(() => (this.opening = undefined))));
   }
 
   /** Firefox asks the person, and answers when they have: nobody waits for that. The state follows the answer. */
@@ -127,8 +150,8 @@ export class IndexedDbJournal implements Journal {
   // ------------------------------------------------------------ reading
 
   private async rows<T>(store: (typeof STORES)[number]): Promise<Row<T>[]> {
-    if (this.database === undefined) throw this.failure ?? new Error("it is closed");
-    return (await got(this.database.transaction(store).objectStore(store).getAll())) as Row<T>[];
+    const database = await this.opened();
+    return (await got(database.transaction(store).objectStore(store).getAll())) as Row<T>[];
   }
 
   private async all<T extends { name: CommitName }>(store: (typeof STORES)[number]): Promise<T[]> {
@@ -147,7 +170,7 @@ export class IndexedDbJournal implements Journal {
   }
 
   async rejected(): Promise<readonly RejectedRecord[]> {
-    return this.failure === undefined && this.database !== undefined ? this.all<RejectedRecord>("rejected") : [];
+    return this.failure === undefined && !this.isClosed ? this.all<RejectedRecord>("rejected") : [];
   }
 
   onElsewhere(callback: () => void): void {
@@ -181,9 +204,9 @@ export class IndexedDbJournal implements Journal {
     this.writing = undefined;
   }
 
-  private commit(steps: readonly JournalStep[]): Promise<void> {
-    if (this.failure !== undefined || this.database === undefined) throw this.failure ?? new Error("it is closed");
-    const transaction = this.database.transaction(STORES, "readwrite", { durability: "strict" });
+  private async commit(steps: readonly JournalStep[]): Promise<void> {
+    const database = await this.opened();
+    const transaction = database.transaction(STORES, "readwrite", { durability: "strict" });
     return transacted(transaction, () => {
       for (const step of steps) this.take(step, (store) => transaction.objectStore(store));
     });
@@ -228,15 +251,10 @@ export class IndexedDbJournal implements Journal {
     return this.failure;
   }
 
-  private lost(why: string): void {
-    this.fail(new Error(why));
-    this.database?.close();
-    this.database = undefined;
-  }
-
   async close(): Promise<void> {
     await this.writing?.catch(() => undefined);
-    this.database?.close();
+    this.isClosed = true;
+    this.release?.();
     this.database = undefined;
     this.channel?.close();
     for (const release of this.locks.values()) release();
@@ -245,6 +263,10 @@ export class IndexedDbJournal implements Journal {
 }
 
 const HEADS_MAX = 64;
+
+function missing(): void {
+  throw new Error("it was deleted while this page was away");
+}
 
 function upgrade(database: IDBDatabase): void {
   for (const name of ["pending", "confirmed", "rejected"]) database.createObjectStore(name, { keyPath: ["session", "local"] });

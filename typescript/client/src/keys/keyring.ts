@@ -1,5 +1,6 @@
 // Keys and names of a page: its identity, the keys of spaces made here, and which space a name means.
-import { got, opened, transacted } from "../journal/requests.ts";
+import { opened, yielding } from "../journal/opening.ts";
+import { got, transacted } from "../journal/requests.ts";
 import { type Identity, identityOf, newKeys } from "./identity.ts";
 
 const NAME = "stemmadb";
@@ -27,8 +28,21 @@ class IndexedDbStore implements Store {
   private database: Promise<IDBDatabase> | undefined;
 
   private open(): Promise<IDBDatabase> {
-    this.database ??= opened(NAME, 1, (database) => void database.createObjectStore("ring"));
+    this.database ??= this.opened();
     return this.database;
+  }
+
+  /** What closes it, or fails, is forgotten: the next use opens it again. */
+  private async opened(): Promise<IDBDatabase> {
+    const forget = (): void => void (this.database = undefined);
+    try {
+      const database = await opened(NAME, 1, (made) => void made.createObjectStore("ring"));
+      yielding(database, forget);
+      return database;
+    } catch (error) {
+      forget();
+      throw error;
+    }
   }
 
   async find(name: string): Promise<unknown> {

@@ -1,6 +1,7 @@
 // Where the delegations of this page are kept (CONSOLE-3). On plain loopback another program may have the port tomorrow,
 // so there they go with the tab, unless the user wants to stay; a new tab asks the open ones. The key alone has no rights.
-import { got, opened, transacted } from "../../../client/src/journal/requests.ts";
+import { opened } from "../../../client/src/journal/opening.ts";
+import { got, transacted } from "../../../client/src/journal/requests.ts";
 
 export interface Delegation {
   readonly did: string;
@@ -35,7 +36,7 @@ export async function forget(did: string): Promise<void> {
 export async function find(did: string): Promise<Delegation | undefined> {
   const here = sessionStorage.getItem(KEY + did);
   if (here !== null) return fresh(JSON.parse(here) as Delegation);
-  const kept = await got((await database()).transaction("delegations").objectStore("delegations").get(did)).catch(() => undefined);
+  const kept = await use((database) => got(database.transaction("delegations").objectStore("delegations").get(did)).catch(() => undefined));
   if (kept !== undefined && kept !== null) return fresh(kept as Delegation);
   const other = await askTabs(did);
   if (other !== undefined) sessionStorage.setItem(KEY + did, JSON.stringify(other));
@@ -44,7 +45,7 @@ export async function find(did: string): Promise<Delegation | undefined> {
 
 /** All spaces that this tab or browser has a delegation for. */
 export async function known(): Promise<readonly Delegation[]> {
-  const kept = (await got((await database()).transaction("delegations").objectStore("delegations").getAll()).catch(() => [])) as Delegation[];
+  const kept = (await use((database) => got(database.transaction("delegations").objectStore("delegations").getAll()).catch(() => []))) as Delegation[];
   const here = Object.keys(sessionStorage).filter((key) => key.startsWith(KEY)).map((key) => JSON.parse(sessionStorage.getItem(key)!) as Delegation);
   return [...new Map([...kept, ...here].filter((one) => fresh(one)).map((one) => [one.did, one])).values()];
 }
@@ -59,16 +60,24 @@ function fresh(one: Delegation): Delegation | undefined {
   return one.expires === undefined || one.expires > Date.now() ? one : undefined;
 }
 
-function database(): Promise<IDBDatabase> {
-  return opened(DATABASE, 1, (made) => void made.createObjectStore("delegations"));
+/** It is open for one use: a page lives for hours, and another may want to upgrade it. */
+async function use<T>(act: (database: IDBDatabase) => Promise<T>): Promise<T> {
+  const database = await opened(DATABASE, 1, (made) => void made.createObjectStore("delegations"));
+  try {
+    return await act(database);
+  } finally {
+    database.close();
+  }
 }
 
-async function put(delegation: Delegation | undefined, did = delegation!.did): Promise<void> {
-  const transaction = (await database()).transaction("delegations", "readwrite");
-  await transacted(transaction, () => {
-    const store = transaction.objectStore("delegations");
-    if (delegation === undefined) store.delete(did);
-    else store.put(delegation, did);
+function put(delegation: Delegation | undefined, did = delegation!.did): Promise<void> {
+  return use((database) => {
+    const transaction = database.transaction("delegations", "readwrite");
+    return transacted(transaction, () => {
+      const store = transaction.objectStore("delegations");
+      if (delegation === undefined) store.delete(did);
+      else store.put(delegation, did);
+    });
   });
 }
 
