@@ -20,6 +20,7 @@ from stemmadb.memory.operations import (
 )
 from stemmadb.memory.operations.memory_space import MemorySpace, Once
 from stemmadb.memory.operations.searching import SearchQuery
+from stemmadb.memory.rules import ids
 from stemmadb.memory.rules.decisions import DecisionDraft
 from stemmadb.memory.rules.ids import MemoryId
 from stemmadb.memory.rules.refusals import (
@@ -83,6 +84,27 @@ async def test_superseding_is_all_or_nothing_and_search_shows_the_active_one(tmp
         changes = await histories.history(memory, AGENT, first)
         assert len(changes) == 2
         assert (await checking.check(memory))[1] == []
+
+
+@pytest.mark.rule("MEM-11")
+async def test_a_limited_secret_sees_no_history_of_another_namespace_also_after_its_text_is_erased(
+    tmp_path: Path,
+) -> None:
+    elsewhere, here = (AGENT._replace(namespaces=frozenset([name])) for name in ("org:other", NS))
+    async with memory_world(tmp_path / "data") as opened:
+        memory = opened.memory
+        uuid = await decisions.record_decision(memory, AGENT, NS, draft())
+        proposal = await proposals.propose_decision(memory, AGENT, NS, draft())
+        for one in (uuid, proposal):
+            with pytest.raises(NoSuchMemory):
+                await histories.history(memory, elsewhere, one)
+        entity = ids.memory_entity(ids.namespace_hash(NS), uuid)
+        first = await memory.space.history(entity, order="oldest").first()
+        assert first is not None
+        await memory.space.erase(entity, [first.version])
+        with pytest.raises(NoSuchMemory):
+            await histories.history(memory, elsewhere, uuid)
+        assert [one.is_gone for one in await histories.history(memory, here, uuid)] == [True]
 
 
 @pytest.mark.rule("MEM-9")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from stemmadb.memory.operations.memory_space import MemorySpace
-from stemmadb.memory.rules import roles
+from stemmadb.memory.rules import ids, roles
 from stemmadb.memory.rules.ids import MemoryId
 from stemmadb.memory.rules.instants import Millis
 from stemmadb.memory.rules.refusals import NoSuchMemory
@@ -32,9 +32,9 @@ async def history(memory: MemorySpace, caller: MemoryCaller, uuid: MemoryId) -> 
     """Oldest first; also of a memory that was deleted. `NoSuchMemory` if the index never saw it, or it was erased."""
     await memory.index.reach()
     for known in await memory.index.find(uuid):
-        entries = await memory.space.history(known.entity, order="oldest").all()
-        first = entries[0].value if entries else None
-        if not isinstance(first, Mapping) or roles.may_use(caller, str(first.get("ns"))):
+        parts = ids.parts_of(known.entity) or ids.proposal_parts_of(known.entity)
+        if parts is not None and roles.may_use_hash(caller, parts[0]):  # by the id: values may be gone
+            entries = await memory.space.history(known.entity, order="oldest").all()
             return [
                 MemoryChange(
                     version=entry.version,

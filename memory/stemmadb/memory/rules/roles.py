@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, get_args
 
+from stemmadb.memory.rules.ids import NamespaceHash, namespace_hash
 from stemmadb.memory.rules.records import Authority, Memory, Via, memory_of
 from stemmadb.memory.rules.refusals import IsolationViolation, NotAllowed, PermissionDenied
 
@@ -40,6 +41,11 @@ def check_role(caller: MemoryCaller, needs: Role) -> None:
 
 def may_use(caller: MemoryCaller, namespace: str) -> bool:
     return caller.namespaces is None or namespace in caller.namespaces
+
+
+def may_use_hash(caller: MemoryCaller, nsh: NamespaceHash) -> bool:
+    """The same for a namespace of which only the hash is known."""
+    return caller.namespaces is None or nsh in map(namespace_hash, caller.namespaces)
 
 
 def check_namespace(caller: MemoryCaller, namespace: str) -> None:
