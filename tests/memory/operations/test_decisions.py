@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,10 +102,14 @@ async def test_a_limited_secret_sees_no_history_of_another_namespace_also_after_
         entity = ids.memory_entity(ids.namespace_hash(NS), uuid)
         first = await memory.space.history(entity, order="oldest").first()
         assert first is not None
+        async with memory.space.transaction() as tx:
+            value: Any = await tx.get(entity)
+            tx.set(entity, value | {"status": "superseded"})
+        memory.index.heard_of(await tx.confirmed())
         await memory.space.erase(entity, [first.version])
         with pytest.raises(NoSuchMemory):
             await histories.history(memory, elsewhere, uuid)
-        assert [one.is_gone for one in await histories.history(memory, here, uuid)] == [True]
+        assert [one.is_gone for one in await histories.history(memory, here, uuid)] == [True, False]
 
 
 @pytest.mark.rule("MEM-9")
