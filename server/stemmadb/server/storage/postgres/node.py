@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import psycopg
 
+from stemmadb.protocol.errors import StemmaError
 from stemmadb.server.log_events import Log
 from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.postgres import schema
@@ -118,7 +119,8 @@ class Node:
                 connection.close()
 
     def _begin(self, connection: PgConnection) -> None:
-        """A new number, also after a death."""
+        """A new number, also after a death. Nothing that may fail comes between the row and the number."""
+        database = schema.database_id(connection)
         number, sent = secrets.randbits(NUMBER_BITS), time.monotonic()
         values = (number, self._address, self._program, self.lease_ms, str(schema.SCHEMA_VERSION))
         rows = connection.rows(_INSERT, values)
@@ -126,7 +128,7 @@ class Node:
             raise StorageFailed("the database was migrated to another schema; start this node with the new program")
         ((started,),) = rows
         self.number = number
-        self._saw(ServerMark(schema.database_id(connection), started), sent)
+        self._saw(ServerMark(database, started), sent)
 
     def _saw(self, mark: ServerMark, sent: float) -> None:
         if mark != self._mark:
@@ -135,16 +137,21 @@ class Node:
 
     def _renew_for_ever(self, connection: PgConnection | None) -> None:
         while not self._ended.wait(self.lease_ms / 6_000):
-            try:
-                connection = connection or self._connect()
-                self._renew(connection)
-            except (psycopg.Error, StorageFailed) as error:
-                LOG.warning("heartbeat_failed", why=str(error).split("\n", 1)[0])
-                if connection is not None:
-                    connection.close()
-                connection = None
+            connection = self.beat(connection)
         if connection is not None:
             connection.close()
+
+    def beat(self, connection: PgConnection | None) -> PgConnection | None:
+        """One renewal; returns the connection for the next one. Whatever fails, the next one tries again: a server
+        may be refused for its settings now, and be in order a minute later.
+        """
+        try:
+            connection = connection or self._connect()
+            self._renew(connection)
+        except Exception as error:
+            _failed("heartbeat_failed", error, connection)
+            return None
+        return connection
 
     def _renew(self, connection: PgConnection) -> None:
         sent = time.monotonic()
@@ -177,13 +184,26 @@ class Node:
             # No restart and no promoted server's clock ends a node early.
             if time.monotonic() < self._mark_since + self.lease_ms / 1_000 or not self.is_alive:
                 continue
-            try:
-                connection = connection or self._connect()
-                for (number,) in connection.rows(_EXPIRE):
-                    LOG.warning("expired_node", node=number)
-            except (psycopg.Error, StorageFailed):
-                if connection is not None:
-                    connection.close()
-                connection = None
+            connection = self.expire(connection)
         if connection is not None:
             connection.close()
+
+    def expire(self, connection: PgConnection | None) -> PgConnection | None:
+        """Deletes the rows of dead nodes; returns the connection for the next time, whatever fails as `beat`."""
+        try:
+            connection = connection or self._connect()
+            for (number,) in connection.rows(_EXPIRE):
+                LOG.warning("expired_node", node=number)
+        except Exception as error:
+            _failed("expiry_failed", error, connection)
+            return None
+        return connection
+
+
+def _failed(event: str, error: Exception, connection: PgConnection | None) -> None:
+    if isinstance(error, psycopg.Error | StemmaError | StorageFailed):
+        LOG.warning(event, why=str(error).split("\n", 1)[0])
+    else:
+        LOG.internal_error(event, error)
+    if connection is not None:
+        connection.close()
