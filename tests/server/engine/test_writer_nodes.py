@@ -13,11 +13,11 @@ from stemmadb.protocol import errors
 from stemmadb.protocol.model.commit.admission import Accepted, Repeated
 from stemmadb.protocol.model.log import chain
 from stemmadb.protocol.model.log.commit_record import BranchCreate
-from stemmadb.protocol.model.values.ids import MAIN, BranchName, Version
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, Version
 from stemmadb.server.engine.base.executors import Executors
 from stemmadb.server.engine.base.settings import Settings
-from stemmadb.server.storage.memory import MemoryStorage
-from stemmadb.server.storage.port import LogMoved
+from stemmadb.server.storage.memory import MemoryLog, MemoryStorage
+from stemmadb.server.storage.port import LogMoved, Worker
 from verdicts import X, Y, code, replace
 
 
@@ -136,3 +136,34 @@ async def test_nodes_that_write_at_the_same_time_lose_nothing_and_double_nothing
             assert await one.value(X) == await other.value(X) == {"n": 48}
             *_, last = await one.space.read(lambda reader: list(chain.verify(SPACE, reader.history())))
             assert last.version == 50
+
+
+class Replaced(MemoryStorage):
+    """Logs are opened on another storage, as after the promotion of a standby that was behind."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__()
+        self.storage = storage
+
+    def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> MemoryLog:
+        return self.storage.open(space, create=create, workers=workers)
+
+
+async def test_a_log_that_lost_its_end_is_taken_as_it_is_now() -> None:
+    promoted = MemoryStorage()
+    async with engine(promoted) as it:
+        await it.must(set_(X, "kept", blind=True))
+
+    storage = Replaced(MemoryStorage())
+    async with engine(storage) as it:
+        await it.must(set_(X, "kept", blind=True))
+        for number in range(5):
+            await it.must(set_(Y, number, blind=True))
+        seen: list[int] = []
+        it.space.subscribe(lambda _: seen.append(it.space.version))
+        storage.storage = promoted
+        it.space.lose()
+        assert code(await it.commit(set_(Y, "again", blind=True), session="o")) == "accepted"
+        assert it.space.version == 3
+        assert seen[-1] == 3
+        assert await it.value(Y) == "again"

@@ -18,7 +18,10 @@ from stemmadb.server.engine.base.open_log import OpenLog
 from stemmadb.server.engine.read.batched_reads import Readers
 from stemmadb.server.engine.read.past_states import PastStates
 from stemmadb.server.engine.write.writer import Writer
+from stemmadb.server.log_events import Log
 from stemmadb.server.storage.port import Destroyed, LogReader, SpaceLog, Storage
+
+LOG: Final = Log("space")
 
 T = TypeVar("T")
 Subscriber: TypeAlias = Callable[[Sequence[Accepted]], None]
@@ -42,7 +45,7 @@ class OpenSpace:
         """The last version known to be durable."""
         self.past = past
         self._heads = heads
-        self._log = OpenLog(storage, did, executors.writing, lambda version: self._durable(version, ()))
+        self._log = OpenLog(storage, did, executors.writing, self._opened)
         self._readers = Readers(self._log, executors.reading, inputs.settings)
         self._writer = Writer(did, self._log, executors.writing, heads, inputs, self._durable)
         self.propose: Final = self._writer.propose
@@ -122,6 +125,14 @@ class OpenSpace:
             yield self
         finally:
             self._leases -= 1
+
+    def _opened(self, version: Version) -> None:
+        """A storage may have lost the end of a log that another server took over: what was known of it never was."""
+        if version < self.version:
+            LOG.warning("log_went_back", space=self.did, known=self.version, found=version)
+            self.version = EMPTY_SPACE
+            self.past.forget()
+        self._durable(version, ())
 
     def _durable(self, version: Version, accepted: Sequence[Accepted]) -> None:
         if version <= self.version:
