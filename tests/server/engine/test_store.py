@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from engines import Clock, LonelyStorage, Wandering, inline_executors, turns
+from engines import Clock, Held, LonelyStorage, Wandering, inline_executors, turns
 from space import counting_salts
 from stemmadb.protocol import errors
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.engine.base.executors import Executors
+from stemmadb.server.engine.base.executors import Executors, Inline
 from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.engine.space import OpenSpace
 from stemmadb.server.engine.store import Store
@@ -128,6 +128,22 @@ async def test_a_space_that_is_being_closed_is_opened_again_only_after_that() ->
         assert (await space.read(lambda reader: reader.tip())).version == 0
     await store.close()
     assert storage.count() == 0
+
+
+async def test_a_space_that_is_being_opened_when_all_are_lost_is_lost_too() -> None:
+    storage, opening = CountingStorage(), Held()
+    store = store_on(storage, Executors(opening, Inline()))
+    opening.is_held = True
+    asked = asyncio.ensure_future(store.space(did(1), create=True))
+    await turns()
+    opening.step()  # it is open, and its opener does not know yet
+    store.lose_all()
+    opening.release()
+    with pytest.raises(errors.Unavailable):
+        await asked
+    assert storage.count() == 0
+    assert (await store.space(did(1), create=True)).version == 0
+    await store.close()
 
 
 @pytest.mark.rule("STORE-4")

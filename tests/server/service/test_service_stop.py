@@ -1,4 +1,4 @@
-"""A server that stops: every commit it took has its verdict first."""
+"""A server that stops: every commit it took has its verdict first. A node that lost all spaces keeps none."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from engines import Held
 from service_peers import BOB, put, service_harness
+from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.wire.messages.commit import Accepted
 from stemmadb.server.engine.base.executors import Executors, Inline
 
@@ -29,3 +30,23 @@ async def test_a_server_that_stops_first_tells_the_verdict_of_what_it_took() -> 
         bob.take()
         assert isinstance(bob.verdict(local), Accepted)
         assert bob.wire.closed == 1001
+
+
+async def test_a_space_that_is_being_opened_for_a_session_when_all_are_lost_is_lost_too() -> None:
+    reading = Held()
+    async with service_harness(workers=Executors(Inline(), reading)) as home:
+        service = home.service
+        for hub in tuple(service.hubs.values()):
+            service.lose(hub.space.did)
+        reading.is_held = True
+        entering = asyncio.ensure_future(service.enter_hub(home.space, create=False))
+        await home.settle()
+        waited = len(reading)
+        service.lose_all()
+        reading.release()
+        with pytest.raises(Unavailable):
+            await entering
+        assert waited
+        assert not service.hubs
+        hub = await service.enter_hub(home.space, create=False)
+        service.leave_hub(hub)

@@ -67,6 +67,8 @@ class Store:
         self.release: Callable[[], None] = _nothing
         """Called when there is no room for another space: callers release the leases they do not need."""
         self._is_closed = False
+        self._losses = 0
+        """How often all spaces were lost: what was being opened meanwhile was lost as well."""
 
     async def space(self, did: Did, create: bool = False) -> OpenSpace:
         """The space, open; `UnknownSpace` if there is none and it is not to be made.
@@ -108,6 +110,7 @@ class Store:
                 self._close_space(did)
 
     def lose_all(self) -> None:
+        self._losses += 1
         for did in tuple(self._open):
             self.lose(did)
 
@@ -125,6 +128,7 @@ class Store:
     async def _open_space(self, did: Did, create: bool) -> None:
         space = OpenSpace(did, self._storage, self._executors, self._cache.share(), self._past.share(), self._inputs)
         await self._make_room()
+        losses = self._losses
         try:
             try:
                 await space.open(create=create)
@@ -136,6 +140,9 @@ class Store:
             raise errors.StorageFull from None
         except StorageFailed:
             raise errors.Unavailable from None
+        if losses != self._losses:
+            await space.close()
+            raise errors.Unavailable
         self._open[did] = space
         if self._looking is None:
             self._look_later()

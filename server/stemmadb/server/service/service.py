@@ -72,6 +72,8 @@ class Service:
         self._unfounded: dict[SpaceHub, None] = {}
         """Hubs whose space had no access list when it was last looked at."""
         self._is_stopping = False
+        self._losses = 0
+        """How often all spaces were lost."""
         self.on_access: Callable[[Did, object], None] = lambda _did, _roles: None
         """Called with the access list of each space that is opened or changed."""
         self.owns: Callable[[Did], bool] = lambda _: True
@@ -145,6 +147,8 @@ class Service:
         self._store.lose(space)
 
     def lose_all(self) -> None:
+        """Also what is being opened now."""
+        self._losses += 1
         for space in tuple(self.hubs):
             self.lose(space)
         self._store.lose_all()
@@ -177,12 +181,17 @@ class Service:
         _ = opening.cancelled() or opening.exception()  # sessions that wait for it raise it themselves
 
     async def _open(self, space: Did, create: bool) -> SpaceHub:
+        losses = self._losses
         hub = SpaceHub(await self._store.space(space, create), self.settings, self._counts.space(space))
         hub.on_access = self.on_access
         await hub.open(now=self.now, workers=self._workers)
         if self._is_stopping:
             hub.close()
             raise GoingAway
+        if losses != self._losses:
+            hub.close()
+            self._store.lose(space)
+            raise Unavailable
         self._check_unfounded(hub)
         self.hubs[space] = hub
         self._close_when_idle(hub)  # it closes again if the sessions it was opened for are gone by now
