@@ -18,6 +18,7 @@ from listening import BINARY, LISTENERS, PATH, Listening, Make, certificate, fra
 from space import SPACE
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.serving.listeners.relay import RELAY_BYTES_MAX
+from stemmadb.server.serving.nodes.passing import HEADER, NodePassing
 from stemmadb.server.serving.ownership.port import SERVED_HERE, Owner, ServedBy
 from stemmadb.server.serving.ownership.routing import Routing
 from stemmadb.server.serving.workers import opening
@@ -245,6 +246,29 @@ async def test_an_address_over_its_limit_is_refused_by_the_owner(make: Make, sho
         second = await it.arrive.raw()
         second.write(request())
         assert (await second.head())[0] == 429
+
+
+async def test_an_address_over_its_limit_is_refused_when_another_node_passes_it_on(make: Make) -> None:
+    passing = NodePassing(SECRET)
+
+    def passed(address: str) -> bytes:
+        return request(**{HEADER: f"{passing._proof(address)} {address}"})
+
+    routing = Routing(Elsewhere(SERVED_HERE), passing)
+    async with listening(make, routing=routing, connections_per_address_max=1) as it:
+        first = await it.raw()
+        first.write(passed("10.0.0.1"))
+        assert (await first.head())[0] == 101
+        for address, status in (("10.0.0.1", 429), ("10.0.0.2", 101), ("10.0.0.1", 429)):
+            peer = await it.raw()
+            peer.write(passed(address))
+            assert (await peer.head())[0] == status
+        await first.leave()
+        for handler in it.handlers.everybody[:1]:
+            await handler.gone()
+        again = await it.raw()
+        again.write(passed("10.0.0.1"))
+        assert (await again.head())[0] == 101
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,9 @@ class Front(asyncio.Protocol):
             return
         if not self._is_passed and (address := routing.passing.passed_by(request.headers)) is not None:
             self._is_passed = True
-            self._gate.readdress(self, address)
+            if not self._gate.readdress(self, address):
+                self._finish(refuse(429, TOO_MANY))
+                return
         self._is_asking = True
         self._transport.pause_reading()
         routing.find(space, partial(self._found, head, request))

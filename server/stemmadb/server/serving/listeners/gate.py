@@ -129,12 +129,15 @@ class Gate(ABC):
         waiting = len(self._fronts) - self.relays
         if waiting + self.connections > self.settings.connections_max + self.settings.spare_max:
             return EarlyRefusal.SILENT
+        return None if self._count(front) else EarlyRefusal.ADDRESS
+
+    def _count(self, front: Front) -> bool:
+        """False if its address has as many connections as it may."""
         most = self.settings.connections_per_address_max
-        if most is not None and self._addresses[front.address] >= most:
-            return EarlyRefusal.ADDRESS
-        front.counted = True
-        self._addresses[front.address] += 1
-        return None
+        front.counted = most is None or self._addresses[front.address] < most
+        if front.counted:
+            self._addresses[front.address] += 1
+        return front.counted
 
     def full(self) -> bool:
         tally = self.settings.tally
@@ -183,12 +186,12 @@ class Gate(ABC):
             front.counted = False
             self._forget(front.address)
 
-    def readdress(self, front: Front, address: str) -> None:
-        """The peer is another process of ours, and this is its client's address."""
+    def readdress(self, front: Front, address: str) -> bool:
+        """The peer is another process of ours, and this is its client's address; False if that has too many here."""
         if front.counted:
             self._forget(front.address)
-            self._addresses[address] += 1
         front.address = address
+        return self._count(front)
 
     def await_by(self, front: Front, milliseconds: int | None) -> None:
         """Sets the deadline of an HTTP connection anew, or takes it away."""
