@@ -18,7 +18,13 @@ from http_worlds import HttpWorld, http_world
 from stemmadb.client import Identity
 from stemmadb.protocol.model.access import access_token, text_form
 from stemmadb.protocol.model.values.ids import TimeMs
+from stemmadb.protocol.wire.messages.base import Request
+from stemmadb.protocol.wire.messages.reading import QueryRequest
+from stemmadb.server.http import stream_events, watch_routes
+from stemmadb.server.http.calls import SpaceCall
+from stemmadb.server.http.stream_events import ChangeEvents
 
+PATCH = b'[{"op":"add","path":"/m","value":2}]'
 SCHEMA = {"properties": {"next": {"$ref": "#"}}}
 
 
@@ -186,6 +192,69 @@ async def test_streams_are_bounded_and_given_back(tmp_path: Path) -> None:
             await asyncio.sleep(0.02)
         else:
             pytest.fail("a stream that was cut is still counted")
+
+
+@pytest.mark.rule("HTTP-10", "ACL-2")
+async def test_an_event_made_while_rights_end_is_given_to_nobody_else(
+    world: HttpWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both get one frame with a patch. The first one loses its rights while it reads the value for both."""
+    await world.put("urn:s:1", {"n": 1})
+    guest, asked = Identity.make(), list[str]()
+    await world.space.acl.set(guest.did, "read")
+    first, second = EventReader(world, "urn:s:*"), EventReader(world, "urn:s:*")
+    for reader, token in ((first, world.token_of(guest)), (second, None)):
+        await reader.connect(token)
+        await reader.until("ready")
+    really_ask, removed = SpaceCall.ask, asyncio.Event()
+
+    async def ask(call: SpaceCall[Any], request: Request) -> Any:
+        if isinstance(request, QueryRequest):
+            asked.append(call.principal)
+            if call.principal == guest.did:
+                await world.space.acl.remove(guest.did)
+                removed.set()
+        return await really_ask(call, request)
+
+    monkeypatch.setattr(SpaceCall, "ask", ask)
+    await world.ask("PATCH", "/entity?id=urn:s:1&blind=true", PATCH, Content_Type="application/json-patch+json")
+    change = await second.until("change")
+    assert removed.is_set()
+    assert asked == [guest.did, world.db.identity.did]
+    assert [one["value"] for one in change["updated"]] == [{"n": 1, "m": 2}]
+    assert second.map == {"urn:s:1": {"n": 1, "m": 2}}
+
+
+@pytest.mark.rule("HTTP-10")
+async def test_an_event_is_made_once_and_kept_up_to_a_bound_of_bytes(
+    world: HttpWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events, asked = ChangeEvents(), list[str]()
+    monkeypatch.setattr(watch_routes, "_changes", events)
+    monkeypatch.setattr(stream_events, "CACHED_BYTES_MAX", 20_000)
+    really_ask = SpaceCall.ask
+
+    async def ask(call: SpaceCall[Any], request: Request) -> Any:
+        if isinstance(request, QueryRequest):
+            asked.append(call.principal)
+        return await really_ask(call, request)
+
+    monkeypatch.setattr(SpaceCall, "ask", ask)
+    await world.put("urn:s:1", {"text": "x" * 8_000})
+    readers = [EventReader(world, "urn:s:*") for _ in range(3)]
+    for reader in readers:
+        await reader.connect()
+        await reader.until("ready")
+    for turn in range(4):
+        await world.ask("PATCH", "/entity?id=urn:s:1&blind=true", PATCH, Content_Type="application/json-patch+json")
+        for reader in readers:
+            assert (await reader.until("change"))["updated"][0]["value"]["m"] == 2
+        assert len(asked) == turn + 1, "one reading for all streams"
+        assert 8_000 < events.held_bytes <= 20_000
+    await world.put("urn:s:1", {"text": "x" * 30_000})
+    for reader in readers:
+        await reader.until("change")
+    assert events.held_bytes == 0, "one that is larger is not kept"
 
 
 @pytest.mark.rule("HTTP-10")

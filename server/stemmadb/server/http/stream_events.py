@@ -24,6 +24,8 @@ from stemmadb.server.http.calls import SpaceCall
 
 CACHED_MAX: Final = 64
 """Events that are kept for other streams; those of one frame come at the same time."""
+CACHED_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bytes of frames and of values read for them that are kept; what is larger is shared while it is made."""
 _COMMIT_FIELDS: Final = ("version", "author", "time", "note")
 
 
@@ -40,20 +42,51 @@ class StreamEvent(NamedTuple):
         return f"event: {self.name}\n{mark}data: ".encode() + msgspec.json.encode(self.data) + b"\n\n"
 
 
+class ChangeMade(NamedTuple):
+    """An event, and whether it has every value it should: one made while rights ended may lack some."""
+
+    event: StreamEvent
+    is_whole: bool
+    read_bytes: int
+
+
 class ChangeEvents:
-    """The events of frames, shared by all streams of a server."""
+    """The events of frames, shared by all streams of a server that get the same ones.
+
+    Values are read with the rights of the stream that comes first. Where these ended meanwhile, the others, which may
+    have theirs, read for themselves: an event without a value would be a state to resume from that lacks it.
+    """
 
     def __init__(self) -> None:
-        self._made: OrderedDict[tuple[Did, str, bytes], asyncio.Future[StreamEvent]] = OrderedDict()
+        self._made: OrderedDict[tuple[Did, str, bytes], asyncio.Future[ChangeMade]] = OrderedDict()
+
+    @property
+    def held_bytes(self) -> int:
+        """Of frames, and of values read for events that are made."""
+        return sum(len(data) + _read_bytes(made) for (_, _, data), made in self._made.items())
 
     async def of(self, call: SpaceCall[Any], branch: str, data: bytes, frame: Sync) -> StreamEvent:
         key = (call.hub.space.did, branch, data)
         made = self._made.get(key)
-        if made is None or (made.done() and made.exception() is not None):
-            made = self._made[key] = asyncio.ensure_future(change_of(call, branch, frame))
-            if len(self._made) > CACHED_MAX:
-                self._made.popitem(last=False)
-        return await asyncio.shield(made)
+        if made is not None and not _has_failed(made):
+            found = await asyncio.shield(made)
+            return found.event if found.is_whole else (await change_of(call, branch, frame)).event
+        made = self._made[key] = asyncio.ensure_future(change_of(call, branch, frame))
+        made.add_done_callback(lambda _: self._trim())
+        self._trim()
+        return (await asyncio.shield(made)).event
+
+    def _trim(self) -> None:
+        while len(self._made) > CACHED_MAX or self.held_bytes > CACHED_BYTES_MAX:
+            self._made.popitem(last=False)
+
+
+def _has_failed(made: asyncio.Future[ChangeMade]) -> bool:
+    return made.done() and (made.cancelled() or made.exception() is not None)
+
+
+def _read_bytes(made: asyncio.Future[ChangeMade]) -> int:
+    return made.result().read_bytes if made.done() and not _has_failed(made) else 0
 
 
 def is_empty(frame: Sync) -> bool:
@@ -61,7 +94,7 @@ def is_empty(frame: Sync) -> bool:
     return not (frame.commits or frame.entered or frame.left)
 
 
-async def change_of(call: SpaceCall[Any], branch: str, frame: Sync) -> StreamEvent:
+async def change_of(call: SpaceCall[Any], branch: str, frame: Sync) -> ChangeMade:
     """The event of a frame, or of a part of one; each stream gives it an id of its own."""
     entered = {one.id: one for one in frame.entered}
     left = [one.id for one in frame.left]
@@ -78,7 +111,9 @@ async def change_of(call: SpaceCall[Any], branch: str, frame: Sync) -> StreamEve
             elif fact.kind != "delete":
                 unread[fact.id] = None
     removed = {*left, *(id_ for id_, one in entered.items() if one.body is not None)}
-    known |= await _values(call, branch, frame, [id_ for id_ in unread if id_ not in removed])
+    wanted = [id_ for id_ in unread if id_ not in removed]
+    values = await _values(call, branch, frame, wanted)
+    known |= values.found
     said = {
         "version": frame.to,
         "entered": [_entered(one, known) for one in frame.entered],
@@ -86,7 +121,8 @@ async def change_of(call: SpaceCall[Any], branch: str, frame: Sync) -> StreamEve
         "left": left,
         "commits": _commits(frame.commits),
     }
-    return StreamEvent("change", said)
+    is_whole = all(id_ in values.found or id_ in values.erased for id_ in wanted)
+    return ChangeMade(StreamEvent("change", said), is_whole, values.read_bytes)
 
 
 def _entered(one: Entered, known: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -101,9 +137,25 @@ def _commits(commits: tuple[CommitItem, ...]) -> list[dict[str, Any]]:
     return [{name: one[name] for name in _COMMIT_FIELDS if name in one} for one in written]
 
 
-async def _values(call: SpaceCall[Any], branch: str, frame: Sync, ids: list[str]) -> dict[str, dict[str, Any]]:
+class _Values:
+    """What was read; what was erased has no value for anybody."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, dict[str, Any]] = {}
+        self.erased: set[str] = set()
+        self.read_bytes = 0
+
+    def take(self, answer: QueryAnswer) -> None:
+        self.erased.update(answer.erased)
+        for one in answer.entities:
+            stored = records.whole_body(one)
+            self.read_bytes += len(stored)
+            self.found[one.id] = {"id": one.id, "version": one.version, "value": body.read_stored(stored)}
+
+
+async def _values(call: SpaceCall[Any], branch: str, frame: Sync, ids: list[str]) -> _Values:
     """The values of patched entities at the end of the frame; what is gone by now comes with a later frame."""
-    found: dict[str, dict[str, Any]] = {}
+    values = _Values()
     for at in range(0, len(ids), call.limits.roots_max):
         roots = tuple(Root(id_) for id_ in ids[at : at + call.limits.roots_max])
         after: str | None = None
@@ -112,14 +164,9 @@ async def _values(call: SpaceCall[Any], branch: str, frame: Sync, ids: list[str]
             try:
                 answer: QueryAnswer = await call.ask(QueryRequest(id=1, query=query, after=after))
             except StemmaError:
-                return found
-            for one in answer.entities:
-                found[one.id] = {
-                    "id": one.id,
-                    "version": one.version,
-                    "value": body.read_stored(records.whole_body(one)),
-                }
+                return values
+            values.take(answer)
             after = answer.next
             if after is None:
                 break
-    return found
+    return values
