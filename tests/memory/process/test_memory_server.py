@@ -205,6 +205,8 @@ def test_secrets_give_roles_and_nothing_else_does(home: Home) -> None:
     limited = home.run("memory", "forget", made["id"], secret=agent)
     assert (limited.code, limited.answer["error"]["code"]) == (1, "not_found"), "it does not learn that it exists"
     assert home.run("memory", "search", "zebra", secret=agent).answer["memories"] == []
+    assert home.run("memory", "check", secret=agent).code == 4, "its findings name other namespaces"
+    assert home.run("memory", "check").code == 0
     other = home.run("memory", "secret", "new", "agent").answer["secret"]
     history = home.run("memory", "history", made["id"]).answer["changes"]
     assert [one["kind"] for one in history] == ["set"]

@@ -79,6 +79,9 @@ async def list_namespaces(context: CommandContext, _arguments: Mapping[str, Any]
 
 
 async def check(context: CommandContext, _arguments: Mapping[str, Any]) -> Mapping[str, object]:
+    """Its findings name entities of every namespace."""
+    if context.caller.namespaces is not None:
+        raise NotAllowed("This secret is limited to namespaces, and a check looks at all of them.")
     version, findings = await checking.check(context.memory)
     return {"version": version, "findings": [one._asdict() for one in findings]}
 
