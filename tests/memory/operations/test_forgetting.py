@@ -163,6 +163,26 @@ async def test_a_sweep_deletes_what_expired_a_day_ago_and_old_calls(tmp_path: Pa
         assert len(await opened.memory.space.list("urn:memory:*")) == 1
 
 
+@pytest.mark.rule("MEM-7")
+async def test_a_sweep_that_erases_leaves_nothing_of_a_memory_and_its_observations(tmp_path: Path) -> None:
+    clock, data = TestClock(), tmp_path / "data"
+    async with memory_world(data, clock) as opened:
+        await make_namespace(opened.memory, PLUGIN, NS, kind="org")
+        uuid = await written(opened, "expires", expires_at=Millis(clock.now() + 1_000))
+        stays = await written(opened, "stays")
+        nsh = ids.namespace_hash(NS)
+        async with opened.memory.space.transaction() as tx:
+            for one, reason in ((uuid, SECRET), (stays, "a reason that stays")):
+                tx.create(ids.observation_entity(nsh, one, opened.memory.new_id()), {"reason": reason})
+        opened.memory.index.heard_of(await tx.confirmed())
+        assert SECRET.encode() in bytes_under(data)
+        clock.pass_ms(GRACE_MS + 2_000)
+        (queued,) = (await sweep(opened.memory, ADMIN, erases=True)).queued
+        assert await opened.job.erased(queued, within=20)
+        assert SECRET.encode() not in bytes_under(data)
+        assert b"a reason that stays" in bytes_under(data)
+
+
 def test_a_clock_that_jumps_stops_the_sweep_until_a_restart() -> None:
     year = 365 * 24 * 3_600_000
     guard = SweepGuard(now=Millis(0), monotonic=0.0)

@@ -160,16 +160,19 @@ async def _delete_all(memory: MemorySpace, entities: Sequence[str]) -> None:
 
 
 async def delete_entities(
-    memory: MemorySpace, caller: MemoryCaller, entities: Sequence[str], *, erases: bool
+    memory: MemorySpace, caller: MemoryCaller, entities: Sequence[str], *, erases: bool, also: Sequence[str] = ()
 ) -> str | None:
-    """Deletes entities that nobody decides on any more, such as expired ones; the queue entry if they are erased."""
+    """Deletes entities that nobody decides on any more, such as expired ones; the queue entry if they are erased.
+
+    `also` are ids, or prefixes that end with `*`, whose bytes go with theirs.
+    """
     await _delete_all(memory, entities)
     if not erases or not entities:
         return None
     queued = ids.forget_entity(memory.new_id())
 
     async def work(tx: Transaction) -> CallAnswer:
-        _queue(tx, memory, caller, queued, entities)
+        _queue(tx, memory, caller, queued, [*entities, *also])
         return CallAnswer(ids=[queued])
 
     await memory.write(work)

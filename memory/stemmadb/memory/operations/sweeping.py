@@ -31,7 +31,9 @@ async def sweep(memory: MemorySpace, caller: MemoryCaller, *, erases: bool = Fal
     memories = 0
     while expired := await memory.index.expired(before, AT_ONCE):
         vectors = [ids.VECTORS + entity.removeprefix(ids.MEMORIES) for entity in expired]
-        entry = await delete_entities(memory, caller, [*expired, *vectors], erases=erases)
+        parts = [found for found in map(ids.parts_of, expired) if found is not None]
+        observations = [ids.observations_of(*found) + EVERY for found in parts]
+        entry = await delete_entities(memory, caller, [*expired, *vectors], erases=erases, also=observations)
         queued += [] if entry is None else [entry]
         memories += len(expired)
         await memory.index.reach()
