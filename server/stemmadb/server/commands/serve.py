@@ -100,6 +100,8 @@ def run_server(shell: ServingShell, config: Config, beside: Sequence[Companion] 
 
     if beside and config.storage is not None:
         raise Unavailable("Agent memory runs beside a data directory. Give a memory server the --url of a node.")
+    if config.storage is not None and config.workers > 1:
+        raise Unavailable("Workers share a data directory. With --storage, run several nodes on the machine instead.")
     if beside and config.workers > 1:
         raise Unavailable("Agent memory runs beside one process. Start with --workers 1, or without --memory.")
 

@@ -270,8 +270,6 @@ class Config(_Bounds):
         if (self.tls_cert is None) != (self.tls_key is None):
             there, missing = ("tls_cert", "tls_key") if self.tls_key is None else ("tls_key", "tls_cert")
             raise _clash(there, f"it needs {missing} beside it")
-        if self.storage is not None and self.workers > 1:
-            raise _clash("workers", "with a database, run several nodes on the machine instead")
         if self.storage is not None and self.node_address is None and self.host in EVERYWHERE:
             raise _clash("node_address", "it has to be given where the server listens on all addresses")
         if self.risks and not self.allow_remote:

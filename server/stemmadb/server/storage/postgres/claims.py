@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+from stemmadb.protocol.model.log import commit_record
 from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage.port import OwnedElsewhere, StorageFailed, Tip
 from stemmadb.server.storage.postgres.connection import PgConnection
@@ -28,6 +29,7 @@ _CLAIM: Final = (
 _GIVE_BACK: Final = "UPDATE tip SET owner = NULL WHERE space = %s::int AND owner = %s AND term = %s"
 
 
+_LAST: Final = "SELECT hash FROM commit WHERE space = %s::int AND version = %s"
 _LOOK_ALL: Final = (
     "SELECT s.did, t.space, t.owner, t.term, n.address FROM space AS s JOIN tip AS t ON t.space = s.space "
     "LEFT JOIN node AS n ON n.node = t.owner WHERE s.did = ANY (%s)"
@@ -63,6 +65,13 @@ def claim(connection: PgConnection, node: int, space: int) -> Claimed:
             ((term, version, hash_, time, owes_scrub),) = rows
             return Claimed(node, term, Tip(Version(version), Hash(hash_), TimeMs(time)), owes_scrub)
     raise StorageFailed("other nodes claim the space at the same time")
+
+
+def check_end(connection: PgConnection, did: Did, space: int, tip: Tip) -> None:
+    """`StorageFailed` if the row of a space disagrees with its last commit: nothing may be appended to that."""
+    rows = connection.rows(_LAST, (space, tip.version)) if tip.version else [(commit_record.genesis(did),)]
+    if rows != [(tip.hash,)]:
+        raise StorageFailed(f"the end of {did} disagrees with its last commit; run stemmadb verify")
 
 
 def claim_all(

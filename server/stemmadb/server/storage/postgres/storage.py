@@ -228,6 +228,7 @@ class PostgresStorage:
             if kept is None or kept.owner != self.node.number:
                 kept = claims.claim(connection, self.node.number, number)
                 self.counts.add("claims")
+            claims.check_end(connection, space, number, kept.tip)
         except OwnedElsewhere:
             self.on_lost(space)
             raise
