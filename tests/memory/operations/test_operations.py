@@ -131,3 +131,17 @@ async def test_the_same_idempotency_key_twice_at_once_writes_one_memory(tmp_path
         assert len(calls) == 4
         assert b"key-1" not in msgspec.json.encode(calls)
         assert b"zebra" not in msgspec.json.encode(calls)
+
+
+@pytest.mark.rule("MEM-4")
+async def test_the_record_of_a_call_names_no_namespace_and_answers_a_replay(tmp_path: Path) -> None:
+    async with memory_world(tmp_path / "data") as opened:
+        put, patch = (Once(f"key-{name}", "plugin", name, {"name": NS}) for name in ("put", "patch"))
+        for _ in range(2):
+            made = await make_namespace(opened.memory, PLUGIN, NS, kind="org", once=put)
+            change = NamespaceChange(metadata={"a": 1})
+            patched = await namespaces.patch_namespace(opened.memory, PLUGIN, NS, change, once=patch)
+            assert (made.name, patched.metadata) == (NS, {"a": 1})
+        calls = await opened.memory.space.list("urn:memory-call:*")
+        assert len(calls) == 2
+        assert NS.encode() not in msgspec.json.encode(calls)

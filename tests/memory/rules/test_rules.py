@@ -7,11 +7,13 @@ import struct
 from datetime import datetime
 from typing import get_args
 
+import msgspec
 import pytest
+from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stemmadb.memory.rules import ids, instants, namespaces, records, texts
+from stemmadb.memory.rules import calls, ids, instants, namespaces, records, texts
 from stemmadb.memory.rules.instants import Millis
 from stemmadb.memory.rules.namespaces import Namespace
 from stemmadb.memory.rules.refusals import InvalidRequest
@@ -189,3 +191,15 @@ def test_text_that_says_nothing_or_cannot_be_stored_is_refused(text: object) -> 
 
 def test_nul_and_any_character_are_text() -> None:
     assert texts.checked("a\0b", "content") == "a\0b"
+
+
+@pytest.mark.rule("MEM-4")
+def test_the_hash_of_arguments_needs_the_key_of_the_call_and_no_order() -> None:
+    text = {"name": "org:a", "text": "a zebra"}
+    made = calls.hash_arguments("key 1", text)
+    assert made == calls.hash_arguments("key 1", dict(reversed(text.items())))
+    others = [calls.hash_arguments("key 2", text), calls.hash_arguments("key 1", text | {"text": "a horse"})]
+    stored = ids.call_entity("key 1", "plugin", "write", "space").removeprefix(ids.CALLS)
+    encoded = msgspec.json.encode(text, order="sorted")
+    others += [blake3(encoded).hexdigest(), blake3(encoded, key=bytes.fromhex(stored)).hexdigest()]
+    assert made not in others

@@ -146,7 +146,7 @@ class MemorySpace:
             last[:] = [tx]
             if call is None or once is None:
                 return await work(tx)
-            arguments = calls.hash_arguments(once.arguments)
+            arguments = calls.hash_arguments(once.key, once.arguments)
             before = await tx.get(call)
             if before is not None:
                 return calls.answered_before(before, arguments)

@@ -55,7 +55,7 @@ async def put_namespace(
         ]
         await _check_expiry(tx, caller, before, made[0])
         tx.set(entity, records.stored(made[0]))
-        return CallAnswer(ids=[name])
+        return CallAnswer()
 
     await memory.write(work, locked=[entity], once=once)
     return made[0] if made else await get_namespace(memory, name)
@@ -77,7 +77,7 @@ async def patch_namespace(
         made[:] = [msgspec.structs.replace(before, **given)]
         await _check_expiry(tx, caller, before, made[0])
         tx.update(entity, records.stored(made[0]))
-        return CallAnswer(ids=[name])
+        return CallAnswer()
 
     await memory.write(work, locked=[entity], once=once)
     return made[0] if made else await get_namespace(memory, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 from blake3 import blake3
@@ -12,6 +12,8 @@ from stemmadb.memory.rules.instants import Millis
 from stemmadb.memory.rules.refusals import InvalidRequest, KeyReused
 
 KEY_BYTES_MAX = 255
+_CONTEXT: Final = "stemmadb.memory 2026-11 arguments of a call"
+"""Keeps the derived key apart from the name of the call's entity, which is a hash of the idempotency key too."""
 
 
 class CallAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -26,7 +28,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     v: Literal[1] = 1
     arguments: str
-    """The hash of the call's arguments."""
+    """A hash of the call's arguments, keyed by its idempotency key."""
     answer: CallAnswer
     at: Millis
 
@@ -47,9 +49,13 @@ def check_key(key: str) -> str:
     return key
 
 
-def hash_arguments(arguments: Mapping[str, object]) -> str:
-    """The same for the same arguments, in whatever order they came."""
-    return blake3(msgspec.json.encode(arguments, order="sorted")).hexdigest()
+def hash_arguments(key: str, arguments: Mapping[str, object]) -> str:
+    """The same for the same arguments, in whatever order they came.
+
+    Keyed by the idempotency key, which is stored nowhere: a reader of the record cannot test a guess of their text.
+    """
+    secret = blake3(key.encode("utf-8", "surrogatepass"), derive_key_context=_CONTEXT).digest()
+    return blake3(msgspec.json.encode(arguments, order="sorted"), key=secret).hexdigest()
 
 
 def answered_before(value: object, arguments: str) -> CallAnswer:
