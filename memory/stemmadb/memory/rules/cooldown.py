@@ -1,4 +1,4 @@
-"""The cooldown between two writes of one secret. Only a write that was accepted starts it."""
+"""The cooldown between two writes of one secret. Only a write starts it that was accepted, or cancelled."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class Cooldown:
             raise RateLimitExceeded(self.seconds - (monotonic - wrote))
 
     def start(self, name: str, monotonic: float) -> None:
-        """A write of this caller was accepted."""
+        """A write of this caller was accepted, or may still be."""
         self._wrote[name] = monotonic

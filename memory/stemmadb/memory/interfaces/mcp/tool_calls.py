@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
@@ -124,16 +125,24 @@ class ToolCalls:
             return await TOOLS[tool](call)
         roles.check_role(caller, "admin" if tool == "accept_proposal" else "agent")
         once = None if key is None else Once(key, caller.name, tool, {"ns": self._ns, "arguments": dict(arguments)})
-        memory = self._memory if self._writer is None else await self._writer(caller, client)
-        call = call._replace(memory=memory, once=once, note=f"{tool} by {caller.name} ({caller.role}), call {number}")
+        call = call._replace(once=once, note=f"{tool} by {caller.name} ({caller.role}), call {number}")
         if self._cooldown.seconds <= 0:
-            return await TOOLS[tool](call)
+            return await self._written(call, tool, client)
         async with self._memory.alone(f"writes of {caller.name}"):
             clock = self._memory.clock
             self._cooldown.check(caller.name, clock.monotonic())
-            answer = await TOOLS[tool](call)
+            try:
+                answer = await self._written(call, tool, client)
+            except asyncio.CancelledError:  # by the client, and the commit may be on its way
+                self._cooldown.start(caller.name, clock.monotonic())
+                raise
             self._cooldown.start(caller.name, clock.monotonic())
         return answer
+
+    async def _written(self, call: ToolCall, tool: str, client: Mapping[str, Any]) -> ToolAnswer:
+        """Opens the caller's own connection, unless it is open."""
+        memory = self._memory if self._writer is None else await self._writer(call.caller, client)
+        return await TOOLS[tool](call._replace(memory=memory))
 
     def _note_call(self, number: str, caller: MemoryCaller, tool: str, arguments: Mapping[str, Any]) -> None:
         """No text of memories, no targets."""
