@@ -23,6 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent
 TYPESCRIPT = ROOT / "typescript"
 LOCKS = {"node": ROOT / "requirements/web.txt", "npm packages": TYPESCRIPT / "package-lock.json"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FIREFOXES = ("firefox", "firefox-esr")
+FIREFOX_TESTS = ("browser/journal.test.ts", "browser/example.test.ts", "browser/console.test.ts")
+"""What runs in Firefox, too: the journal, an app and the console."""
 QUICK = "(quick)"
 """In the names of the browser tests that `make test` runs."""
 SKIPS = "STEMMADB_SKIPS"
@@ -68,10 +71,10 @@ def test(rest: Sequence[str]) -> int:
 
 
 def browser(rest: Sequence[str]) -> int:
-    """All browser tests, or those in the files that are named."""
+    """All browser tests in Chromium and some in Firefox, or those in the files that are named, in Chromium."""
     install()
     build(())
-    return _browser_tests(rest)
+    return _browser_tests(rest) or (0 if rest else _firefox_tests())
 
 
 def build(_: Sequence[str]) -> int:
@@ -127,6 +130,15 @@ def _browser_tests(arguments: Sequence[str], only: str = "") -> int:
     named = [one for one in arguments if one.endswith(".test.ts")]
     files = [] if named else [file for file in _test_files("browser") if only in (TYPESCRIPT / file).read_text()]
     _node_tests(["--test-concurrency=1", *arguments, *files])
+    return 0
+
+
+def _firefox_tests() -> int:
+    program = next((path for path in map(shutil.which, FIREFOXES) if path is not None), None)
+    if program is None:
+        raise Skipped("firefox", "SKIPPED Firefox: install firefox-esr")
+    os.environ.update(STEMMADB_ENGINE="firefox", STEMMADB_FIREFOX=program)
+    _node_tests(["--test-concurrency=1", *FIREFOX_TESTS])
     return 0
 
 

@@ -11,6 +11,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "scripts/web.py"
 NO_NPM = "SKIPPED web: the npm registry cannot be reached (make web)"
 NO_BROWSER = "SKIPPED browser: install chromium"
+NO_FIREFOX = "SKIPPED Firefox: install firefox-esr"
 
 
 @pytest.fixture
@@ -68,3 +69,16 @@ def test_without_a_browser_its_tests_are_skipped(
     monkeypatch.setattr(web, "COMMANDS", {"browser": lambda _: web._browser_tests([])})
     assert web.main(["browser"]) == code
     assert capsys.readouterr().out.splitlines() == [NO_BROWSER]
+
+
+def test_without_firefox_one_line_says_so(
+    web: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(web.shutil, "which", lambda _: None)
+    monkeypatch.setattr(web, "COMMANDS", {"browser": lambda _: web._firefox_tests()})
+    assert web.main(["browser"]) == 0
+    assert capsys.readouterr().out.splitlines() == [NO_FIREFOX]
+
+
+def test_the_files_that_run_in_firefox_exist(web: ModuleType) -> None:
+    assert all((SCRIPT.parents[1] / "typescript" / file).exists() for file in web.FIREFOX_TESTS)

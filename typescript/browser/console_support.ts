@@ -5,9 +5,10 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import puppeteer, { type Browser, type Page } from "puppeteer-core";
+import type { Browser, Page } from "puppeteer-core";
 import { Server } from "../client/test/support/server.ts";
 import { buildConsole } from "../console/build.ts";
+import { launched } from "./support.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 export const AUTHORS = ["ada", "bob", "cyd"] as const;
@@ -31,10 +32,7 @@ export class ConsoleWorld {
     await buildConsole();
     world.server = await Server.start();
     world.origin = `http://127.0.0.1:${world.server.port}`;
-    world.browser = await puppeteer.launch({
-      executablePath: process.env["STEMMADB_BROWSER"] ?? "/usr/bin/chromium", userDataDir: world.profile, headless: true,
-      args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--lang=en-GB"],
-    });
+    world.browser = await launched(world.profile, "--lang=en-GB");
     return world;
   }
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import type { Page } from "puppeteer-core";
 import { rule } from "../client/test/support/rules.ts";
-import { until, World } from "./support.ts";
+import { FIREFOX, until, World } from "./support.ts";
 
 let world: World;
 before(async () => void (world = await World.open()));
@@ -89,7 +89,8 @@ rule("TS-8").test("two tabs show a commit once each, and only one of two adopts 
   for (const page of [two, ...pages]) await page.close();
 });
 
-rule("TS-8").test("a frozen tab keeps its session, and goes on with it when it wakes", async () => {
+// Firefox lets no test freeze a tab.
+if (!FIREFOX) rule("TS-8").test("a frozen tab keeps its session, and goes on with it when it wakes", async () => {
   const page = await world.tab("frozen");
   await page.evaluate(() => window.watch.ready);
   await world.server.stop();
@@ -146,7 +147,8 @@ rule("TS-8").test("ten tabs of one principal write at once, and all see everythi
 
 const open = (url: string): Promise<string> => window.stemma.connect(url, { journal: true }).then((db) => db.space("left")).then(() => "open");
 
-rule("TS-12").test("a page that first opens its databases while it is left blocks no other page (quick)", async () => {
+// Firefox keeps no page that holds a Web Lock, and its driver does not see a kept page come back.
+if (!FIREFOX) rule("TS-12").test("a page that first opens its databases while it is left blocks no other page (quick)", async () => {
   const context = await world.browser.createBrowserContext();
   const page = await world.page("/", context);
   await page.evaluate((text, url) => {
@@ -174,7 +176,7 @@ rule("TS-12").test("a page that is left in the middle of an opening is not kept 
   await page.close();
 });
 
-rule("TS-12").test("a page that is left and shown again goes on with its journal; while it is away, nobody waits for it (quick)", async () => {
+if (!FIREFOX) rule("TS-12").test("a page that is left and shown again goes on with its journal; while it is away, nobody waits for it (quick)", async () => {
   const page = await world.tab("away");
   await write(page, "urn:todo:1", "before");
   await settled(page);

@@ -27,6 +27,17 @@ const react18: Plugin = {
   },
 };
 
+export const FIREFOX = process.env["STEMMADB_ENGINE"] === "firefox";
+
+/** The browser that is tested: a Chromium, or the Firefox of STEMMADB_FIREFOX where STEMMADB_ENGINE names it. */
+export function launched(profile: string, ...args: string[]): Promise<Browser> {
+  if (FIREFOX) return puppeteer.launch({ browser: "firefox", executablePath: process.env["STEMMADB_FIREFOX"] ?? "/usr/bin/firefox", userDataDir: profile, headless: true });
+  return puppeteer.launch({
+    executablePath: process.env["STEMMADB_BROWSER"] ?? "/usr/bin/chromium", userDataDir: profile, headless: true,
+    args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", ...args],
+  });
+}
+
 export class World {
   server!: Server;
   browser!: Browser;
@@ -54,10 +65,7 @@ export class World {
   }
 
   async launch(): Promise<void> {
-    this.browser = await puppeteer.launch({
-      executablePath: process.env["STEMMADB_BROWSER"] ?? "/usr/bin/chromium", userDataDir: this.profile, headless: true,
-      args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
-    });
+    this.browser = await launched(this.profile);
   }
 
   /** The browser is killed, as by a power failure of the app; `launch` starts it again with the same profile. */
