@@ -323,7 +323,8 @@ def test_branches_tags_and_taking_back(space: Space) -> None:
 def test_erasing_and_compacting(space: Space) -> None:
     first = wrote(space, "urn:a", "secret")
     second = wrote(space, "urn:a", "public")
-    assert space.erase("urn:a", [first]).erased == 1
+    erased = space.erase("urn:a", [first])
+    assert (erased.erased, erased.owes_scrub) == (1, False)
     assert space.compact(second).floor == second
 
 

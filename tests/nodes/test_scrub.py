@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
 
 import postgres_server
 from appends import append_to
-from database_commands import run
+from database_commands import SECONDS, run
 from logs import LogMaker
-from node_processes import url_of
+from node_processes import NodeProcess, url_of
 from space import SPACE, set_
+from stemmadb.client import connect
 from stemmadb.client.cli import exits
 from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.model.values.ids import Version
 from stemmadb.server.storage.postgres import PostgresStorage, scrub
-from stemmadb.server.storage.postgres.connection import connect
+from stemmadb.server.storage.postgres.connection import connect as connect_to
 
 SECRET = "a-value-that-is-in-no-other-place"  # noqa: S105  # of no real person
 FILES = """
@@ -81,7 +84,7 @@ def test_a_rewrite_removes_the_bytes_and_nothing_else(erased: str) -> None:
 @pytest.mark.rule("ERASE-1")
 def test_while_an_older_state_is_read_nothing_is_claimed_to_be_gone() -> None:
     with postgres_server.own_database() as url:
-        connection = connect(url)
+        connection = connect_to(url)
         with psycopg.connect(url) as reader:
             with erasing(url):
                 reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -98,3 +101,30 @@ def test_a_database_of_nobody_is_named() -> None:
     ran = run("scrub", "--storage", "postgresql://stemmadb@127.0.0.1:1/db")
     assert ran.returncode == exits.UNREACHABLE
     assert "cannot be reached" in ran.stderr
+
+
+async def test_an_erasure_at_a_node_says_that_a_scrub_is_owed(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEMMADB_HOME", str(tmp_path / "home"))
+    assert (await asyncio.to_thread(run, "keys", "new", "me")).returncode == 0
+    node = NodeProcess(url_of(url), tmp_path / "data")
+    words = ("--url", node.url, "--space", "mine", "--identity", "me", "--yes")
+    try:
+        async with asyncio.timeout(SECONDS), connect(node.url, identity="me") as database:
+            space = await database.space("mine")
+            versions = []
+            for number in range(3):
+                async with space.transaction() as tx:
+                    tx.set("urn:x", number, blind=True)
+                versions.append(await tx.confirmed())
+            done = await space.erase("urn:x", versions[:1])
+            assert (done.erased, done.owes_scrub) == (1, True)
+            erased = await asyncio.to_thread(run, "erase", "urn:x", "--version", str(versions[1]), *words)
+            assert "stemmadb scrub --rewrite" in erased.stdout, erased.stderr
+            compacted = await asyncio.to_thread(run, "compact", "--floor", str(versions[2]), *words)
+            assert (compacted.returncode, "stemmadb scrub --rewrite" in compacted.stdout) == (0, True), (
+                compacted.stderr
+            )
+    finally:
+        node.close()

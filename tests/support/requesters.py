@@ -46,6 +46,9 @@ class PeerRequester:
     def check_feature(self, feature: str) -> None:
         assert feature in FEATURES, "the service under test announces all of them"
 
+    def has_feature(self, feature: str) -> bool:
+        return feature in FEATURES
+
     def random(self, count: int) -> bytes:
         return self._house.random(count)
 

@@ -25,6 +25,10 @@ class Requester(Protocol):
         """`UnsupportedProtocol` if the server is known to be too old for it."""
         ...
 
+    def has_feature(self, feature: str) -> bool:
+        """Whether the server announced it."""
+        ...
+
     async def ask(self, kind: type[Request], answer: type[P], *, timeout: float | None = None, **fields: Any) -> P:
         """The answer; raises the typed error that was answered, `Unreachable` or `TimedOut`.
 

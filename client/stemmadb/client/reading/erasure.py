@@ -13,7 +13,7 @@ from stemmadb.protocol.model.values import ids, reference
 from stemmadb.protocol.model.values.ids import Version
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire.messages import structure
-from stemmadb.protocol.wire.version import ERASE_ENTITIES
+from stemmadb.protocol.wire.version import ERASE_ENTITIES, OWES_SCRUB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,8 @@ class Erasure(Receipt):
     """How many bodies were destroyed."""
 
     erased: int
+    owes_scrub: bool = False
+    """Whether files of the server hold the bytes until its operator's scrub; no answer has them (ERASE-1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,8 @@ class Compaction(Receipt):
     bodies: int
     blobs: int
     bytes: int
+    owes_scrub: bool = False
+    """As of an erasure."""
 
 
 async def erase(
@@ -70,7 +74,11 @@ async def erase(
         note=encoded_note(note, limits),
     )
     return Erasure(
-        version=answer.version, time_ms=answer.time, hash=reference.write(answer.hash), erased=answer.erased
+        version=answer.version,
+        time_ms=answer.time,
+        hash=reference.write(answer.hash),
+        erased=answer.erased,
+        owes_scrub=requester.has_feature(OWES_SCRUB),
     )
 
 
@@ -90,4 +98,5 @@ async def compact(requester: Requester, floor: int, *, note: Value = None) -> Co
         bodies=answer.bodies,
         blobs=answer.blobs,
         bytes=answer.bytes,
+        owes_scrub=requester.has_feature(OWES_SCRUB),
     )

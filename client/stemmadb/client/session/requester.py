@@ -45,6 +45,10 @@ class SessionRequester:
                 spoken=", ".join(sorted(self.features)) or "no features",
             )
 
+    def has_feature(self, feature: str) -> bool:
+        """Whether the server announced it."""
+        return feature in (self.features or ())
+
     async def ask(self, kind: type[Request], answer: type[P], *, timeout: float | None = None, **fields: Any) -> P:
         """The answer; raises the typed error that was answered, `Unreachable` or `TimedOut`."""
         seconds = self._ask_seconds if timeout is None else timeout

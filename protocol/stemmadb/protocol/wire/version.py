@@ -47,6 +47,8 @@ FEATURES: Final = (
 )
 """Optional messages and fields that a server of this version reads. A client sends them only to a server that
 announced them."""
+OWES_SCRUB: Final = "erase.owes_scrub"
+"""Announced beside them by a server whose files hold what was destroyed until its operator's scrub (ERASE-1)."""
 
 _SPACES: Final = "/v1/spaces/"
 

@@ -15,6 +15,7 @@ from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.connection.server_side import ServerConnection
 from stemmadb.protocol.wire.messages.session import SessionOpen
+from stemmadb.protocol.wire.version import FEATURES
 from stemmadb.server.counters import Counts
 from stemmadb.server.engine.base.executors import Workers
 from stemmadb.server.engine.store import Store
@@ -76,6 +77,8 @@ class Service:
         """How often all spaces were lost."""
         self.on_access: Callable[[Did, object], None] = lambda _did, _roles: None
         """Called with the access list of each space that is opened or changed."""
+        self.features: tuple[str, ...] = FEATURES
+        """What `hello` announces."""
         self.owns: Callable[[Did], bool] = lambda _: True
         """Which spaces this process serves, where there are several."""
         store.release = self._close_idle
@@ -91,6 +94,7 @@ class Service:
             challenge=self._random(CHALLENGE_BYTES),
             now_ms=self.now,
             limits=self._limits,
+            features=self.features,
         )
         session = Session(self, socket, arrival, connection)
         self.sessions[session] = None
@@ -112,6 +116,7 @@ class Service:
             challenge=bytes(CHALLENGE_BYTES),
             now_ms=self.now,
             limits=self._limits,
+            features=self.features,
         )
         session = Session(self, socket, arrival, connection)
         self.sessions[session] = None

@@ -6,6 +6,7 @@ import importlib.util
 import os
 from typing import Final
 
+from stemmadb.protocol.wire.version import FEATURES, OWES_SCRUB
 from stemmadb.server.counters import Counts
 from stemmadb.server.engine.store import Store
 from stemmadb.server.http.console_files import ConsoleFiles, console_directory
@@ -28,7 +29,7 @@ WEBSOCKETS: Final = "websockets"
 
 def make_service(store: Store, identity: ServerIdentity, config: Config, counts: Counts) -> StoppableService:
     """The real one, with a real clock and real randomness."""
-    return Service(
+    service = Service(
         store,
         server=identity.did,
         now=store.now,
@@ -37,6 +38,9 @@ def make_service(store: Store, identity: ServerIdentity, config: Config, counts:
         settings=config.service_settings(),
         counts=counts,
     )
+    if config.storage is not None:
+        service.features = (*FEATURES, OWES_SCRUB)
+    return service
 
 
 def make_worker_service(

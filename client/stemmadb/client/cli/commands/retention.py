@@ -23,6 +23,7 @@ from stemmadb.protocol.model.values.json_values import Value
 
 COMPACT_QUESTION: Final = "Compact to {floor}? What only older versions need is removed and cannot be brought back."
 ERASE_QUESTION: Final = "Erase what {id} held at {versions}, with every copy? It cannot be brought back."
+OWED: Final = "No answer has it. Files of the server hold it until its operator runs: stemmadb scrub --rewrite"
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
@@ -79,6 +80,8 @@ def compact(
     done = run(target, work, writes=True)
     went = f"{counted(done.bodies, 'body', 'bodies')} and {counted(done.blobs, 'blob')} removed"
     shell.say(f"{shell.named(found.did)}: compacted to {done.floor}, {went}")
+    if done.owes_scrub:
+        shell.say(OWED)
     return {
         "space": found.did,
         "dry_run": False,
@@ -88,6 +91,7 @@ def compact(
         "bodies": done.bodies,
         "blobs": done.blobs,
         "bytes": done.bytes,
+        "owes_scrub": done.owes_scrub,
     }
 
 
@@ -163,6 +167,8 @@ def erase(  # noqa: PLR0913, PLR0917  # one for each option
     did, done = run(target, work, writes=True)
     erased = counted(done.erased, "body", "bodies")
     shell.say(f"{shell.named(did)}: {erased} of {id_} erased, version {done.version}")
+    if done.owes_scrub:
+        shell.say(OWED)
     return {
         "space": did,
         "id": id_,
@@ -170,6 +176,7 @@ def erase(  # noqa: PLR0913, PLR0917  # one for each option
         "version": done.version,
         "hash": done.hash,
         "erased": done.erased,
+        "owes_scrub": done.owes_scrub,
     }
 
 
