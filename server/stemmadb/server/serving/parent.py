@@ -137,6 +137,8 @@ class Parent:
         self._children = [_Child(number) for number in range(config.workers)]
         self._failed: StemmaError | None = None
         self._is_announced = False
+        self._owes_presence = False
+        """Whether the note of this server in its directory is not as it should be."""
         self._trouble: str | None = None
         self._started = now()
         service = config.service_settings()
@@ -166,11 +168,19 @@ class Parent:
     async def _tend(self, child: _Child) -> None:
         """Keeps a worker running until the server stops."""
         while True:
-            code = await self._run(child)
+            why = None
+            try:
+                code = await self._run(child)
+            except (OSError, RuntimeError) as failed:  # no process, thread, memory or descriptor is to be had now
+                why = str(failed)
             if self._stop.is_set():
                 return
             pause = child.restarts.died(asyncio.get_running_loop().time())
-            LOG.warning("worker_died", worker=child.number, code=code, again_in_ms=round(pause * 1_000))
+            again = round(pause * 1_000)
+            if why is None:
+                LOG.warning("worker_died", worker=child.number, code=code, again_in_ms=again)
+            else:
+                LOG.warning("worker_not_started", worker=child.number, why=why, again_in_ms=again)
             self._look_now()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause or 0.001)
@@ -179,18 +189,24 @@ class Parent:
 
     async def _run(self, child: _Child) -> int:
         """Starts the process of a worker and waits until it has ended; returns its exit code."""
-        ours, theirs = socket.socketpair()
         lifeline, held = os.pipe()
         try:
+            ours, theirs = socket.socketpair()
             with theirs:
-                child.process = await self._spawn(child, theirs, lifeline)
-            child.control = await open_channel(ours, partial(self._told, child), lambda: None)
+                try:
+                    child.process = await self._spawn(child, theirs, lifeline)
+                    child.control = await open_channel(ours, partial(self._told, child), lambda: None)
+                finally:
+                    if child.control is None:
+                        ours.close()
             child.tell({"full": sorted(self._counts.full)})
             child.tell({"trouble": self._trouble})
+            if self._stop.is_set():  # the others were told before this one could hear it
+                child.tell({"stop": True})
             return await child.process.wait()
         finally:
             os.close(lifeline)
-            os.close(held)
+            os.close(held)  # a process that is left ends with it
             if child.control is not None:
                 child.control.close()
             child.control, child.process, child.is_ready = None, None, False
@@ -255,6 +271,8 @@ class Parent:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self._look_now()
+            if self._owes_presence:
+                self._write_presence()
 
     def _look_now(self) -> None:
         """Tells the workers if another one dies again and again, or no longer does."""
@@ -274,7 +292,7 @@ class Parent:
     def _announce(self) -> None:
         if not self._is_announced and not all(child.is_ready for child in self._children):
             return
-        presence.write(self._config.data, self._presence())
+        self._write_presence()
         if self._is_announced:
             return
         self._is_announced = True
@@ -284,6 +302,17 @@ class Parent:
         LOG.info("serving", url=serving.url, data_directory=str(serving.data), workers=serving.workers)
         if self._ready is not None:
             self._ready(serving)
+
+    def _write_presence(self) -> None:
+        """Tries again later if the disk is full: only commands on this machine look for the note."""
+        try:
+            presence.write(self._config.data, self._presence())
+        except OSError as failed:
+            if not self._owes_presence:
+                LOG.warning("presence_not_written", why=str(failed))
+            self._owes_presence = True
+        else:
+            self._owes_presence = False
 
     def _serving(self) -> Serving:
         config = self._config
