@@ -14,15 +14,19 @@ from typing import Any
 import pytest
 
 from event_reader import EventReader
+from graphs import link
 from http_worlds import HttpWorld, http_world
+from space import SPACE
 from stemmadb.client import Identity
 from stemmadb.protocol.model.access import access_token, text_form
-from stemmadb.protocol.model.values.ids import TimeMs
+from stemmadb.protocol.model.values import body
+from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, TimeMs, Version
 from stemmadb.protocol.wire.messages.base import Request
 from stemmadb.protocol.wire.messages.reading import QueryRequest
+from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem, Left, Sync
 from stemmadb.server.http import stream_events, watch_routes
 from stemmadb.server.http.calls import SpaceCall
-from stemmadb.server.http.stream_events import ChangeEvents
+from stemmadb.server.http.stream_events import ChangeEvents, StreamEvent, change_of
 
 PATCH = b'[{"op":"add","path":"/m","value":2}]'
 SCHEMA = {"properties": {"next": {"$ref": "#"}}}
@@ -79,10 +83,12 @@ async def test_after_each_ready_the_map_is_the_query_over_many_cuts(world: HttpW
     reader = EventReader(world, "urn:l:0", schema=json.dumps(SCHEMA))
     roots = [{"id": "urn:l:0", "schema": SCHEMA}]
     kind = {"Content_Type": "application/json-patch+json"}
+    most = 0
     for turn in range(40):
         await reader.connect(token)
         version = (await reader.until("ready"))["version"]
         assert reader.map == await answer_at(world, roots, version), turn
+        most = max(most, len(reader.map))
         for _ in range(chance.randrange(4)):
             id_ = chance.choice(ids)
             match chance.randrange(6):
@@ -92,10 +98,10 @@ async def test_after_each_ready_the_map_is_the_query_over_many_cuts(world: HttpW
                     patch = json.dumps([{"op": "add", "path": "/n", "value": turn}]).encode()
                     await world.ask("PATCH", f"/entity?id={id_}&blind=true", patch, **kind)
                 case _:
-                    await world.put(id_, {"n": turn, "next": {"$ref": chance.choice(ids)}})
+                    await world.put(id_, {"n": turn, "next": link(chance.choice(ids))})
         if turn % 13 == 5:
             done = (await world.put(ids[0], {"n": "old"})).json()["version"]
-            await world.put(ids[0], {"n": turn, "next": {"$ref": ids[1]}})
+            await world.put(ids[0], {"n": turn, "next": link(ids[1])})
             await world.space.erase(ids[0], versions=[done])
         if turn % 13 == 9:
             await world.space.compact((await world.get("")).json()["version"] - 1)
@@ -108,6 +114,7 @@ async def test_after_each_ready_the_map_is_the_query_over_many_cuts(world: HttpW
         if chance.randrange(2):
             await asyncio.sleep(0.01)
         reader.cut()
+    assert most > 1, "links are followed"
 
 
 @pytest.mark.rule("HTTP-10")
@@ -144,8 +151,8 @@ async def test_other_rights_than_before_start_over(world: HttpWorld) -> None:
     narrow = await world.space.delegate(guest.did, "read", prefixes=["urn:a:*"], expires=timedelta(hours=1))
     wide = await world.space.delegate(guest.did, "read", expires=timedelta(hours=1))
     reader = EventReader(world, "*")
-    for link, expected in ((wide, all_ids), (narrow, {"urn:a:1": 1}), (wide, all_ids)):
-        await reader.connect(world.token_of(guest, delegations=[text_form.read(link)]))
+    for delegation, expected in ((wide, all_ids), (narrow, {"urn:a:1": 1}), (wide, all_ids)):
+        await reader.connect(world.token_of(guest, delegations=[text_form.read(delegation)]))
         assert (await reader.until("reset"))["why"] in ("start", "rights")
         await reader.until("ready")
         assert {id_: value for id_, value in reader.map.items() if id_.startswith("urn:")} == expected
@@ -192,6 +199,54 @@ async def test_streams_are_bounded_and_given_back(tmp_path: Path) -> None:
             await asyncio.sleep(0.02)
         else:
             pytest.fail("a stream that was cut is still counted")
+
+
+@pytest.mark.rule("HTTP-10")
+@pytest.mark.parametrize("op", ["set", "patch", "delete"])
+async def test_what_is_written_and_taken_out_of_the_answer_has_left_and_is_not_updated(
+    world: HttpWorld, op: str
+) -> None:
+    await world.put("urn:l:1", {"n": 1})
+    await world.put("urn:l:0", {"next": link("urn:l:1")})
+    reader = EventReader(world, "urn:l:0", schema=json.dumps(SCHEMA))
+    await reader.connect()
+    await reader.until("ready")
+    assert reader.map.keys() == {"urn:l:0", "urn:l:1"}
+    bodies = {"set": {"body": {"n": 2}}, "patch": {"body": json.loads(PATCH)}, "delete": {}}
+    written = {"op": op, "id": "urn:l:1", "blind": True} | bodies[op]
+    unlinked = {"op": "set", "id": "urn:l:0", "body": {"n": 0}, "blind": True}
+    done = await world.ask("POST", "/commits", {"operations": [written, unlinked]})
+    assert done.status == 201, done.body
+    change = await reader.until("change")
+    assert change["left"] == ["urn:l:1"]
+    assert [(one["id"], one["value"]) for one in change["updated"]] == [("urn:l:0", {"n": 0})]
+    assert change["entered"] == []
+
+
+@pytest.mark.rule("HTTP-10")
+async def test_a_frame_may_bring_the_fact_of_what_left(world: HttpWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SYNC-3 allows it. The map is then right whichever list of the event its reader takes first."""
+    main, hash_ = BranchName("main"), Hash(bytes(32))
+    facts = tuple(
+        FactItem(index=n, id=EntityId(f"urn:s:{n}"), kind="set", parent=hash_, body=body.encode(n)) for n in (1, 2)
+    )
+    commit = CommitItem(version=Version(2), branch=main, author=SPACE, time=TimeMs(1), facts=facts)
+    left = (Left(watch=1, branch=main, id=EntityId("urn:s:1")),)
+    frame = Sync(from_=Version(1), to=Version(2), hash=hash_, commits=(commit,), left=left)
+    calls = list[SpaceCall[Any]]()
+
+    class Seen(ChangeEvents):
+        async def of(self, call: SpaceCall[Any], branch: str, data: bytes, frame: Sync) -> StreamEvent:
+            calls.append(call)
+            return await super().of(call, branch, data, frame)
+
+    monkeypatch.setattr(watch_routes, "_changes", Seen())
+    await world.put("urn:s:1", 1)
+    await world.get("/watch?select=urn:s:*&wait=5")
+    made = await change_of(calls[0], main, frame)
+    assert made.event.data["left"] == ["urn:s:1"]
+    assert made.event.data["updated"] == [{"id": "urn:s:2", "version": 2, "value": 2}]
+    assert (made.is_whole, made.read_bytes) == (True, 0)
 
 
 @pytest.mark.rule("HTTP-10", "ACL-2")
