@@ -238,19 +238,38 @@ async def test_the_plugin_interface_ends_no_namespace_that_holds_what_others_wro
 
 
 @pytest.mark.rule("PLUG-5")
-async def test_what_is_written_while_the_plugin_interface_looks_is_seen(
+async def test_what_is_decided_while_the_plugin_interface_looks_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with memory_world(tmp_path / "data") as opened:
         await make_namespace(opened.memory, PLUGIN, NS, kind="org")
-        looked, made = namespaces.check_may_end, list[MemoryId]()
+        await written(opened)
+        looked, made = namespaces.check_may_end, list[str]()
 
         async def look(*given: Any) -> None:
             await looked(*given)
             if not made:
-                made.append(await written(opened, via="json"))
+                made.append(await write_of_others(opened, "decision"))
 
         monkeypatch.setattr(forgetting, "check_may_end", look)
         with pytest.raises(NotAllowed):
             await forgetting.delete_namespace(opened.memory, PLUGIN, NS)
-        assert await memories.find_memory(opened.memory, AGENT, made[0])
+        assert await opened.memory.space.get(made[0]) is not None
+
+
+@pytest.mark.rule("PLUG-5")
+async def test_writes_of_the_plugin_interface_do_not_stop_it_from_ending_its_namespace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with memory_world(tmp_path / "data") as opened:
+        await make_namespace(opened.memory, PLUGIN, NS, kind="org")
+        looked, looks = namespaces.check_may_end, list[MemoryId]()
+
+        async def look(*given: Any) -> None:
+            await looked(*given)
+            looks.append(await written(opened))
+
+        monkeypatch.setattr(forgetting, "check_may_end", look)
+        await forgetting.delete_namespace(opened.memory, PLUGIN, NS)
+        assert len(looks) == 1
+        assert await texts(opened) == []

@@ -115,7 +115,7 @@ async def delete_namespace(
         if before is None or not (before.deleting or is_there):
             raise NoSuchNamespace(name)
         if not before.deleting:
-            await check_may_end(tx, caller, name)
+            await check_may_end(tx, memory, caller, name)
             tx.patch(entity, [{"op": "add", "path": "/deleting", "value": True}])
         return CallAnswer()
 

@@ -16,8 +16,8 @@ from stemmadb.memory.rules.namespaces import Namespace, NamespaceKind, namespace
 from stemmadb.memory.rules.refusals import NoSuchNamespace
 from stemmadb.memory.rules.roles import MemoryCaller
 
-WRITTEN: Final = (ids.MEMORIES, ids.TARGETS, ids.PROPOSALS, ids.TASKS, ids.FILES)
-"""What a caller writes into a namespace; vectors and observations belong to memories."""
+DECLARED: Final = (ids.TARGETS, ids.PROPOSALS, ids.TASKS, ids.FILES)
+"""What other interfaces than the plugin's write into a namespace, beside memories; a decision writes its target."""
 
 
 class NamespaceGone(Exception):
@@ -53,7 +53,7 @@ async def put_namespace(
         made[:] = [
             namespaces.upserted(before, name=name, kind=kind, metadata=metadata, expires_at=expires_at, now=now)
         ]
-        await _check_expiry(tx, caller, before, made[0])
+        await _check_expiry(tx, memory, caller, before, made[0])
         tx.set(entity, records.stored(made[0]))
         return CallAnswer()
 
@@ -75,7 +75,7 @@ async def patch_namespace(
         if before is None or not namespaces.is_present(before, memory.clock.now()):
             raise NoSuchNamespace(name)
         made[:] = [msgspec.structs.replace(before, **given)]
-        await _check_expiry(tx, caller, before, made[0])
+        await _check_expiry(tx, memory, caller, before, made[0])
         tx.update(entity, records.stored(made[0]))
         return CallAnswer()
 
@@ -83,20 +83,26 @@ async def patch_namespace(
     return made[0] if made else await get_namespace(memory, name)
 
 
-async def check_may_end(tx: Transaction, caller: MemoryCaller, name: str) -> None:
-    """`NotAllowed` for the plugin interface if another one wrote into it; declared, as what it reads may grow."""
+async def check_may_end(tx: Transaction, memory: MemorySpace, caller: MemoryCaller, name: str) -> None:
+    """`NotAllowed` for the plugin interface if another one wrote into it.
+
+    Decisions, proposals, tasks and files are declared, so one that is written meanwhile counts. Memories are only
+    read: under a load of the plugin's own writes a commit that declares them would be refused each time.
+    """
     if caller.via != "http":
         return
     nsh = ids.namespace_hash(name)
-    for prefix in WRITTEN:
-        held = await tx.list(f"{prefix}{nsh}:*")
-        roles.check_may_end(caller, name, held.values())
+    for prefix in DECLARED:
+        roles.check_may_end(caller, name, (await tx.list(f"{prefix}{nsh}:*")).values())
+    roles.check_may_end(caller, name, (await memory.space.list(f"{ids.MEMORIES}{nsh}:*")).values())
 
 
-async def _check_expiry(tx: Transaction, caller: MemoryCaller, before: Namespace | None, after: Namespace) -> None:
+async def _check_expiry(
+    tx: Transaction, memory: MemorySpace, caller: MemoryCaller, before: Namespace | None, after: Namespace
+) -> None:
     """An expiry ends a namespace too; one that was there before may stay, or move to a later time."""
     if namespaces.ends_sooner(before, after):
-        await check_may_end(tx, caller, after.name)
+        await check_may_end(tx, memory, caller, after.name)
 
 
 async def get_namespace(memory: MemorySpace, name: str) -> Namespace:
