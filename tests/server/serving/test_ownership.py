@@ -91,6 +91,19 @@ class Asked:
         return True
 
 
+class Slow(Asked):
+    """Answers when a test says so."""
+
+    def __init__(self, owners: Mapping[Did, Owner]) -> None:
+        super().__init__(owners)
+        self.may_answer = asyncio.Event()
+
+    async def claim(self, spaces: Collection[Did]) -> Mapping[Did, Owner]:
+        owners = await super().claim(spaces)
+        await self.may_answer.wait()
+        return owners
+
+
 async def test_requests_of_one_turn_share_one_question() -> None:
     one, two, three = spaces(3)
     ownership = Asked({one: SERVED_HERE, two: ServedBy("there")})
@@ -106,6 +119,27 @@ async def test_requests_of_one_turn_share_one_question() -> None:
     while len(found) < 5:
         await asyncio.sleep(0)
     assert ownership.calls[1:] == [{two}]
+
+
+async def test_a_request_joins_the_question_that_is_under_way_for_its_space() -> None:
+    one, two = spaces(2)
+    ownership = Slow({one: SERVED_HERE, two: SERVED_HERE})
+    routing = Routing(ownership)
+    found: list[Owner | None] = []
+    for space in (one, one, two, one):
+        routing.find(space, found.append)
+        for _ in range(3):
+            await asyncio.sleep(0)
+    assert ownership.calls == [{one}, {two}]
+    assert not found
+    ownership.may_answer.set()
+    while len(found) < 4:
+        await asyncio.sleep(0)
+    assert found == [SERVED_HERE] * 4
+    routing.find(one, found.append)  # what was answered is asked anew
+    while len(found) < 5:
+        await asyncio.sleep(0)
+    assert ownership.calls[2:] == [{one}]
 
 
 async def test_a_question_that_fails_is_answered_with_nobody() -> None:

@@ -32,12 +32,15 @@ def space_of(path: str) -> Did | None:
 
 
 class Routing:
-    """An ownership with its way of passing connections on; asks it once for all requests of a turn of the loop."""
+    """An ownership with its way of passing connections on; asks it once for all requests of a turn of the loop,
+    and not again for a space before it has answered.
+    """
 
     def __init__(self, ownership: Ownership | None = None, passing: PassingOn | None = None) -> None:
         self.ownership: Final[Ownership] = ownership or SingleProcess()
         self.passing: Final[PassingOn] = passing or NeverPassesOn()
         self._asked: dict[Did, list[Found]] = {}
+        self._under_way: dict[Did, list[Found]] = {}
         self._claims: set[asyncio.Task[None]] = set()
 
     def find(self, space: Did, found: Found) -> None:
@@ -46,12 +49,16 @@ class Routing:
         if owner is not None:
             found(owner)
             return
+        if (waiting := self._under_way.get(space)) is not None:
+            waiting.append(found)
+            return
         if not self._asked:
             asyncio.get_running_loop().call_soon(self._ask)
         self._asked.setdefault(space, []).append(found)
 
     def _ask(self) -> None:
         asked, self._asked = self._asked, {}
+        self._under_way |= asked
         claim = asyncio.get_running_loop().create_task(self._claim(asked))
         self._claims.add(claim)
         claim.add_done_callback(partial(_end, self._claims))
@@ -62,6 +69,8 @@ class Routing:
         except Exception as error:
             LOG.internal_error("claim_failed", error, spaces=len(asked))
             owners = {}
+        for space in asked:
+            del self._under_way[space]
         for space, waiting in asked.items():
             for found in waiting:
                 found(owners.get(space))
