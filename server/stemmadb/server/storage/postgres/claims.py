@@ -26,6 +26,7 @@ _CLAIM: Final = (
     "UPDATE tip SET owner = %(node)s, term = term + 1 WHERE space = %(space)s::int AND term = %(term)s "
     "RETURNING term, version, hash, time, owes_scrub"
 )
+_STANDS: Final = "SELECT 1 FROM tip WHERE space = %s::int AND owner = %s AND term = %s AND version = %s AND hash = %s"
 _GIVE_BACK: Final = "UPDATE tip SET owner = NULL WHERE space = %s::int AND owner = %s AND term = %s"
 
 
@@ -102,6 +103,13 @@ def claim_all(
         for space, term, version, hash_, time, owes_scrub in rows:
             claimed[space] = Claimed(node, term, Tip(Version(version), Hash(hash_), TimeMs(time)), owes_scrub)
     return elsewhere, claimed
+
+
+def stands(connection: PgConnection, space: int, claimed: Claimed) -> bool:
+    """Whether nobody has claimed or appended anything since."""
+    tip = claimed.tip
+    values = (space, claimed.owner, claimed.term, tip.version, tip.hash)
+    return bool(connection.rows(_STANDS, values))
 
 
 def give_back(connection: PgConnection, space: int, claimed: Claimed) -> None:

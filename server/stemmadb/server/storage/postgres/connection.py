@@ -51,6 +51,8 @@ class PgConnection:
     def __init__(self, raw: psycopg.Connection[Row]) -> None:
         self.raw = raw
         self.warnings: list[str] = []
+        self.era = 0
+        """In which era of its pool it was made."""
         raw.add_notice_handler(self._noticed)
 
     def _noticed(self, notice: pg.Diagnostic) -> None:

@@ -24,6 +24,7 @@ class ConnectionPool:
         self._lock = threading.Lock()
         self._idle: list[PgConnection] = []
         self._is_closed = False
+        self._era = 0
         self._lost = 0
         """Connections that were lost and not made again yet."""
 
@@ -57,8 +58,21 @@ class ConnectionPool:
             one.close()
         return self._new()
 
+    def renew(self) -> None:
+        """No connection that was made, or begun to be made, before this is used again: it may lead to another server
+        than those that are made from now on. One that is in use is closed when it comes back.
+        """
+        with self._lock:
+            self._era += 1
+            idle, self._idle = self._idle, []
+            self._lost += len(idle)
+        for one in idle:
+            one.close()
+
     def _new(self) -> PgConnection:
+        era = self._era
         made = self._make()
+        made.era = era
         with self._lock:
             is_again = self._lost > 0
             self._lost -= is_again
@@ -69,7 +83,7 @@ class ConnectionPool:
         """One that was closed, or that is not at rest, is not used again."""
         is_sound = connection.is_at_rest
         with self._lock:
-            is_sound = is_sound and not self._is_closed
+            is_sound = is_sound and not self._is_closed and connection.era == self._era
             if is_sound:
                 self._idle.append(connection)
             else:

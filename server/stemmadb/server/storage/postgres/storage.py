@@ -32,7 +32,9 @@ from stemmadb.server.storage.postgres.read_view import READ_VIEW_MS_MAX
 
 READER_CONNECTIONS: Final = 8
 SIDE_CONNECTIONS: Final = 1
-"""For claims and for writes of a log that are no append."""
+"""For writes of a log that are no append."""
+CLAIM_CONNECTIONS: Final = 2
+"""For claims, so that they and the appends of spaces that are open never wait for each other."""
 ENTITIES_MAX: Final = 65_536
 """How many entities the logs that are open know without asking, together."""
 ENTITIES_MIN: Final = 256
@@ -89,6 +91,7 @@ class PostgresStorage:
         """Called in any thread when another node turned out to have a space that was open here."""
         self._readers = ConnectionPool(self._connect_reader, reader_connections, self.counts)
         self._writers = ConnectionPool(self._connect, APPENDS_IN_FLIGHT_MAX + SIDE_CONNECTIONS, self.counts)
+        self._claimers = ConnectionPool(self._connect, CLAIM_CONNECTIONS, self.counts)
         self._appender = NodeAppender(self._writers, self.counts)
         with self._writers.connection() as connection, failures():
             schema.create(connection)
@@ -146,7 +149,7 @@ class PostgresStorage:
 
         What is claimed is remembered until it is opened.
         """
-        with self._writers.connection() as connection, failures():
+        with self._claimers.connection() as connection, failures():
             elsewhere, claimed = claims.claim_all(connection, self.node.number, spaces)
         self.counts.add("claims", len(claimed))
         with self._lock:
@@ -155,13 +158,15 @@ class PostgresStorage:
 
     def addresses(self) -> set[str]:
         """Of the nodes that are alive."""
-        with self._writers.connection() as connection, failures():
+        with self._claimers.connection() as connection, failures():
             return {address for (address,) in connection.rows("SELECT address FROM node")}
 
     def forget_claims(self) -> None:
-        """Those of this node's last life."""
+        """Those of this node's last life, and its connections, which may lead to a server that is no primary now."""
         with self._lock:
             self._claims.clear()
+        for pool in (self._readers, self._writers, self._claimers):
+            pool.renew()
 
     @property
     def append_statements(self) -> int:
@@ -199,7 +204,7 @@ class PostgresStorage:
     def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> SpaceLog:
         """Claims the space; `OwnedElsewhere` if a live node has it, `UnknownSpace` if there is none to open."""
         identity.public_key(space)
-        with self._writers.connection() as connection, failures():
+        with self._claimers.connection() as connection, failures():
             number = self._number(connection, space, create=create and self._node is not None)
             if self._node is None:
                 return ReadOnlyLog(space, number, self._readers, self._read_view_ms_max)  # type: ignore[return-value]
@@ -225,8 +230,9 @@ class PostgresStorage:
         try:
             with self._lock:
                 kept = self._claims.pop(number, None)
-            if kept is None or kept.owner != self.node.number:
-                kept = claims.claim(connection, self.node.number, number)
+            owner = self.node.number
+            if kept is None or kept.owner != owner or not claims.stands(connection, number, kept):
+                kept = claims.claim(connection, owner, number)
                 self.counts.add("claims")
             claims.check_end(connection, space, number, kept.tip)
         except OwnedElsewhere:
@@ -268,3 +274,4 @@ class PostgresStorage:
             self._node.end()
         self._readers.close()
         self._writers.close()
+        self._claimers.close()
