@@ -107,6 +107,9 @@ def plain(encode: Callable[[object], object], count: int) -> list[float]:
     return timed(work, count)
 
 
+CATCH_UP_SECONDS = 60
+
+
 # ------------------------------------------------------------ kept
 
 
@@ -181,13 +184,22 @@ class Bench:
         self.turns.add(Key(scenario, system, 1), of_times(seconds) | more, n=len(seconds), durable=durable)
 
 
+async def _caught_up(client: Client, other: Client) -> None:
+    """Both write the same entities: what the other one wrote has arrived before this one is cut off."""
+    async with asyncio.timeout(CATCH_UP_SECONDS):
+        while client.space.status().local_head < other.space.status().local_head:
+            await asyncio.sleep(0.01)
+
+
 async def _run(server: Server, bench: Bench, reps: int) -> None:
     there = place(filled(server.port, MANY + bench.alone))
     async with opened(there) as client, opened(there, journal=True) as keeper:
         watches = [await client.watch(), await keeper.watch()]
         for _ in range(reps):
             await bench.applied(client)
+            await _caught_up(keeper, client)
             await bench.kept(keeper)
+            await _caught_up(client, keeper)
         del watches
 
 
