@@ -207,6 +207,8 @@ def test_secrets_give_roles_and_nothing_else_does(home: Home) -> None:
     assert home.run("memory", "search", "zebra", secret=agent).answer["memories"] == []
     assert home.run("memory", "check", secret=agent).code == 4, "its findings name other namespaces"
     assert home.run("memory", "check").code == 0
+    narrow = home.run("memory", "secret", "new", "admin", "--ns", "org:other").answer["secret"]
+    assert home.run("memory", "sweep", secret=narrow).code == 4, "it would delete in other namespaces"
     other = home.run("memory", "secret", "new", "agent").answer["secret"]
     history = home.run("memory", "history", made["id"]).answer["changes"]
     assert [one["kind"] for one in history] == ["set"]
@@ -220,7 +222,11 @@ def test_secrets_give_roles_and_nothing_else_does(home: Home) -> None:
     assert admin not in stored
     assert agent not in stored
     assert (home.data / "secrets.json").stat().st_mode & 0o777 == 0o600
-    assert [one["name"] for one in home.run("memory", "secret", "list").answer["secrets"]] == ["ada", "admin-1"]
+    assert [one["name"] for one in home.run("memory", "secret", "list").answer["secrets"]] == [
+        "ada",
+        "admin-1",
+        "admin-2",
+    ]
 
 
 def test_commands_search_the_past_sweep_and_reindex(home: Home) -> None:

@@ -103,6 +103,13 @@ def test_calls_have_the_same_id_only_if_all_their_parts_are_the_same(one: list[s
     assert (ids.call_entity(*one) == ids.call_entity(*other)) == (one == other)
 
 
+def test_a_key_that_is_no_text_names_a_call_too() -> None:
+    """A header may hold any bytes, which Python reads as lone surrogates."""
+    assert ids.call_entity("\udcff", "plugin", "write", "space") != ids.call_entity(
+        "\udcfe", "plugin", "write", "space"
+    )
+
+
 @pytest.mark.parametrize("text", ["", "x", "550e8400e29b41d4a716446655440000", 5, None])
 def test_what_is_no_uuid_is_refused(text: object) -> None:
     with pytest.raises(InvalidRequest):

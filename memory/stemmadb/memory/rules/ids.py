@@ -87,7 +87,7 @@ def forget_entity(uuid: str) -> str:
 
 def call_entity(key: str, agent: str, operation: str, space: str) -> str:
     """Lengths keep two lists of parts from having the same bytes. The key itself is stored nowhere."""
-    parts = [part.encode() for part in (key, agent, operation, space)]
+    parts = [part.encode("utf-8", "surrogatepass") for part in (key, agent, operation, space)]
     joined = b"".join(len(part).to_bytes(4) + part for part in parts)
     return CALLS + blake3(joined).hexdigest()
 

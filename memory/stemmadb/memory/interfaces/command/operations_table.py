@@ -16,6 +16,7 @@ from stemmadb.memory.rules import ids, instants, roles
 from stemmadb.memory.rules.namespaces import read_name
 from stemmadb.memory.rules.records import KINDS, stored
 from stemmadb.memory.rules.refusals import InvalidRequest, NotAllowed
+from stemmadb.memory.rules.roles import MemoryCaller
 
 LIMIT_MAX: Final = 1_000
 STAYS: Final = (
@@ -80,15 +81,20 @@ async def list_namespaces(context: CommandContext, _arguments: Mapping[str, Any]
 
 async def check(context: CommandContext, _arguments: Mapping[str, Any]) -> Mapping[str, object]:
     """Its findings name entities of every namespace."""
-    if context.caller.namespaces is not None:
-        raise NotAllowed("This secret is limited to namespaces, and a check looks at all of them.")
+    _check_is_unlimited(context.caller, "a check looks at all of them")
     version, findings = await checking.check(context.memory)
     return {"version": version, "findings": [one._asdict() for one in findings]}
+
+
+def _check_is_unlimited(caller: MemoryCaller, why: str) -> None:
+    if caller.namespaces is not None:
+        raise NotAllowed(f"This secret is limited to namespaces, and {why}.")
 
 
 async def sweep(context: CommandContext, arguments: Mapping[str, Any]) -> Mapping[str, object]:
     """Arguments: erase. Somebody asked for it, so it runs at once, but never under a clock that has jumped."""
     roles.check_role(context.caller, "admin")
+    _check_is_unlimited(context.caller, "a sweep deletes in all of them")
     clock = context.memory.clock
     if not context.guard.check(now=clock.now(), monotonic=clock.monotonic()):
         raise NotAllowed("The clock has moved by more than 5 minutes since the memory server started. Restart it.")
