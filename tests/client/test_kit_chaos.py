@@ -14,12 +14,12 @@ from stemmadb.client.testing import Towards, World
 from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.wire.channel import ChannelClosed
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 
 COMMITS = 12
 
 
-async def insist(world: World, name: str, space: Did, local: int) -> Accepted:
+async def insist(world: World, name: str, space: Did, local: int) -> AcceptedVerdict:
     """Sends a commit until it has a verdict, on as many connections as it takes."""
     session = name.encode().ljust(16, b".")
     while True:
@@ -32,7 +32,7 @@ async def insist(world: World, name: str, space: Did, local: int) -> Accepted:
             verdict = None
         if hasattr(client, "channel"):
             await client.leave()
-        if isinstance(verdict, Accepted):
+        if isinstance(verdict, AcceptedVerdict):
             return verdict
         await asyncio.sleep(0.1)
 
@@ -115,7 +115,7 @@ def test_after_calm_nothing_happens_any_more() -> None:
         assert count > 100
         alice = await RawClient(world, "alice", space).open()
         for number in range(20):
-            assert isinstance(await alice.commit(put("urn:a", number)), Accepted)
+            assert isinstance(await alice.commit(put("urn:a", number)), AcceptedVerdict)
             await asyncio.sleep(10)
         assert (chaos.count, world.crashes, alice.closed) == (count, crashes, None)
         await alice.leave()

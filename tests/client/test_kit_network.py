@@ -15,7 +15,7 @@ from stemmadb.protocol.errors import TakenOver, Unreachable
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.channel import ChannelClosed
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 from stemmadb.protocol.wire.messages.session import Ping
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import JSON
@@ -78,7 +78,7 @@ def test_connections_overtake_each_other() -> None:
 def test_the_json_subprotocol_works_too() -> None:
     async def scenario(world: World, space: Did) -> None:
         alice = await RawClient(world, "alice", space).open(JSON)
-        assert isinstance(await alice.commit(put("urn:a", 1)), Accepted)
+        assert isinstance(await alice.commit(put("urn:a", 1)), AcceptedVerdict)
         await alice.leave()
 
     in_a_world(scenario)
@@ -92,10 +92,10 @@ def test_offline_ends_what_is_connected_and_lets_nobody_connect() -> None:
         assert not world.network["alice"].is_online
         with pytest.raises(Unreachable, match="no network"):
             await world.dial("alice")(space)
-        assert isinstance(await bob.commit(put("urn:b", 1)), Accepted)
+        assert isinstance(await bob.commit(put("urn:b", 1)), AcceptedVerdict)
         world.network["alice"].online()
         again = await alice.again()
-        assert isinstance(await again.commit(put("urn:a", 1)), Accepted)
+        assert isinstance(await again.commit(put("urn:a", 1)), AcceptedVerdict)
         await again.leave()
         await bob.leave()
 
@@ -126,7 +126,7 @@ def test_silently_offline_nothing_ends_and_a_new_connection_waits_in_vain() -> N
         assert alice.closed is None
         assert not sending.done()
         world.network["alice"].online()
-        assert isinstance(await sending, Accepted)
+        assert isinstance(await sending, AcceptedVerdict)
         await alice.leave()
 
     in_a_world(scenario)
@@ -163,7 +163,7 @@ def test_a_lost_verdict_leaves_a_commit_that_is_durable_and_found_again() -> Non
         assert world.truth.entities(space, "urn:") == {"urn:a": 1}
         again = await alice.again()
         verdict = await again.commit(put("urn:a", 1), local=1)
-        assert isinstance(verdict, Accepted)
+        assert isinstance(verdict, AcceptedVerdict)
         assert verdict.version == world.truth.version(space)
         await again.leave()
 
@@ -180,7 +180,7 @@ def test_so_many_messages_arrive_before_one_is_dropped() -> None:
         await asyncio.sleep(1)
         assert set(world.truth.entities(space, "urn:")) == {"urn:0", "urn:1", "urn:2"}
         again = await alice.again()
-        assert isinstance(await again.commit(put("urn:9", 9), local=9), Accepted), "it happens once"
+        assert isinstance(await again.commit(put("urn:9", 9), local=9), AcceptedVerdict), "it happens once"
         await again.leave()
 
     in_a_world(scenario)
@@ -197,7 +197,7 @@ def test_half_open_says_nothing_to_either_side_until_the_server_gives_up() -> No
         assert len(world.process.links) == 1
         assert alice.closed is None
         again = await RawClient(world, "alice", space).open()
-        assert isinstance(await again.commit(put("urn:b", 1)), Accepted), "a new connection works"
+        assert isinstance(await again.commit(put("urn:b", 1)), AcceptedVerdict), "a new connection works"
         await again.leave()
         await asyncio.sleep(2)
         assert not world.process.links, "the server's heartbeat found it"
@@ -232,7 +232,7 @@ def test_a_slow_reader_lets_unsent_grow_to_a_bound_and_catches_up_when_it_drains
         world.network["bob"].stop_reading()
         [link] = world.network["bob"].links
         for number in range(60):
-            assert isinstance(await alice.commit(put(f"urn:{number}", "x" * 20_000)), Accepted)
+            assert isinstance(await alice.commit(put(f"urn:{number}", "x" * 20_000)), AcceptedVerdict)
         assert DRAIN_BYTES < link.server.unsent < 400_000, "nothing more is built for it"
         frames = len(bob.told(Sync))
         world.network["bob"].read_on()

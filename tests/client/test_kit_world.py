@@ -14,7 +14,7 @@ from stemmadb.client.testing import Deadlock, World
 from stemmadb.client.testing.crash_points import CrashPoints
 from stemmadb.protocol.errors import GoingAway, Unreachable
 from stemmadb.protocol.model.values.ids import Did, EntityId
-from stemmadb.protocol.wire.messages.commit import Accepted, Rejected
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict, RejectedVerdict
 from stemmadb.protocol.wire.messages.session import Hello
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.server.storage.port import DiskFull
@@ -44,7 +44,7 @@ def test_a_space_has_the_roles_that_were_given() -> None:
 def test_a_stopped_server_decides_says_goodbye_and_refuses_until_it_starts_again() -> None:
     async def scenario(world: World, space: Did) -> None:
         alice = await RawClient(world, "alice", space).open()
-        assert isinstance(await alice.commit(put("urn:a", 1)), Accepted)
+        assert isinstance(await alice.commit(put("urn:a", 1)), AcceptedVerdict)
         await world.stop()
         assert alice.closed == 1001, "it waits until the goodbye was taken"
         assert alice.goodbye is not None
@@ -53,7 +53,7 @@ def test_a_stopped_server_decides_says_goodbye_and_refuses_until_it_starts_again
             await world.dial("alice")(space)
         await world.start()
         again = await alice.again()
-        assert isinstance(await again.commit(put("urn:b", 1)), Accepted)
+        assert isinstance(await again.commit(put("urn:b", 1)), AcceptedVerdict)
         assert world.truth.entities(space, "urn:") == {"urn:a": 1, "urn:b": 1}
         await again.leave()
 
@@ -91,7 +91,7 @@ def test_a_commit_is_there_after_a_crash_behind_its_append_and_nobody_was_told()
         await world.start()
         again = await alice.again()
         verdict = await again.commit(put("urn:a", 1), local=1)
-        assert isinstance(verdict, Accepted)
+        assert isinstance(verdict, AcceptedVerdict)
         assert verdict.version == world.truth.version(space) == 2, "it is the same commit, once"
         await again.leave()
 
@@ -103,13 +103,13 @@ def test_a_commit_is_not_there_after_a_crash_before_its_append() -> None:
     async def scenario(world: World, space: Did) -> None:
         alice = await RawClient(world, "alice", space).open()
         world.crash_before_append(2, down=3.0)
-        assert isinstance(await alice.commit(put("urn:a", 1)), Accepted)
+        assert isinstance(await alice.commit(put("urn:a", 1)), AcceptedVerdict)
         assert await alice.commit(put("urn:b", 1)) is None
         assert world.truth.entities(space, "urn:") == {"urn:a": 1}
         assert world.crashes == 1
         await asyncio.sleep(4)
         again = await alice.again()
-        assert isinstance(await again.commit(put("urn:b", 1), local=2), Accepted)
+        assert isinstance(await again.commit(put("urn:b", 1), local=2), AcceptedVerdict)
         assert world.truth.entities(space, "urn:") == {"urn:a": 1, "urn:b": 1}
         await again.leave()
 
@@ -140,7 +140,7 @@ def test_a_crash_without_a_word_leaves_connections_that_hang() -> None:
         assert alice.closed is None
         await alice.leave()
         again = await alice.again()
-        assert isinstance(await again.commit(put("urn:a", 1)), Accepted)
+        assert isinstance(await again.commit(put("urn:a", 1)), AcceptedVerdict)
         await again.leave()
 
     in_a_world(scenario)
@@ -174,7 +174,7 @@ def test_a_storage_that_fails_defers_commits_and_works_again() -> None:
             await alice.until(lambda count=count: len(alice.deferred) == count)
         assert [one.code for one in alice.deferred] == ["unavailable", "unavailable"]
         assert world.truth.version(space) == 1
-        assert isinstance(await alice.commit(put("urn:a", 1), local=1), Accepted)
+        assert isinstance(await alice.commit(put("urn:a", 1), local=1), AcceptedVerdict)
         assert world.truth.version(space) == 2
         await alice.leave()
 
@@ -188,7 +188,7 @@ def test_a_storage_that_fails_after_it_has_written_defers_a_commit_that_is_there
         world.fail_append(written=True)
         verdict = await alice.commit(put("urn:a", 1))
         assert [one.code for one in alice.deferred] == ["unavailable"]
-        assert isinstance(verdict, Accepted)
+        assert isinstance(verdict, AcceptedVerdict)
         assert world.truth.version(space) == verdict.version == 2
         await alice.leave()
 
@@ -261,7 +261,7 @@ def test_a_second_run_goes_on_with_what_is_durable() -> None:
         space = world.names.find("ws://stemma.test", "todo")
         assert space is not None
         alice = await RawClient(world, "alice", space).open()
-        assert isinstance(await alice.commit(put("urn:b", 1)), Accepted)
+        assert isinstance(await alice.commit(put("urn:b", 1)), AcceptedVerdict)
         assert world.truth.entities(space, "urn:") == {"urn:a": 1, "urn:b": 1}
         return world.clock()
 
@@ -276,7 +276,7 @@ async def test_a_world_works_on_an_ordinary_loop_too() -> None:
         assert await alice.commit(put("urn:a", 1)) is None
         await world.start()
         again = await alice.again()
-        assert isinstance(await again.commit(put("urn:a", 1), local=1), Accepted)
+        assert isinstance(await again.commit(put("urn:a", 1), local=1), AcceptedVerdict)
         await again.leave()
 
 
@@ -313,7 +313,7 @@ def test_a_refused_commit_is_no_append() -> None:
     async def scenario(world: World, space: Did) -> None:
         carol, alice = await RawClient(world, "carol", space).open(), await RawClient(world, "alice", space).open()
         world.crash_after_append()
-        assert isinstance(await carol.commit(put("urn:a", 1)), Rejected)
+        assert isinstance(await carol.commit(put("urn:a", 1)), RejectedVerdict)
         assert world.crashes == 0
         assert await alice.commit(put("urn:a", 1)) is None
         assert world.crashes == 1

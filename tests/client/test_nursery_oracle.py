@@ -22,7 +22,7 @@ from stemmadb.protocol.model.log.facts import NO_BODY, digest_of, empty, hash_fa
 from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import MAIN, EntityId, Hash, Local, TimeMs, Version
 from stemmadb.protocol.wire import records
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 from stemmadb.protocol.wire.messages.sync import Entered, Sync
 
 A, B, C = "urn:a", "urn:b", "urn:c"
@@ -351,7 +351,7 @@ def test_the_verdict_on_another_commit_of_the_same_name_confirms_nothing() -> No
     theirs = one.space.commit(set_(C, 1, blind=True), session="me", local=name.local)
     del theirs
     record, facts = one.space.history[-1]
-    verdict = Accepted(
+    verdict = AcceptedVerdict(
         local=name.local,
         version=record.version,
         time=record.time,
@@ -396,7 +396,7 @@ def test_an_own_commit_of_an_older_session_is_not_shown_twice_while_its_verdict_
     name = one.write(adding(A, 10))
     one.decide(name)
     verdict = one.frame().verdicts[0]
-    assert isinstance(verdict, Accepted)
+    assert isinstance(verdict, AcceptedVerdict)
     record, facts = one.space.history[-1]
     frame = one.frame(commits=(records.commit_item(record, facts),), verdicts=())
     one.nursery.integrate(frame, session=session_of("new"), issued=0)
@@ -577,8 +577,8 @@ class Many:
 
 def verdict_of(
     name: CommitName, version: int, hash_: Hash, salt: bytes = b"s" * 16, request: Hash = NO_BODY
-) -> Accepted:
-    return Accepted(
+) -> AcceptedVerdict:
+    return AcceptedVerdict(
         local=name.local,
         version=Version(version),
         time=TimeMs(0),

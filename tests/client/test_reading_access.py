@@ -30,7 +30,7 @@ from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import MAIN, EntityId, TimeMs, Version
 from stemmadb.protocol.wire.connection import problems
 from stemmadb.protocol.wire.messages.access import AclRequest
-from stemmadb.protocol.wire.messages.commit import Rejected
+from stemmadb.protocol.wire.messages.commit import RejectedVerdict
 
 DAVE = Key("dave")
 
@@ -43,7 +43,7 @@ def acl(it: RequestWorld, meanwhile: Callable[[], Any] | None = None) -> Acl:
             await meanwhile()
         write = Operation(op="set", id=EntityId(SPACE.did), body=encode(roles))
         verdict = await it.writer.commit(write, reads=(read(SPACE.did, version),))
-        if isinstance(verdict, Rejected):
+        if isinstance(verdict, RejectedVerdict):
             raise problems.restore(verdict)
 
     return Acl(it.requester, commit)

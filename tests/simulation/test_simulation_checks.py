@@ -18,7 +18,7 @@ from stemmadb.client.space import Space
 from stemmadb.client.testing import World
 from stemmadb.client.watching import Change
 from stemmadb.protocol.model.values.ids import MAIN, EntityId, Hash, Local, TimeMs, Version
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem, Sync
 from two_clients import in_a_world, put
 
@@ -153,7 +153,7 @@ def test_what_is_told_and_not_durable_is_found() -> None:
         assert (told.version, acknowledged.version) == (version, version)
         link = world.network["alice"].links[0]
         commit = world.truth.commits(alice.did)[-1]
-        verdict = Accepted(
+        verdict = AcceptedVerdict(
             local=Local(1),
             version=version,
             time=commit.time,

@@ -14,7 +14,7 @@ from stemmadb.protocol.model.log.commit_record import LocalIdentity
 from stemmadb.protocol.model.values.ids import Version
 from stemmadb.protocol.wire.codec.msgpack_codec import Codec, Data
 from stemmadb.protocol.wire.codec.subprotocols import codec_for
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 from stemmadb.protocol.wire.messages.sync import CommitItem, Sync
 from stemmadb.protocol.wire.records import fact_of
 from stemmadb.protocol.wire.version import SUBPROTOCOLS
@@ -83,12 +83,12 @@ class Tap:
         if part.to:
             assert part.hash == history.commits[part.to - 1].hash, f"told another hash of {part.to}"
         for verdict in part.verdicts:
-            if isinstance(verdict, Accepted):
+            if isinstance(verdict, AcceptedVerdict):
                 self._acknowledge(verdict, history)
         for item in part.commits:
             self._check_facts(item, history)
 
-    def _acknowledge(self, verdict: Accepted, history: History) -> None:
+    def _acknowledge(self, verdict: AcceptedVerdict, history: History) -> None:
         assert verdict.version <= history.tip, f"{verdict} was told, and only {history.tip} is durable"
         commit = history.commits[verdict.version - 1]
         assert (commit.hash, commit.request) == (verdict.hash, verdict.request), f"{verdict} is not {commit}"

@@ -15,7 +15,7 @@ from stemmadb.protocol.wire.codec.msgpack_codec import encode_content
 from stemmadb.protocol.wire.connection.base import Closed, ConnectionState
 from stemmadb.protocol.wire.connection.client_side import Answered, ClientConnection, ClientEvent, SessionPosition
 from stemmadb.protocol.wire.messages.base import Request
-from stemmadb.protocol.wire.messages.commit import Accepted, CommitMessage, Deferred, Rejected
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict, CommitMessage, Deferred, RejectedVerdict
 from stemmadb.protocol.wire.messages.reading import WatchRequest
 from stemmadb.protocol.wire.messages.session import Hello
 from stemmadb.protocol.wire.messages.sync import Sync
@@ -89,13 +89,15 @@ class RawClient:
         await self.channel.send(self.connection.commit(message))
         return Local(self.last_local)
 
-    async def commit(self, *operations: Operation, local: int | None = None) -> Accepted | Rejected | None:
+    async def commit(
+        self, *operations: Operation, local: int | None = None
+    ) -> AcceptedVerdict | RejectedVerdict | None:
         """Its verdict; None if the connection ended before."""
         sent = await self.send(*operations, local=local)
         await self.until(lambda: self.verdict(sent))
         return self.verdict(sent)
 
-    def verdict(self, local: int) -> Accepted | Rejected | None:
+    def verdict(self, local: int) -> AcceptedVerdict | RejectedVerdict | None:
         verdicts = [one for frame in self.told(Sync) for one in frame.verdicts if one.local == local]
         assert len(verdicts) <= 1, f"commit {local} has {len(verdicts)} verdicts"
         return verdicts[0] if verdicts else None

@@ -32,7 +32,7 @@ from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.codec.msgpack_codec import read_content
 from stemmadb.protocol.wire.connection import problems
-from stemmadb.protocol.wire.messages.commit import Accepted, Rejected
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict, RejectedVerdict
 from stemmadb.protocol.wire.messages.sync import CommitItem, Entered, Left, Sync
 
 SESSION = session_of("me")
@@ -65,7 +65,7 @@ class Hand:
         self.watchers: dict[int, Watcher] = {}
         self.prefixes: dict[int, str] = {}
         self.issued = 0
-        self._verdicts: dict[CommitName, Accepted | Rejected] = {}
+        self._verdicts: dict[CommitName, AcceptedVerdict | RejectedVerdict] = {}
 
     # ------------------------------------------------------------ what the app does
 
@@ -134,7 +134,7 @@ class Hand:
 
     def refuse(self, name: CommitName, code: str = "forbidden") -> None:
         """The server refuses a commit, whatever it says; a frame will tell."""
-        self._verdicts[name] = Rejected(local=name.local, code=code, message="no")
+        self._verdicts[name] = RejectedVerdict(local=name.local, code=code, message="no")
 
     def frame(self, **instead: Any) -> Sync:
         """From where the nursery is to where the space is, for everything that is watched."""
@@ -194,10 +194,10 @@ class Hand:
         return tuple(told)
 
 
-def _accepted(outcome: Decided) -> Accepted:
+def _accepted(outcome: Decided) -> AcceptedVerdict:
     record, facts = outcome.commit, outcome.facts
     assert isinstance(record.identity, LocalIdentity)
-    return Accepted(
+    return AcceptedVerdict(
         local=record.identity.local,
         version=record.version,
         time=record.time,

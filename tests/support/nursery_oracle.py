@@ -21,7 +21,7 @@ from stemmadb.protocol.model.query.query import Query
 from stemmadb.protocol.model.values import pointer
 from stemmadb.protocol.model.values.body import read_stored
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Version
-from stemmadb.protocol.wire.messages.commit import Accepted, Rejected
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict, RejectedVerdict
 from stemmadb.protocol.wire.messages.sync import Sync
 
 Place = tuple[BranchName, EntityId]
@@ -164,7 +164,7 @@ class Oracle:
         """A whole frame, in the words of "Applying a frame"."""
         if frame.reset is not None:
             self.members, self.filled, self.reads = {}, set(), {}
-        accepted = {_name(one, session): one.version for one in frame.verdicts if isinstance(one, Accepted)}
+        accepted = {_name(one, session): one.version for one in frame.verdicts if isinstance(one, AcceptedVerdict)}
         told = sorted((one for one in self.pending if one.name in accepted), key=lambda one: accepted[one.name])
         for commit in told:
             self._hear(commit, accepted[commit.name])
@@ -182,7 +182,7 @@ class Oracle:
             self.members.pop(ended.watch, None)
         self.filled = (self.filled | set(frame.filled)) & self.queries.keys()
         self.to = frame.to
-        self.refuse(*(_name(one, session) for one in frame.verdicts if isinstance(one, Rejected)))
+        self.refuse(*(_name(one, session) for one in frame.verdicts if isinstance(one, RejectedVerdict)))
         self.reads = {place: read for place, read in self.reads.items() if not self.is_watched(place)}
 
     def unwatch(self, watch: int) -> None:
@@ -328,7 +328,7 @@ class Oracle:
         return {id_: value for id_, value in known.items() if id_ in found.entities}
 
 
-def _name(verdict: Accepted | Rejected, session: bytes) -> CommitName:
+def _name(verdict: AcceptedVerdict | RejectedVerdict, session: bytes) -> CommitName:
     return CommitName(verdict.session or session, verdict.local)
 
 

@@ -11,7 +11,7 @@ from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, EntityId, Hash, Version
 from stemmadb.protocol.wire import records
-from stemmadb.protocol.wire.messages.commit import Accepted, Rejected
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict, RejectedVerdict
 from stemmadb.protocol.wire.messages.sync import Sync
 
 Key = tuple[BranchName, EntityId]
@@ -40,7 +40,7 @@ class Holder:
         self.ended: dict[int, str] = {}
         self.sent: dict[int, Content] = {}
         """Own commits by local, whose bytes are here."""
-        self.decided: dict[int, Accepted | Rejected] = {}
+        self.decided: dict[int, AcceptedVerdict | RejectedVerdict] = {}
         self.resets: list[str] = []
 
     def apply(self, frame: Sync) -> None:
@@ -68,11 +68,11 @@ class Holder:
         assert list(told) == sorted(told), "commits come in order"
         assert all(frame.from_ < version <= frame.to for version in told)
         for verdict in frame.verdicts:
-            if isinstance(verdict, Accepted) and self._is_news(verdict, frame) and verdict.version not in told:
+            if isinstance(verdict, AcceptedVerdict) and self._is_news(verdict, frame) and verdict.version not in told:
                 told[verdict.version] = _own(self.sent[verdict.local], verdict)
         return sorted(told.items())
 
-    def _is_news(self, verdict: Accepted, frame: Sync) -> bool:
+    def _is_news(self, verdict: AcceptedVerdict, frame: Sync) -> bool:
         is_known = verdict.session is None and verdict.local in self.sent
         return is_known and frame.from_ < verdict.version and verdict.local not in self.decided
 
@@ -126,7 +126,7 @@ class Holder:
         return {id_: tuple(self.held[branch, id_]) for branch, id_ in keys}
 
 
-def _own(content: Content, verdict: Accepted) -> list[Fact]:
+def _own(content: Content, verdict: AcceptedVerdict) -> list[Fact]:
     """The facts of an own commit: the operations that were sent, with the salts of the verdict."""
     made = []
     for index, operation in enumerate(content.operations):

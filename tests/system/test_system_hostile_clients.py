@@ -21,7 +21,7 @@ from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Local
 from stemmadb.protocol.wire.messages.base import Request
 from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk, BlobEnd
-from stemmadb.protocol.wire.messages.commit import Rejected
+from stemmadb.protocol.wire.messages.commit import RejectedVerdict
 from stemmadb.protocol.wire.messages.reading import QueryRequest, WatchRequest
 from stemmadb.protocol.wire.messages.session import HeldWatch, Ping
 from stemmadb.protocol.wire.messages.structure import MergeRequest, Resolution
@@ -217,7 +217,7 @@ async def test_verdicts_that_a_slow_client_does_not_take_do_not_fill_the_memory_
         for number in range(64):  # as they come in one read from the socket
             bob.send(put(f"urn:{number}", 1), reads=(read("urn:big", 2),))
         await made.settle(10)
-        waiting = [one for one in gc.get_objects() if type(one) is Rejected]
+        waiting = [one for one in gc.get_objects() if type(one) is RejectedVerdict]
         held = sum(len(one.body or b"") for verdict in waiting for one in verdict.current)
         assert held + bob.wire.unsent <= 8 * MEBIBYTE
 

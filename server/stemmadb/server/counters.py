@@ -20,7 +20,7 @@ SECONDS_BOUNDS: Final[Sequence[float]] = (
 )  # fmt: skip
 
 
-class Histogram:
+class ValueHistogram:
     """How often a value fell between two bounds, the last one being open, and the sum of all values."""
 
     __slots__ = ("bounds", "counts", "sum")
@@ -35,7 +35,7 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
-    def add(self, other: Histogram) -> None:
+    def add(self, other: ValueHistogram) -> None:
         assert self.bounds == other.bounds
         self.counts = [mine + others for mine, others in zip(self.counts, other.counts, strict=True)]
         self.sum += other.sum
@@ -69,9 +69,9 @@ class SpaceCounts:
         """Verdicts that were not accepted, by code."""
         self.failures: Counter[str] = Counter()
         """Requests answered with an error that is no verdict, by code."""
-        self.batch_commits = Histogram(BATCH_BOUNDS)
+        self.batch_commits = ValueHistogram(BATCH_BOUNDS)
         """Commits written together."""
-        self.append_seconds = Histogram(SECONDS_BOUNDS)
+        self.append_seconds = ValueHistogram(SECONDS_BOUNDS)
         """How long one append with its sync took."""
         self.messages_in = self.messages_out = 0
         self.bytes_in = self.bytes_out = 0

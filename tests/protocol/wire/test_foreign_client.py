@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from stemmadb.protocol.model.commit import request
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Local, TimeMs, Version
 from stemmadb.protocol.wire.codec.msgpack_codec import read_content
-from stemmadb.protocol.wire.messages.commit import Accepted, CommitMessage
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict, CommitMessage
 from stemmadb.protocol.wire.messages.session import SessionOpen
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem, Sync
 from wire_peers import SPACE, Peers, sent
@@ -68,7 +68,7 @@ def test_it_reads_a_frame_and_computes_the_hash_of_a_fact() -> None:
     mine = blake3(msgpack.packb(["stemma.v1 fact", "set", "urn:a:1", parent, digest])).digest()
     fact = FactItem(index=0, id=EntityId("urn:a:1"), kind="set", parent=Hash(parent), salt=salt, body=body)
     commit = CommitItem(version=Version(1), branch=BranchName("main"), author=SPACE, time=TimeMs(1), facts=(fact,))
-    verdict = Accepted(
+    verdict = AcceptedVerdict(
         local=Local(1),
         version=Version(1),
         time=TimeMs(1),

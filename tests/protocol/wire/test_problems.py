@@ -15,7 +15,7 @@ from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.codec.json_codec import JsonCodec
 from stemmadb.protocol.wire.codec.msgpack_codec import Codec, MsgpackCodec
 from stemmadb.protocol.wire.connection import problems
-from stemmadb.protocol.wire.messages.commit import Current, Rejected
+from stemmadb.protocol.wire.messages.commit import Current, RejectedVerdict
 from stemmadb.protocol.wire.messages.session import ErrorMessage
 from stemmadb.protocol.wire.messages.sync import Sync
 
@@ -101,7 +101,7 @@ def test_a_rejection_stays_within_its_bounds() -> None:
 @pytest.mark.rule("WIRE-4")
 def test_a_rejection_for_another_reason_has_neither() -> None:
     verdict = problems.rejected(Local(2), errors.Dependency(local=1))
-    assert isinstance(verdict, Rejected)
+    assert isinstance(verdict, RejectedVerdict)
     assert (verdict.stale, verdict.current, verdict.details) == ((), (), {"local": 1})
 
 

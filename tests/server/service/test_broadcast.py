@@ -13,7 +13,7 @@ from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.model.query.query import Query, Root
 from stemmadb.protocol.model.values.ids import Local
 from stemmadb.protocol.model.values.limits import DEFAULTS
-from stemmadb.protocol.wire.messages.commit import Rejected
+from stemmadb.protocol.wire.messages.commit import RejectedVerdict
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest, UnwatchRequest
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import JSON, MSGPACK
@@ -118,7 +118,9 @@ async def test_a_member_whose_commit_is_refused_gets_the_verdict_before_later_ev
 ) -> None:
     writer = await home.peer(ALICE).open()
     peers = await subscribers(home, writer)
-    outbox_of(peers[place]).decide(Rejected(local=Local(1), code="conflict", message=""), outbox_of(peers[place]).to)
+    outbox_of(peers[place]).decide(
+        RejectedVerdict(local=Local(1), code="conflict", message=""), outbox_of(peers[place]).to
+    )
     assert broadcast_of(peers[place]) is None
     await writer.commit(put(DOC, {"n": 8}))
     for peer in peers:

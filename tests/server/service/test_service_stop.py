@@ -9,7 +9,7 @@ import pytest
 from engines import Held
 from service_peers import BOB, put, service_harness
 from stemmadb.protocol.errors import Unavailable
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 from stemmadb.server.engine.base.executors import Executors, Inline
 
 
@@ -28,7 +28,7 @@ async def test_a_server_that_stops_first_tells_the_verdict_of_what_it_took() -> 
         await stopping
         assert not was_closed
         bob.take()
-        assert isinstance(bob.verdict(local), Accepted)
+        assert isinstance(bob.verdict(local), AcceptedVerdict)
         assert bob.wire.closed == 1001
 
 

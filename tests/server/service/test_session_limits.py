@@ -14,7 +14,7 @@ from stemmadb.protocol.model.query.query import Query, Root
 from stemmadb.protocol.model.values.ids import Hash, Local
 from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk, BlobOffset
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 from stemmadb.protocol.wire.messages.reading import QueryRequest
 from stemmadb.protocol.wire.messages.session import Ping, Pong
 from stemmadb.server.engine.blobs.blobs import UPLOAD_KEEP_MS
@@ -44,8 +44,8 @@ async def test_when_the_storage_fails_a_commit_is_deferred_and_so_is_all_that_fo
         alice.send(put("urn:x", 2))
         await home.settle()
         assert [one.local for one in alice.deferred] == [1, 2], "it may not pass the one before it"
-        assert isinstance(await alice.commit(put("urn:x", 1), local=Local(1)), Accepted)
-        assert isinstance(await alice.commit(put("urn:x", 2), local=Local(2)), Accepted)
+        assert isinstance(await alice.commit(put("urn:x", 1), local=Local(1)), AcceptedVerdict)
+        assert isinstance(await alice.commit(put("urn:x", 2), local=Local(2)), AcceptedVerdict)
 
 
 @pytest.mark.rule("COMMIT-10")
@@ -60,7 +60,7 @@ async def test_a_flood_of_commits_is_deferred_in_order() -> None:
         assert alice.deferred[0].retry_after_ms == 333
         home.clock.now += 1_000
         for local in (4, 5):
-            assert isinstance(await alice.commit(put("urn:x", local), local=Local(local)), Accepted)
+            assert isinstance(await alice.commit(put("urn:x", local), local=Local(local)), AcceptedVerdict)
 
 
 async def test_a_flood_of_requests_is_refused_with_the_time_to_wait() -> None:
@@ -153,7 +153,7 @@ async def test_stopping_tells_what_is_durable_and_asks_to_come_back() -> None:
         alice.send(put("urn:x", 1))
         await home.service.stop()
         alice.take()
-        assert isinstance(alice.verdict(1), Accepted)
+        assert isinstance(alice.verdict(1), AcceptedVerdict)
         assert alice.closed is not None
         assert alice.closed.error.code == "going_away"
         assert alice.closed.retry_after_ms == 500
@@ -168,7 +168,7 @@ async def test_an_internal_error_with_one_session_ends_that_one_and_harms_no_oth
         await carol.watch(1, "urn:*")
         bob.handler.outbox.owe()  # so that it has a frame of its own to send
         monkeypatch.setattr(bob.handler.outbox, "flush", _break)
-        assert isinstance(await alice.commit(put("urn:x", 1)), Accepted)
+        assert isinstance(await alice.commit(put("urn:x", 1)), AcceptedVerdict)
         assert bob.closed is not None
         assert bob.closed.error.code == "internal"
         assert [one.id for one in carol.frames[-1].entered] == ["urn:x"]

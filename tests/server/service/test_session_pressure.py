@@ -6,7 +6,7 @@ import pytest
 
 from service_peers import ALICE, BOB, CAROL, Peer, ServiceHarness, put, service_harness
 from stemmadb.protocol.model.values.ids import Version
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 from stemmadb.protocol.wire.messages.structure import CompactRequest
 from stemmadb.server.engine.space import OpenSpace
 from stemmadb.server.engine.write.queue import QueueEntry, WriteQueue
@@ -85,4 +85,4 @@ async def test_a_session_is_not_read_from_while_the_queue_of_its_space_is_full(
         await (await home.peer(ALICE).open()).commit(put("urn:y", 1))
         await home.settle()
         assert _is_read_from(bob)
-        assert all(isinstance(bob.verdict(local), Accepted) for local in locals_)
+        assert all(isinstance(bob.verdict(local), AcceptedVerdict) for local in locals_)

@@ -25,7 +25,7 @@ from stemmadb.protocol import errors
 from stemmadb.protocol.model.query.query import Query, Root
 from stemmadb.protocol.model.values.ids import Local, Version
 from stemmadb.protocol.model.values.limits import DEFAULTS
-from stemmadb.protocol.wire.messages.commit import Accepted, Rejected
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict, RejectedVerdict
 from stemmadb.protocol.wire.messages.reading import QueryRequest, WatchAnswer
 from stemmadb.protocol.wire.messages.session import HeldWatch, Ping, Pong
 from stemmadb.protocol.wire.messages.structure import CompactRequest
@@ -62,7 +62,7 @@ async def test_only_the_key_of_a_space_can_make_it_and_only_where_that_is_allowe
         peer = await home.peer(SPACE).open()
         assert peer.closed is None
         refused = await peer.commit(put("urn:x", 1))
-        assert isinstance(refused, Rejected)
+        assert isinstance(refused, RejectedVerdict)
         assert refused.code == "forbidden"
 
 
@@ -90,7 +90,7 @@ async def test_a_new_connection_takes_the_session_over_and_the_old_one_is_told()
         assert old.closed.error.code == "taken_over"
         assert old.wire.closed == 4001
         verdict = await new.commit(put("urn:x", 1))
-        assert isinstance(verdict, Accepted)
+        assert isinstance(verdict, AcceptedVerdict)
 
 
 @pytest.mark.rule("WIRE-3")
@@ -99,7 +99,7 @@ async def test_the_same_session_id_of_another_principal_is_another_session() -> 
         alice = await home.peer(ALICE, session=bytes(16)).open()
         bob = await home.peer(BOB, session=bytes(16)).open()
         assert alice.closed is None
-        assert isinstance(await bob.commit(put("urn:x", 1)), Accepted)
+        assert isinstance(await bob.commit(put("urn:x", 1)), AcceptedVerdict)
         assert not any(frame.verdicts for frame in alice.frames)
 
 
@@ -164,7 +164,7 @@ async def test_a_slow_reader_gets_one_frame_when_it_reads_on_and_nobody_waits_fo
         carol.wire.clog(5 * 2**20)
         before = len(carol.frames)
         for number in range(20):
-            assert isinstance(await alice.commit(put(f"urn:{number % 3}", number)), Accepted)
+            assert isinstance(await alice.commit(put(f"urn:{number % 3}", number)), AcceptedVerdict)
         assert not carol.wire.sent, "nothing is built for one who does not read"
         carol.read_on()
         await home.settle()

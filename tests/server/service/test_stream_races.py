@@ -18,7 +18,7 @@ from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import MAIN, EntityId, Local, Version
 from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.protocol.wire.connection.client_side import Answered
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 from stemmadb.protocol.wire.messages.reading import QueryRequest, UnwatchRequest, WatchAnswer, WatchRequest
 from stemmadb.protocol.wire.messages.session import HeldWatch
 from stemmadb.protocol.wire.messages.structure import EraseRequest, Survivor
@@ -239,10 +239,10 @@ async def test_those_that_were_deferred_are_awaited_in_their_order() -> None:
         await home.settle()
         assert [one.local for one in alice.deferred] == [4, 5, 6]
         home.clock.now += 1_000
-        assert isinstance(await alice.commit(put("urn:x", 3), local=Local(4)), Accepted)
+        assert isinstance(await alice.commit(put("urn:x", 3), local=Local(4)), AcceptedVerdict)
         alice.send(put("urn:x", 6), local=Local(7))
         await home.settle()
-        assert isinstance(await alice.commit(put("urn:x", 4), local=Local(5)), Accepted)
+        assert isinstance(await alice.commit(put("urn:x", 4), local=Local(5)), AcceptedVerdict)
 
 
 @pytest.mark.rule("COMMIT-10", "COMMIT-5")
@@ -254,8 +254,8 @@ async def test_a_commit_that_was_deferred_and_turns_out_accepted_holds_up_no_lat
         alice.send(put("urn:x", 1))
         await home.settle(3)
         assert [one.local for one in alice.deferred] == [1]
-        assert isinstance(alice.verdict(1), Accepted)
-        assert isinstance(await alice.commit(put("urn:x", 2), local=Local(2)), Accepted)
+        assert isinstance(alice.verdict(1), AcceptedVerdict)
+        assert isinstance(await alice.commit(put("urn:x", 2), local=Local(2)), AcceptedVerdict)
 
 
 @pytest.mark.rule("COMMIT-10")
@@ -278,7 +278,7 @@ async def test_a_watch_that_could_not_be_read_once_holds_up_no_verdict_for_ever(
         await home.settle(3)
         await asyncio.sleep(0.5)
         await home.settle(3)
-        assert isinstance(alice.verdict(3), Accepted)
+        assert isinstance(alice.verdict(3), AcceptedVerdict)
 
 
 @pytest.mark.rule("ACL-2", "WIRE-4")

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server import counters
-from stemmadb.server.counters import SPACES_MAX, Counts, Histogram
+from stemmadb.server.counters import SPACES_MAX, Counts, ValueHistogram
 from stemmadb.server.serving.health import Health, Readiness
 from stemmadb.server.serving.listeners.http import HttpRequest
 from stemmadb.server.serving.metrics import BY_CODE, NUMBERS, OTHER, SPREADS, Metrics
@@ -43,7 +43,7 @@ def scraped(counts: Counts) -> dict[tuple[str, ...], float]:
 
 
 def test_a_value_on_a_bound_counts_as_below_it() -> None:
-    histogram = Histogram((1, 2, 4))
+    histogram = ValueHistogram((1, 2, 4))
     for value in (0, 1, 1.5, 2, 3, 4, 5, 100):
         histogram.observe(value)
     assert histogram.counts == [2, 2, 2, 2]
@@ -51,7 +51,7 @@ def test_a_value_on_a_bound_counts_as_below_it() -> None:
 
 
 def test_histograms_add_up() -> None:
-    one, other = Histogram((1, 2)), Histogram((1, 2))
+    one, other = ValueHistogram((1, 2)), ValueHistogram((1, 2))
     one.observe(1)
     other.observe(2)
     other.observe(3)

@@ -10,10 +10,10 @@ from stemmadb.client.nursery.outcomes import CommitRefusal
 from stemmadb.client.nursery.pending import Pending
 from stemmadb.protocol.errors import Dependency, StemmaError
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Version
-from stemmadb.protocol.wire.messages.commit import Rejected
+from stemmadb.protocol.wire.messages.commit import RejectedVerdict
 
 
-def refused_by_server(pending: Pending, verdict: Rejected, decided: Version) -> CommitRefusal:
+def refused_by_server(pending: Pending, verdict: RejectedVerdict, decided: Version) -> CommitRefusal:
     """A refusal by the server's verdict."""
     return CommitRefusal(
         pending,

@@ -16,7 +16,7 @@ from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.ids import EntityId, Hash, Version
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire import records
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 from stemmadb.protocol.wire.messages.sync import Sync
 
 
@@ -24,7 +24,7 @@ class AcceptedOwn(NamedTuple):
     """An own commit that was accepted, and what the verdict says of its facts."""
 
     pending: Pending
-    verdict: Accepted
+    verdict: AcceptedVerdict
 
 
 class LayerLookup(Protocol):

@@ -19,7 +19,7 @@ from stemmadb.client.nursery.pending import Pending
 from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Version
 from stemmadb.protocol.wire.connection import problems
-from stemmadb.protocol.wire.messages.commit import Accepted, Rejected
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict, RejectedVerdict
 from stemmadb.protocol.wire.messages.sync import Sync
 
 _K = TypeVar("_K")
@@ -205,7 +205,7 @@ class Nursery(Overlay):
             return False
         sent = {item.version for item in frame.commits}
         for verdict in frame.verdicts:
-            if isinstance(verdict, Accepted) and verdict.version > frame.from_ and verdict.version not in sent:
+            if isinstance(verdict, AcceptedVerdict) and verdict.version > frame.from_ and verdict.version not in sent:
                 pending = self._layers.find(CommitName(verdict.session or session, verdict.local))
                 if pending is None or pending.request != verdict.request:
                     return True
@@ -218,11 +218,11 @@ class Nursery(Overlay):
         for verdict in frame.verdicts:
             name = CommitName(verdict.session or session, verdict.local)
             pending = self._layers.find(name)
-            is_accepted = isinstance(verdict, Accepted)
+            is_accepted = isinstance(verdict, AcceptedVerdict)
             if pending is None:
                 is_ours = verdict.session is not None or verdict.local <= issued
                 strangers |= not is_ours or (is_accepted and name in self._refused)
-            elif isinstance(verdict, Accepted):
+            elif isinstance(verdict, AcceptedVerdict):
                 is_ours = verdict.request == pending.request
                 strangers |= not is_ours
                 if is_ours:  # one that is told twice is decided once
@@ -259,7 +259,7 @@ class Nursery(Overlay):
     def _refusals(self, frame: Sync, session: bytes) -> list[CommitRefusal]:
         found = []
         for verdict in frame.verdicts:
-            if isinstance(verdict, Rejected):
+            if isinstance(verdict, RejectedVerdict):
                 pending = self._layers.find(CommitName(verdict.session or session, verdict.local))
                 if pending is not None:
                     found.append(cascade.refused_by_server(pending, verdict, frame.to))

@@ -13,7 +13,7 @@ from stemmadb.protocol.model.log import facts
 from stemmadb.protocol.model.log.commit_record import Commit, Identity, LocalIdentity, OperationIdentity
 from stemmadb.protocol.model.log.facts import NO_BODY, Fact
 from stemmadb.protocol.model.values.ids import BranchName, Hash, Version
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 from stemmadb.protocol.wire.messages.reading import LogEntry, QueriedEntity
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem
 
@@ -80,11 +80,11 @@ def salts_of(its_facts: Sequence[Fact]) -> tuple[bytes | None, ...]:
     return tuple([fact.salt for fact in its_facts])
 
 
-def accepted(commit: Commit, salts: tuple[bytes | None, ...], *, session: bytes) -> Accepted:
+def accepted(commit: Commit, salts: tuple[bytes | None, ...], *, session: bytes) -> AcceptedVerdict:
     """The verdict on a commit of a principal; its session is named if it is not the one that is told."""
     identity = commit.identity
     assert isinstance(identity, LocalIdentity), "only ordinary commits have verdicts"
-    return Accepted(
+    return AcceptedVerdict(
         local=identity.local,
         session=None if identity.session == session else identity.session,
         version=commit.version,

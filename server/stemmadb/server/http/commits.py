@@ -15,7 +15,7 @@ from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Local, Version
 from stemmadb.protocol.wire.codec.json_form import form_of, without_defaults
 from stemmadb.protocol.wire.codec.msgpack_codec import read_content
-from stemmadb.protocol.wire.messages.commit import Rejected
+from stemmadb.protocol.wire.messages.commit import RejectedVerdict
 from stemmadb.server.engine.base import moments, states
 from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.http.calls import HTTP_SESSION, SpaceCall
@@ -140,10 +140,10 @@ async def _refused(
     call.hub.counts.rejections[error.code] += 1
     if isinstance(error, IdentityClash):
         return clash(error, secret)
-    rejected: Rejected = await verdicts.rejected(
+    rejected: RejectedVerdict = await verdicts.rejected(
         call.hub.space, identity, error, outcome.at, session=identity.session, with_current=True
     )
-    written = form_of(Rejected).write(rejected)
+    written = form_of(RejectedVerdict).write(rejected)
     return RefusedWrite(error, {name: written[name] for name in ("stale", "current") if name in written})
 
 

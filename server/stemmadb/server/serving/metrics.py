@@ -24,7 +24,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from stemmadb.server.counters import Counts, Histogram, SpaceCounts
+from stemmadb.server.counters import Counts, SpaceCounts, ValueHistogram
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 SPACE_PREFIX: Final = "stemmadb_space_"
@@ -73,7 +73,7 @@ class Spread(msgspec.Struct, frozen=True):
 
     name: str
     help: str
-    read: Callable[[SpaceCounts], Histogram]
+    read: Callable[[SpaceCounts], ValueHistogram]
 
 
 def _counter(
@@ -202,7 +202,7 @@ def _codes(by_code: ByCode, labelled: Labelled) -> Iterator[Metric]:
 
 def _spreads(spread: Spread, labelled: Labelled) -> Iterator[Metric]:
     each = SummaryMetricFamily(f"{SPACE_PREFIX}{spread.name}", spread.help, labels=["space"])
-    total = Histogram(spread.read(labelled[0][1]).bounds)
+    total = ValueHistogram(spread.read(labelled[0][1]).bounds)
     for space, counts in labelled:
         one = spread.read(counts)
         each.add_metric([space], count_value=sum(one.counts), sum_value=one.sum)
@@ -211,7 +211,7 @@ def _spreads(spread: Spread, labelled: Labelled) -> Iterator[Metric]:
     yield HistogramMetricFamily(f"stemmadb_{spread.name}", spread.help, buckets=_buckets(total), sum_value=total.sum)
 
 
-def _buckets(histogram: Histogram) -> Sequence[tuple[str, float]]:
+def _buckets(histogram: ValueHistogram) -> Sequence[tuple[str, float]]:
     """Prometheus wants how many were at most each bound."""
     reached = 0
     buckets = []

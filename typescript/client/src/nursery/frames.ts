@@ -4,7 +4,7 @@
 import { fromBase64 } from "../values/bytes.ts";
 import { factHash } from "../values/hashes.ts";
 import { encode } from "../values/msgpack.ts";
-import type { Accepted, FactItem, Sync } from "../wire/messages.ts";
+import type { AcceptedVerdict, FactItem, Sync } from "../wire/messages.ts";
 import type { Confirmed } from "./confirmed.ts";
 import { type Cached, type Key, keyOf, type Seen, UNKNOWN } from "./entities.ts";
 import type { PendingLayers } from "./layers.ts";
@@ -14,7 +14,7 @@ import type { Pending } from "./pending.ts";
 /** An own commit that was accepted, and what the verdict says of its facts. */
 export interface AcceptedOwn {
   readonly pending: Pending;
-  readonly verdict: Accepted;
+  readonly verdict: AcceptedVerdict;
 }
 
 /** Applies one frame. `touched`: the entities whose confirmed value, basis or membership changed. */

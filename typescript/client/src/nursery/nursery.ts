@@ -1,6 +1,6 @@
 // The nursery: confirmed values, pending commits, and what is shown of both. Pure: no I/O and no clock (NURSERY-6).
 import { restored as restoredError, type StemmaError } from "../errors.ts";
-import type { Accepted, Sync } from "../wire/messages.ts";
+import type { AcceptedVerdict, Sync } from "../wire/messages.ts";
 import { branchOf, type Cached, idOf, type Key, keyOf, nameKey } from "./entities.ts";
 import { type AcceptedOwn, FrameApplier } from "./frames.ts";
 import {
@@ -186,7 +186,7 @@ export class Nursery extends Overlay {
       } else if (isAccepted) {
         const isOurs = verdict.request === pending.request;
         strangers ||= !isOurs;
-        if (isOurs && !own.has(name)) own.set(name, { pending, verdict: verdict as Accepted });
+        if (isOurs && !own.has(name)) own.set(name, { pending, verdict: verdict as AcceptedVerdict });
       }
     }
     return { own: [...own.values()], strangers };

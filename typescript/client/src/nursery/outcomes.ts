@@ -1,6 +1,6 @@
 // What becomes of pending commits, refusals and their cascade, and what a frame came to.
 import { StemmaError } from "../errors.ts";
-import type { Current, Rejected, StaleRead } from "../wire/messages.ts";
+import type { Current, RejectedVerdict, StaleRead } from "../wire/messages.ts";
 import type { CommitName } from "./entities.ts";
 import type { PendingLayers } from "./layers.ts";
 import type { Pending } from "./pending.ts";
@@ -39,7 +39,7 @@ export interface Integrated {
 
 export const NOTHING_DECIDED: Integrated = { confirmed: [], refused: [], ended: [], strangers: false };
 
-export function refusedByServer(pending: Pending, verdict: Rejected, decided: number): CommitRefusal {
+export function refusedByServer(pending: Pending, verdict: RejectedVerdict, decided: number): CommitRefusal {
   const { code, message, details = {}, stale = [], current = [] } = verdict;
   return { pending, code, message, details, stale, current, decided };
 }

@@ -2,7 +2,7 @@
 import type { Json } from "../values/json.ts";
 
 /** The commit is durable at `version`. One hash and one salt for each of its facts; a delete has no salt. */
-export interface Accepted {
+export interface AcceptedVerdict {
   readonly verdict: "accepted";
   readonly local: number;
   readonly session?: string;
@@ -747,7 +747,7 @@ export interface Read {
 }
 
 /** The commit is not in the log. `stale` and `current` are there for a conflict, within a size bound (SYNC-5). */
-export interface Rejected {
+export interface RejectedVerdict {
   readonly verdict: "rejected";
   readonly local: number;
   readonly session?: string;
@@ -861,7 +861,7 @@ export interface Sync {
   readonly from: number;
   readonly to: number;
   readonly hash: string;
-  readonly verdicts?: readonly (Accepted | Rejected)[];
+  readonly verdicts?: readonly (AcceptedVerdict | RejectedVerdict)[];
   readonly commits?: readonly CommitItem[];
   readonly entered?: readonly Entered[];
   readonly left?: readonly Left[];

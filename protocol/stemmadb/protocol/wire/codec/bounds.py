@@ -13,7 +13,7 @@ from stemmadb.protocol.wire.codec import untyped
 from stemmadb.protocol.wire.messages import ClientMessage, ServerMessage
 from stemmadb.protocol.wire.messages.base import PagedRequest
 from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk
-from stemmadb.protocol.wire.messages.commit import CommitMessage, Rejected
+from stemmadb.protocol.wire.messages.commit import CommitMessage, RejectedVerdict
 from stemmadb.protocol.wire.messages.reading import QueryRequest, WatchRequest
 from stemmadb.protocol.wire.messages.session import ErrorMessage, Goodbye, SessionOpen
 from stemmadb.protocol.wire.messages.structure import EraseRequest, MergeRequest, RevertRequest
@@ -122,7 +122,7 @@ def check_server(message: ServerMessage, limits: Limits) -> None:
         untyped.check(message.details, "details", limits)
     elif isinstance(message, Sync):
         for index, verdict in enumerate(message.verdicts):
-            if isinstance(verdict, Rejected):
+            if isinstance(verdict, RejectedVerdict):
                 untyped.check(verdict.details, f"verdicts/{index}/details", limits)
         for index, ended in enumerate(message.ended):
             untyped.check(ended.details, f"ended/{index}/details", limits)

@@ -16,14 +16,14 @@ from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.codec.msgpack_codec import Data
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 
 Own: TypeAlias = tuple[Commit, tuple[bytes | None, ...]]
 """A commit of the session that is told, with the salts of its facts: bodies are not kept for a verdict that waits."""
 _NATIVE: Final = native()
 
 
-def verdict_on(own: Own) -> Accepted:
+def verdict_on(own: Own) -> AcceptedVerdict:
     commit, salts = own
     identity = commit.identity
     assert isinstance(identity, LocalIdentity), "only fast-path commits have verdicts"

@@ -17,7 +17,7 @@ from stemmadb.protocol.model.values import json_values, pointer, reference
 from stemmadb.protocol.model.values.ids import HASH_BYTES, Local
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.model.values.limits import DEFAULTS, Limits
-from stemmadb.protocol.wire.messages.commit import Current, Rejected
+from stemmadb.protocol.wire.messages.commit import Current, RejectedVerdict
 from stemmadb.protocol.wire.messages.session import ErrorMessage, Goodbye
 from stemmadb.protocol.wire.messages.sync import Ended
 
@@ -78,14 +78,14 @@ def rejected(
     session: bytes | None = None,
     current: Iterable[Current] = (),
     limits: Limits = DEFAULTS,
-) -> Rejected:
+) -> RejectedVerdict:
     """The verdict against a commit, with as many stale reads and current values as the bounds allow (SYNC-5).
 
     Values are taken in the order given; one that is too large is left out, and the client asks for it.
     """
     facts = _documented(error)
     stale = tuple(facts.pop("stale", ()))
-    return Rejected(
+    return RejectedVerdict(
         local=local,
         session=session,
         code=error.code,
@@ -112,13 +112,13 @@ def fitting(current: Iterable[Current], limits: Limits) -> Iterable[Current]:
             yield item
 
 
-def restore(message: ErrorMessage | Goodbye | Rejected | Ended) -> StemmaError:
+def restore(message: ErrorMessage | Goodbye | RejectedVerdict | Ended) -> StemmaError:
     """The error the other side had; stale reads and current values are objects again.
 
     A code of a newer peer becomes `Internal`, with the code as a fact.
     """
     facts: dict[str, Any] = dict(message.details)
-    if isinstance(message, Rejected):
+    if isinstance(message, RejectedVerdict):
         facts["stale"] = message.stale
         facts["current"] = message.current
     elif message.code == errors.Conflict.code:

@@ -43,7 +43,7 @@ class Deferred(Message, frozen=True, kw_only=True, tag="deferred"):
     retry_after_ms: Count = 0
 
 
-class Accepted(Part, frozen=True, kw_only=True, tag_field="verdict", tag="accepted"):
+class AcceptedVerdict(Part, frozen=True, kw_only=True, tag_field="verdict", tag="accepted"):
     """The commit is durable at `version`. One hash and one salt for each of its facts; a delete has no salt.
 
     `request` is the digest of what was accepted: where it is another than that of the commit the client has under
@@ -70,7 +70,7 @@ class Current(Part, frozen=True, kw_only=True):
     body: Body | None = None
 
 
-class Rejected(Part, frozen=True, kw_only=True, tag_field="verdict", tag="rejected"):
+class RejectedVerdict(Part, frozen=True, kw_only=True, tag_field="verdict", tag="rejected"):
     """The commit is not in the log. `stale` and `current` are there for a conflict, within a size bound (SYNC-5)."""
 
     local: WireLocal
@@ -82,4 +82,4 @@ class Rejected(Part, frozen=True, kw_only=True, tag_field="verdict", tag="reject
     current: tuple[Current, ...] = ()
 
 
-Verdict: TypeAlias = Accepted | Rejected
+Verdict: TypeAlias = AcceptedVerdict | RejectedVerdict

@@ -8,7 +8,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
-from stemmadb.server.counters import Histogram
+from stemmadb.server.counters import ValueHistogram
 from stemmadb.server.engine.base.executors import Workers
 from stemmadb.server.engine.base.open_log import OpenLog
 from stemmadb.server.engine.write.queue import QueueEntry
@@ -45,7 +45,9 @@ class InFlightWrite:
 class InFlight:
     """At most one write. Success calls `done` at once; a failure waits for the writer. Either wakes the writer."""
 
-    def __init__(self, log: OpenLog, workers: Workers, wake: Callable[[], None], append_seconds: Histogram) -> None:
+    def __init__(
+        self, log: OpenLog, workers: Workers, wake: Callable[[], None], append_seconds: ValueHistogram
+    ) -> None:
         self._log = log
         self._workers = workers
         self._wake = wake

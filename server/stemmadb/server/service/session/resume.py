@@ -12,7 +12,7 @@ from stemmadb.protocol.model.log.commit_record import Commit, LocalIdentity
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Did, Hash, Local, Version
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire import records
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 from stemmadb.protocol.wire.messages.session import SessionOpen
 from stemmadb.protocol.wire.messages.sync import Kept, Reset
 from stemmadb.server.engine.base.space_port import SpaceApi
@@ -27,7 +27,7 @@ class ResumeState(msgspec.Struct, frozen=True, kw_only=True):
 
     reset: Reset | None = None
     kept: tuple[Kept, ...] = ()
-    accepted: tuple[Accepted, ...] = ()
+    accepted: tuple[AcceptedVerdict, ...] = ()
     has_other_rights: bool = False
     """Whether the client starts over because it may now read something else."""
 
@@ -91,9 +91,9 @@ def _kept_one(commit: Commit, session: bytes) -> Kept:
 
 def _accepted(
     reader: LogReader, principal: Did, session: bytes, since: Version, lowest: Local, limits: Limits
-) -> list[Accepted]:
+) -> list[AcceptedVerdict]:
     """The verdicts of the session's own commits after a version, those below its lowest undecided one left out."""
-    found: list[Accepted] = []
+    found: list[AcceptedVerdict] = []
     wanted = LogFilter(author=principal, session=session, order="oldest", after=since)
     while page := reader.log(wanted, PAGE):
         found += _verdicts(reader, [one for one in page if _is_open(one, lowest)], session)
@@ -107,7 +107,7 @@ def _is_open(commit: Commit, lowest: Local) -> bool:
     return isinstance(commit.identity, LocalIdentity) and commit.identity.local >= lowest
 
 
-def _verdicts(reader: LogReader, commits: Sequence[Commit], session: bytes) -> list[Accepted]:
+def _verdicts(reader: LogReader, commits: Sequence[Commit], session: bytes) -> list[AcceptedVerdict]:
     """One by one: the bodies of their facts are read along, and let go."""
     found = []
     for commit in commits:

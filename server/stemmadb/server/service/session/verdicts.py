@@ -14,7 +14,7 @@ from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.connection import problems
-from stemmadb.protocol.wire.messages.commit import Accepted, Current, Rejected
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict, Current, RejectedVerdict
 from stemmadb.server.engine.base import moments, states
 from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.engine.base.space_port import SpaceApi
@@ -22,10 +22,10 @@ from stemmadb.server.engine.base.states import LoadedEntity
 from stemmadb.server.storage.port import LogReader
 
 
-async def recalled(space: SpaceApi, version: Version, *, session: bytes) -> Accepted:
+async def recalled(space: SpaceApi, version: Version, *, session: bytes) -> AcceptedVerdict:
     """The verdict on a commit that was accepted before, from the log (COMMIT-5)."""
 
-    def ask(reader: LogReader) -> Accepted:
+    def ask(reader: LogReader) -> AcceptedVerdict:
         commit = reader.commits([version])[version]
         facts = reader.facts([version]).get(version, ())
         return records.accepted(commit, records.salts_of(facts), session=session)
@@ -35,7 +35,7 @@ async def recalled(space: SpaceApi, version: Version, *, session: bytes) -> Acce
 
 async def rejected(
     space: SpaceApi, identity: LocalIdentity, error: StemmaError, at: Version, *, session: bytes, with_current: bool
-) -> Rejected:
+) -> RejectedVerdict:
     """The verdict against a commit, with what its stale reads are at the version it was decided at (SYNC-5)."""
     limits = space.limits
     stale: Sequence[StaleRead] = tuple(error.facts.get("stale", ()))[: limits.page_max]

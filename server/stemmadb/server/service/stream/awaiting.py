@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Version
 from stemmadb.protocol.wire.codec.fast_path import Own, verdict_on
-from stemmadb.protocol.wire.messages.commit import Accepted, Rejected, Verdict
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict, RejectedVerdict, Verdict
 from stemmadb.server.service.stream.frames import verdict_size
 
 
@@ -26,7 +26,7 @@ class PendingVerdicts:
 
     def add(self, verdict: Verdict, at: Version) -> None:
         """One that is accepted is in the log, and may be found more than once: by the feed and by resuming."""
-        if isinstance(verdict, Accepted):
+        if isinstance(verdict, AcceptedVerdict):
             if at in self._accepted:
                 return
             self._accepted.add(at)
@@ -52,7 +52,7 @@ class PendingVerdicts:
             return [_made(verdict) for _, verdict in decided]
         sent = [_made(verdict) for at, verdict in decided if at <= to]
         self.decided = [one for one in decided if one[0] > to]
-        self.against = sum(isinstance(verdict, Rejected) for _, verdict in self.decided)
+        self.against = sum(isinstance(verdict, RejectedVerdict) for _, verdict in self.decided)
         self._accepted = {at for at in self._accepted if at > to}
         return sent
 

@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 from stemmadb.protocol.model.log.commit_record import LocalIdentity
 from stemmadb.protocol.model.values.ids import BranchName, EntityId
 from stemmadb.protocol.wire import records
-from stemmadb.protocol.wire.messages.commit import Accepted
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 from stemmadb.protocol.wire.messages.sync import Entered
 from stemmadb.server.engine.read.entities import EntityValue
 from stemmadb.server.service.base.durable_batches import Batch
@@ -57,7 +57,7 @@ def add_changes(
 
 
 def _add_facts(frame: Frame, updated: set[Key], batches: Iterable[Batch], has_bytes: HasBytes) -> None:
-    decided = {one.version for one in frame.verdicts if isinstance(one, Accepted)}
+    decided = {one.version for one in frame.verdicts if isinstance(one, AcceptedVerdict)}
     for batch in batches:
         if batch.to > frame.to:
             return

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stemmadb.protocol.model.values.ids import Hash, Version
 from stemmadb.protocol.wire.messages.base import Part
-from stemmadb.protocol.wire.messages.commit import Accepted, Rejected, Verdict
+from stemmadb.protocol.wire.messages.commit import AcceptedVerdict, RejectedVerdict, Verdict
 from stemmadb.protocol.wire.messages.sync import CommitItem, Ended, Entered, FactItem, Kept, Left, Reset, Sync
 
 ITEM_BYTES: Final = 224
@@ -132,9 +132,9 @@ def _fact_size(fact: FactItem) -> int:
     return ITEM_BYTES + len(fact.id) + len(fact.body or b"")
 
 
-def verdict_size(verdict: Accepted | Rejected) -> int:
+def verdict_size(verdict: AcceptedVerdict | RejectedVerdict) -> int:
     """What it takes in a message, rounded up."""
-    if isinstance(verdict, Accepted):
+    if isinstance(verdict, AcceptedVerdict):
         return ITEM_BYTES + _HASH_BYTES * len(verdict.hashes)
     current = sum(ITEM_BYTES + len(one.id) + len(one.body or b"") for one in verdict.current)
     return ITEM_BYTES + current + ITEM_BYTES * len(verdict.stale)
