@@ -9,7 +9,7 @@ import pytest
 from stemmadb.client import Space
 from stemmadb.client.testing import World
 from stemmadb.protocol.errors import UnsupportedProtocol
-from stemmadb.protocol.wire.connection import server_side
+from stemmadb.server.service import service
 
 SOON_SECONDS = 0.05
 
@@ -84,9 +84,7 @@ def test_a_server_without_the_feature_is_followed_more_slowly_and_other_fields_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An older server refuses unknown fields, so that they must never be sent to it (WIRE-5)."""
-    defaults = server_side.ServerConnection.__init__.__kwdefaults__
-    assert defaults is not None
-    monkeypatch.setitem(defaults, "features", ())
+    monkeypatch.setattr(service, "FEATURES", ())
 
     async def scenario(world: World) -> None:
         did = await world.make_space("notes", writer="own", reader="read")
