@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -241,7 +243,8 @@ def test_lost_append_waits_in_the_server_and_the_claim_waits_for_it(
         thread.start()
         while not _is_waiting(admin):
             time.sleep(0.01)
-        made[0].raw.pgconn.finish()  # nobody hears of the end
+        with socket.socket(fileno=os.dup(made[0].raw.pgconn.socket)) as wire:
+            wire.shutdown(socket.SHUT_RDWR)  # nobody hears of the end
         log.close()
         again = storage.open(SPACE)  # waits for the row
         thread.join()
