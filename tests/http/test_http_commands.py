@@ -11,6 +11,8 @@ import pytest
 from command_line import here
 from http_worlds import http_world
 from served import config_of, served
+from space import ALICE, SPACE
+from stemmadb.client import connect
 from stemmadb.client.keys.ring import KeyRing
 from stemmadb.protocol.model.access import text_form
 from stemmadb.server.http import membership
@@ -61,3 +63,17 @@ async def test_reindex_makes_the_list_of_spaces_anew(tmp_path: Path) -> None:
     assert found == [{"space": did, "role": "own"}]
     async with served(config_of(data)):
         pass
+
+
+async def test_a_server_that_stops_has_written_the_lists_of_its_spaces(tmp_path: Path) -> None:
+    lists = membership.SpaceMembership(tmp_path)
+    for role in ("read", "own"):
+        lists.listed(SPACE, {ALICE: role})
+    await lists.settled()
+    assert membership.rows(tmp_path) == [(ALICE, SPACE, "own")]
+    data = tmp_path / "data"
+    async with served(config_of(data)) as url, connect(url, config=tmp_path / "config") as db:
+        first, me = await db.space("todo"), db.identity.did
+        did = first.did
+    assert membership.rows(data) == [(me, did, "own")]
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -53,9 +53,8 @@ async def test_the_last_list_of_a_space_is_what_gets_written(storage: PostgresSt
     for role in ("read", "write", "own"):
         lists.listed(SPACE, {ALICE: role})
         await asyncio.sleep(0)
-    async with asyncio.timeout(PATIENCE):
-        while await lists.of(ALICE) != [{"space": SPACE, "role": "own"}]:
-            await asyncio.sleep(0.01)
+    await lists.settled()
+    assert await lists.of(ALICE) == [{"space": SPACE, "role": "own"}]
     assert await lists.all() == [{"space": SPACE, "principals": 1}]
     await asyncio.to_thread(log.close)
 

@@ -46,6 +46,8 @@ class LazyWebServer:
             await self._loading
         if self._server is not None:
             await self._server.stop()
+        if self._context.membership is not None:
+            await self._context.membership.settled()
 
     @property
     def is_loaded(self) -> bool:

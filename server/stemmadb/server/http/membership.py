@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.log_events import Log
 
 if TYPE_CHECKING:
     import sqlite3
 
+LOG: Final = Log("http")
 FILE: Final = "membership.db"
 _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS member (principal TEXT, space TEXT, role TEXT, PRIMARY KEY (principal, space)) "
@@ -38,6 +40,10 @@ class SpaceLists(Protocol):
         """Every space that is known, for an operator: never its contents."""
         ...
 
+    async def settled(self) -> None:
+        """Waits for what was listed so far: it is written, or could not be. The server calls it before it stops."""
+        ...
+
 
 class SpaceMembership:
     """The table of one data directory. Each use opens the file, in a thread: listing spaces is rare."""
@@ -58,13 +64,18 @@ class SpaceMembership:
             task.add_done_callback(self._tasks.discard)
 
     async def _write(self, space: Did, roles: object) -> None:
+        import sqlite3  # noqa: PLC0415  # as in `_opened`
+
         async with self._lock:
-            await asyncio.to_thread(write, self._data, {space: roles})
+            try:
+                await asyncio.to_thread(write, self._data, {space: roles})
+            except (OSError, sqlite3.Error) as failed:  # a full disk, say: the next load of the list tries again
+                self._known.pop(space, None)
+                LOG.warning("members_not_written", why=str(failed))
 
     async def settled(self) -> None:
-        """All that was listed so far is written."""
-        async with self._lock:
-            pass
+        """Waits for what was listed so far."""
+        await asyncio.gather(*self._tasks)
 
     async def of(self, principal: Did) -> list[dict[str, Any]]:
         """The spaces of a principal, by DID."""

@@ -24,6 +24,7 @@ class DatabaseMembership:
         self._pending: dict[Did, object] = {}
         """The newest list of each space that is not written yet."""
         self._writing: asyncio.Task[None] | None = None
+        self._tries_again = True
 
     def listed(self, space: Did, roles: object) -> None:
         """The access list of a space, as it is now; written soon, and by the owner of the space alone."""
@@ -39,6 +40,8 @@ class DatabaseMembership:
                     await asyncio.to_thread(self._storage.write_members, chosen)
                 except (StorageFailed, Unavailable) as failed:
                     LOG.warning("members_not_written", why=str(failed).split("\n", 1)[0])
+                    if not self._tries_again:
+                        return
                     await asyncio.sleep(AGAIN_SECONDS)
                     continue
                 for space, roles in chosen.items():
@@ -46,6 +49,12 @@ class DatabaseMembership:
                         del self._pending[space]
         finally:
             self._writing = None
+
+    async def settled(self) -> None:
+        """Waits for what was listed so far. What cannot be written now is left: the next owner lists it again."""
+        self._tries_again = False
+        if self._writing is not None:
+            await self._writing
 
     async def of(self, principal: Did) -> list[dict[str, Any]]:
         """The spaces of a principal, by DID."""
