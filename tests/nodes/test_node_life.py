@@ -9,9 +9,10 @@ import pytest
 
 from stemmadb.protocol.errors import Unavailable
 from stemmadb.server.storage.port import StorageFailed
-from stemmadb.server.storage.postgres.connection import PgConnection
+from stemmadb.server.storage.postgres.connection import PgConnection, ServerMark
 from stemmadb.server.storage.postgres.node import Node
 
+YESTERDAY, TODAY = ServerMark("the database", "yesterday"), ServerMark("the database", "today")
 NEVER_MS = 10**9
 """A lease so long that the threads of the node do nothing by themselves."""
 
@@ -24,6 +25,10 @@ class Database:
         self.refusal: Exception | None = None
         self.failing = ""
         """The beginning of the statement that fails."""
+        self.mark = YESTERDAY
+        """That of the server that new connections lead to."""
+        self.gone: list[ServerMark] = []
+        """The servers to which connections have ended."""
 
     def connect(self) -> PgConnection:
         if self.refusal is not None:
@@ -34,19 +39,20 @@ class Database:
 class Connection:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.mark = database.mark
         self.warnings: list[str] = []
         self.is_closed = False
 
     def rows(self, sql: str, values: Any = ()) -> list[tuple[Any, ...]]:
         database = self._database
+        if self.mark in database.gone:
+            raise StorageFailed("the connection has ended")
         if database.failing and sql.startswith(database.failing):
             raise StorageFailed("it fails now")
         if sql.startswith("INSERT"):
             database.rows.append(values[0])
-            return [("yesterday",)]
-        if sql.startswith("UPDATE"):
-            return [(1, "yesterday")] if values[1] in database.rows else []
-        return [("the database",)] if sql.startswith("SELECT") else []
+            return [(values[0],)]
+        return [(1,)] if sql.startswith("UPDATE") and values[1] in database.rows else []
 
     def change(self, sql: str, values: Any = ()) -> int:  # noqa: ARG002
         self._database.rows.remove(values[0])
@@ -95,7 +101,7 @@ def test_a_death_is_told_though_its_new_beginning_failed_once(node: Node, databa
     node.on_death = lambda: deaths.append(node.number)
     before = node.number
     database.rows.clear()
-    database.failing = "SELECT"
+    database.failing = "INSERT"
     node.beat(None)
     assert not deaths
     database.failing = ""
@@ -103,3 +109,32 @@ def test_a_death_is_told_though_its_new_beginning_failed_once(node: Node, databa
     assert deaths == database.rows == [node.number] != [before]
     node.begin_anew()
     assert node.is_alive
+
+
+def test_a_node_sees_another_server_as_soon_as_a_connection_leads_to_it(node: Node, database: Database) -> None:
+    """Its threads sleep for hours: the connection wakes the heartbeat, which looks again."""
+    changes: list[ServerMark] = []
+    node.on_death = lambda: changes.append(node.mark)
+    node.beat(None)
+    assert node.admits(YESTERDAY)
+    assert changes == []
+    assert not node.admits(YESTERDAY._replace(database="another"))
+    database.mark, database.gone = TODAY, [YESTERDAY]
+    assert node.admits(TODAY)
+    assert changes == [TODAY]
+
+
+@pytest.mark.rule("STORE-8")
+def test_what_leads_to_another_server_than_the_heartbeat_ends_no_node(node: Node, database: Database) -> None:
+    """A promoted server may have a clock that is ahead, and rows of nodes that nobody could renew yet."""
+    connection = node.expire(None)
+    assert connection is not None
+    database.failing = "UPDATE"  # the heartbeat stays with the server that it has seen
+    database.mark = TODAY
+    assert node.expire(None) is None
+    assert node.expire(connection) is connection
+    database.failing = ""
+    node.beat(None)
+    assert node.mark == TODAY
+    assert node.expire(connection) is not connection
+    assert cast(Connection, connection).is_closed

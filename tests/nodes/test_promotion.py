@@ -101,6 +101,7 @@ def test_restarted_while_waiting_for_the_standby_an_append_is_acknowledged_to_no
         time.sleep(0.01)
     primary.kill()
     acknowledged = writer.ended()
+    mark = storage.node.mark
     primary.start()
     claimed: list[int] = []
 
@@ -122,6 +123,7 @@ def test_restarted_while_waiting_for_the_standby_an_append_is_acknowledged_to_no
     standby.start()
     claiming.join()
     assert acknowledged <= claimed[0] <= acknowledged + 1
+    assert storage.node.mark != mark  # long before the next heartbeat: the claim's connection has woken it
     primary.kill()
     after = PostgresStorage(promoted(standby), read_only=True)
     assert verify_space(after, SPACE).version == claimed[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import psycopg
 from psycopg import errors as pg
@@ -40,9 +40,17 @@ DURABLE: Final = ("on", "remote_write", "remote_apply")
 """What a role or a database may set `synchronous_commit` to; with less, others would not be durable either."""
 CONNECT_SECONDS: Final = 5
 STATEMENTS_MAX: Final = 200
+_MARK: Final = "SELECT value, pg_postmaster_start_time()::text, pg_is_in_recovery() FROM meta WHERE key = 'database'"
 _WRITTEN_NOWHERE: Final = ("22", "23", "40", "42", "53", "54")
 _READ_ONLY: Final = "25006"
 _DISK_FULL: Final = "53100"
+
+
+class ServerMark(NamedTuple):
+    """Which server a connection leads to: another one, or the same after a restart, has another mark."""
+
+    database: str
+    started: str
 
 
 class PgConnection:
@@ -51,8 +59,8 @@ class PgConnection:
     def __init__(self, raw: psycopg.Connection[Row]) -> None:
         self.raw = raw
         self.warnings: list[str] = []
-        self.era = 0
-        """In which era of its pool it was made."""
+        self.mark: ServerMark | None = None
+        """Read when it was made, and true as long as it lives; None if nobody asked for it."""
         raw.add_notice_handler(self._noticed)
 
     def _noticed(self, notice: pg.Diagnostic) -> None:
@@ -105,8 +113,11 @@ class UnknownOutcome(StorageFailed):
     """What was being written may or may not be there, now or later: only a claim settles it."""
 
 
-def connect(dsn: str, settings: Mapping[str, str] | None = None) -> PgConnection:
-    """A connection to the primary, set up; `Unavailable` says what is wrong with the server or its settings."""
+def connect(dsn: str, settings: Mapping[str, str] | None = None, *, reads_mark: bool = False) -> PgConnection:
+    """A connection to the primary, set up; `Unavailable` says what is wrong with the server or its settings.
+
+    The mark of its server can be read only where our tables are.
+    """
     try:
         raw = psycopg.connect(
             dsn,
@@ -123,7 +134,7 @@ def connect(dsn: str, settings: Mapping[str, str] | None = None) -> PgConnection
         raise StorageFailed(f"PostgreSQL cannot be reached: {_said(error)}") from None
     connection = PgConnection(raw)
     try:
-        _set_up(connection, SETTINGS | dict(settings or {}))
+        _set_up(connection, SETTINGS | dict(settings or {}), reads_mark=reads_mark)
     except psycopg.Error as error:
         connection.close()
         raise translated(error) from error
@@ -133,7 +144,7 @@ def connect(dsn: str, settings: Mapping[str, str] | None = None) -> PgConnection
     return connection
 
 
-def _set_up(connection: PgConnection, settings: Mapping[str, str]) -> None:
+def _set_up(connection: PgConnection, settings: Mapping[str, str], *, reads_mark: bool) -> None:
     raw = connection.raw
     raw.prepared_max = STATEMENTS_MAX
     packing.register(raw)
@@ -155,9 +166,15 @@ def _set_up(connection: PgConnection, settings: Mapping[str, str]) -> None:
         for name, value in settings.items():
             raw.execute("SELECT set_config(%s, %s, false)", (name, value))
         cursor = raw.execute("SELECT name, setting FROM pg_settings WHERE name = ANY (%s)", (names,))
+        marked = raw.execute(_MARK) if reads_mark else None
     for name, value in cursor.fetchall():
         if settings[name] != value:
             raise Unavailable(f"PostgreSQL has {name} = {value} where StemmaDB set {settings[name]}.")
+    if marked is not None:
+        ((database, started, is_in_recovery),) = marked.fetchall()
+        if is_in_recovery:
+            raise StorageFailed("the server of PostgreSQL is in recovery")
+        connection.mark = ServerMark(database, started)
 
 
 def is_certain(error: psycopg.Error, connection: PgConnection) -> bool:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 import psycopg
 
@@ -20,31 +20,27 @@ from stemmadb.protocol.errors import StemmaError
 from stemmadb.server.log_events import Log
 from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.postgres import schema
-from stemmadb.server.storage.postgres.connection import PgConnection
+from stemmadb.server.storage.postgres.connection import PgConnection, ServerMark
 
 LOG: Final = Log("node")
 LEASE_MS: Final = 3_000
+LOOK_AGAIN_SECONDS: Final = 1.0
+"""How long a new connection that leads to another server waits for a heartbeat that may see that server too."""
+LOOKS_AGAIN: Final = 2
+"""For how many it waits: the first may only find that its own connection has ended."""
 NUMBER_BITS: Final = 63
 
 _INSERT: Final = (
     "INSERT INTO node (node, address, program, until) "
     "SELECT %s, %s, %s, clock_timestamp() + %s * interval '1 millisecond' "
-    "FROM meta WHERE key = 'schema' AND value = %s "
-    "RETURNING pg_postmaster_start_time()::text"
+    "FROM meta WHERE key = 'schema' AND value = %s RETURNING node"
 )
 _RENEW: Final = (
     "UPDATE node SET until = clock_timestamp() + %s * interval '1 millisecond' WHERE node = %s "
-    "RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::bigint, pg_postmaster_start_time()::text"
+    "RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 )
 _EXPIRE: Final = "DELETE FROM node WHERE until < clock_timestamp() RETURNING node"
 _END: Final = "DELETE FROM node WHERE node = %s"
-
-
-class ServerMark(NamedTuple):
-    """Which server a connection leads to: another one, or the same after a restart, has another mark."""
-
-    database: str
-    started: str
 
 
 class Node:
@@ -58,9 +54,13 @@ class Node:
         self._program = program
         self.lease_ms = lease_ms
         self._ended = threading.Event()
+        self._wanted = threading.Event()
+        """Set when the next renewal is to be sent at once."""
+        self._beaten = threading.Condition()
+        """Notified after each renewal, whether it succeeded or not."""
         self._renewed_at = 0.0
         self._mark_since = 0.0
-        self._mark: ServerMark | None = None
+        self._mark = ServerMark("", "")
         self._clock: tuple[int, float] | None = None
         self._has_died = False
         self.on_death: Callable[[], None] = self.begin_anew
@@ -85,8 +85,21 @@ class Node:
         return time.monotonic() - self._renewed_at
 
     @property
-    def mark(self) -> ServerMark | None:
+    def mark(self) -> ServerMark:
+        """That of the last heartbeat."""
         return self._mark
+
+    def admits(self, mark: ServerMark | None) -> bool:
+        """Whether a new connection leads to the server of the last heartbeat. Either may be the one that is behind:
+        where they differ the heartbeat looks again first.
+        """
+        for _ in range(LOOKS_AGAIN):
+            if mark == self._mark:
+                break
+            with self._beaten:
+                self._wanted.set()
+                self._beaten.wait(LOOK_AGAIN_SECONDS)
+        return mark == self._mark
 
     def listens(self, address: str) -> None:
         """Writes the address, also for the next lives of this node."""
@@ -109,6 +122,7 @@ class Node:
     def end(self) -> None:
         """Deletes the row, so that others need not wait for its end."""
         self._ended.set()
+        self._wanted.set()
         for thread in self._threads:
             thread.join()
         with suppress(StorageFailed, psycopg.Error):
@@ -120,24 +134,28 @@ class Node:
 
     def _begin(self, connection: PgConnection) -> None:
         """A new number, also after a death. Nothing that may fail comes between the row and the number."""
-        database = schema.database_id(connection)
         number, sent = secrets.randbits(NUMBER_BITS), time.monotonic()
         values = (number, self._address, self._program, self.lease_ms, str(schema.SCHEMA_VERSION))
-        rows = connection.rows(_INSERT, values)
-        if not rows:
+        if not connection.rows(_INSERT, values):
             raise StorageFailed("the database was migrated to another schema; start this node with the new program")
-        ((started,),) = rows
         self.number = number
-        self._saw(ServerMark(database, started), sent)
+        self._saw(connection.mark, sent)
 
-    def _saw(self, mark: ServerMark, sent: float) -> None:
+    def _saw(self, mark: ServerMark | None, sent: float) -> None:
+        assert mark is not None, "connections of a node have read it"
         if mark != self._mark:
             self._mark, self._mark_since = mark, time.monotonic()
         self._renewed_at = sent
 
     def _renew_for_ever(self, connection: PgConnection | None) -> None:
-        while not self._ended.wait(self.lease_ms / 6_000):
+        while True:
+            self._wanted.wait(self.lease_ms / 6_000)
+            self._wanted.clear()
+            if self._ended.is_set():
+                break
             connection = self.beat(connection)
+            with self._beaten:
+                self._beaten.notify_all()
         if connection is not None:
             connection.close()
 
@@ -164,17 +182,13 @@ class Node:
             self._begin(connection)
             self.on_death()
             return
-        ((now, started),) = rows
+        ((now,),) = rows
         self._clock = (now, sent)
-        database = self._mark.database if self._mark is not None else ""
-        if self._mark is None or started != self._mark.started:
-            database = schema.database_id(connection)
-        mark = ServerMark(database, started)
-        is_another = self._mark is not None and mark != self._mark
+        is_another = connection.mark != self._mark
         if is_another:
-            LOG.warning("another_server", started=started)
+            LOG.warning("another_server", started="" if connection.mark is None else connection.mark.started)
             self._has_died = True
-        self._saw(mark, sent)
+        self._saw(connection.mark, sent)
         if is_another:  # it may have lost what this node remembers
             self.on_death()
 
@@ -191,7 +205,12 @@ class Node:
     def expire(self, connection: PgConnection | None) -> PgConnection | None:
         """Deletes the rows of dead nodes; returns the connection for the next time, whatever fails as `beat`."""
         try:
+            if connection is not None and connection.mark != self._mark:
+                connection.close()
+                connection = None
             connection = connection or self._connect()
+            if not self.admits(connection.mark):
+                raise StorageFailed("the connection leads to another server than the heartbeat")
             for (number,) in connection.rows(_EXPIRE):
                 LOG.warning("expired_node", node=number)
         except Exception as error:

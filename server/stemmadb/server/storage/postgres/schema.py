@@ -148,9 +148,3 @@ def upgrade(connection: PgConnection, found: int) -> None:
         "INSERT INTO meta (key, value) VALUES ('schema', %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
         (str(SCHEMA_VERSION),),
     )
-
-
-def database_id(connection: PgConnection) -> str:
-    """The random name of the database, made once."""
-    ((value,),) = connection.rows("SELECT value FROM meta WHERE key = 'database'")
-    return str(value)

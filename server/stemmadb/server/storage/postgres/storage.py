@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -89,21 +90,24 @@ class PostgresStorage:
         """What was claimed and not opened yet."""
         self.on_lost: Callable[[Did], None] = _nothing
         """Called in any thread when another node turned out to have a space that was open here."""
-        self._readers = ConnectionPool(self._connect_reader, reader_connections, self.counts)
-        self._writers = ConnectionPool(self._connect, APPENDS_IN_FLIGHT_MAX + SIDE_CONNECTIONS, self.counts)
-        self._claimers = ConnectionPool(self._connect, CLAIM_CONNECTIONS, self.counts)
-        self._appender = NodeAppender(self._writers, self.counts)
-        with self._writers.connection() as connection, failures():
+        with closing(connect(dsn)) as connection, failures():
             schema.create(connection)
         self._node = None if read_only else Node(self._connect, address=address, program=program, lease_ms=lease_ms)
+        self._readers = self._pool(self._connect_reader, reader_connections)
+        self._writers = self._pool(self._connect, APPENDS_IN_FLIGHT_MAX + SIDE_CONNECTIONS)
+        self._claimers = self._pool(self._connect, CLAIM_CONNECTIONS)
+        self._appender = NodeAppender(self._writers, self.counts)
+
+    def _pool(self, make: Callable[[], PgConnection], count: int) -> ConnectionPool:
+        return ConnectionPool(make, count, self.counts, self._node)
 
     def _connect(self) -> PgConnection:
-        return connect(self._dsn)
+        return connect(self._dsn, reads_mark=True)
 
     def _connect_reader(self) -> PgConnection:
         # A read view that a thread keeps open without asking anything is ended by the server.
         idle = {"idle_in_transaction_session_timeout": str(self._read_view_ms_max)}
-        return connect(self._dsn, READER_SETTINGS | idle)
+        return connect(self._dsn, READER_SETTINGS | idle, reads_mark=True)
 
     @property
     def node(self) -> Node:
@@ -162,11 +166,9 @@ class PostgresStorage:
             return {address for (address,) in connection.rows("SELECT address FROM node")}
 
     def forget_claims(self) -> None:
-        """Those of this node's last life, and its connections, which may lead to a server that is no primary now."""
+        """Those of this node's last life."""
         with self._lock:
             self._claims.clear()
-        for pool in (self._readers, self._writers, self._claimers):
-            pool.renew()
 
     @property
     def append_statements(self) -> int:
