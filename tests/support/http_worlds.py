@@ -94,6 +94,8 @@ class HttpWorld:
         self.port = int(url.rsplit(":", 1)[1])
         self.token = self.token_of(db.identity)
         self.context: ssl.SSLContext | None = None
+        self.server_name = "localhost"
+        """Whom the certificate names, where there is TLS."""
         self._peers: list[HttpPeer] = []
 
     def token_of(self, identity: Identity, *, delegations: Sequence[bytes] = (), **how: Any) -> str:
@@ -115,7 +117,7 @@ class HttpWorld:
         return access_token.issue(AccessToken(**(said | how)), identity.sign)
 
     async def peer(self) -> HttpPeer:
-        name = None if self.context is None else "localhost"
+        name = None if self.context is None else self.server_name
         reader, writer = await asyncio.open_connection(
             "127.0.0.1", self.port, ssl=self.context, server_hostname=name, limit=1 << 20
         )

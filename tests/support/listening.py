@@ -302,11 +302,11 @@ async def listening(
         await it.end()
 
 
-def certificate(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """A server's and a client's context that trust a new certificate for localhost."""
+def certificate(folder: Path, host: str = "localhost") -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """A server's and a client's context that trust a new certificate for the host."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
+    names = x509.SubjectAlternativeName([x509.DNSName(host), x509.IPAddress(ip_address("127.0.0.1"))])
     now = datetime.now(UTC)
     made = (
         x509.CertificateBuilder(issuer_name=name, subject_name=name, public_key=key.public_key())

@@ -62,16 +62,19 @@ async def _serve(config: Config, ready: Callable[[app.Serving], None], stop: asy
 class Process:
     """`stemmadb serve` in a process of its own, which can be killed and started again on the same data."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *flags: str, log: Path | None = None) -> None:
+        """`flags` are added to the command; what it logs goes to the file `log`, or nowhere."""
         self.data, self.address = data, ""
+        self._flags, self._log = flags, log
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, port: int = 0) -> None:
-        flags = ["--port", str(port), "--data", str(self.data)]
+        flags = ["--port", str(port), "--data", str(self.data), *self._flags]
         command = [sys.executable, "-m", "stemmadb.client.cli", "serve", *flags]
-        self._process = subprocess.Popen(  # noqa: S603
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ}
-        )
+        with (self._log or Path(os.devnull)).open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ}
+            )
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if found := re.search(r"wss?://[\w.:\[\]]+", line):
@@ -79,10 +82,14 @@ class Process:
                 return
         raise AssertionError(f"the server did not start: {self._process.wait()}")
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def resident_bytes(self) -> int:
         """The memory it takes."""
-        assert self._process is not None
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        status = Path(f"/proc/{self.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) * 1_024
 
     def kill(self) -> None:

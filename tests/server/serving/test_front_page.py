@@ -87,18 +87,18 @@ def test_metrics_that_are_off_are_not_named(tmp_path: Path) -> None:
 async def test_both_listeners_serve_it_and_head_leaves_the_body_out(make: Make, tmp_path: Path) -> None:
     async with listening(make, http=Health(Readiness(tmp_path), None)) as it:
         peer = await it.raw()
-        peer.write(b"GET / HTTP/1.1\r\nHost: here:1\r\n\r\n")
+        peer.write(b"GET / HTTP/1.1\r\nHost: localhost:1\r\n\r\n")
         status, headers = await peer.head()
         body = await peer.ended()
         assert status == 200
         assert (headers["cache-control"], headers["connection"]) == ("no-store", "close")
         assert len(body) == int(headers["content-length"])
-        assert b"ws://here:1" in body
+        assert b"ws://localhost:1" in body
         peer = await it.raw()
-        peer.write(b"HEAD / HTTP/1.1\r\nHost: here:1\r\n\r\n")
+        peer.write(b"HEAD / HTTP/1.1\r\nHost: localhost:1\r\n\r\n")
         assert await peer.head() == (status, headers)
         assert await peer.ended() == b""
-        assert (await it.ask(b"POST / HTTP/1.1\r\nHost: here:1\r\n\r\n"))[0] == 405
+        assert (await it.ask(b"POST / HTTP/1.1\r\nHost: localhost:1\r\n\r\n"))[0] == 405
         assert it.listener.refused == 1
 
 

@@ -10,6 +10,7 @@ from stemmadb.server.counters import Counts
 from stemmadb.server.serving.health import Health, Readiness
 from stemmadb.server.serving.listeners.hosts import AllowedHosts
 from stemmadb.server.serving.listeners.http import HttpRequest
+from stemmadb.server.serving.listeners.origins import AllowedOrigins
 from stemmadb.server.serving.metrics import Metrics
 
 
@@ -69,3 +70,19 @@ def test_metrics_are_not_read_by_a_page_of_a_rebound_name(tmp_path: Path, host: 
     alive = health(HttpRequest("GET", "/healthz", "HTTP/1.1", {"host": [host]}))
     assert alive is not None
     assert alive.status == 200
+
+
+@pytest.mark.rule("HTTP-3")
+@pytest.mark.parametrize("is_loopback", [True, False])
+@pytest.mark.parametrize(
+    "host", ["localhost:8420", "127.0.0.1", "[::1]:1", "10.1.2.3", "db.example", "db.example:1", "evil.example", ""]
+)
+def test_the_page_is_shown_under_the_names_of_the_server_alone(tmp_path: Path, host: str, is_loopback: bool) -> None:
+    origins = AllowedOrigins(("https://app.example",), public=("https://db.example",), is_loopback=is_loopback)
+    answer = Health(Readiness(tmp_path), None, origins=origins)(HttpRequest("GET", "/", "HTTP/1.1", {"host": [host]}))
+    assert answer is not None
+    is_known = host == "db.example" or (is_loopback and host in ("localhost:8420", "127.0.0.1", "[::1]:1"))
+    assert answer.status == (200 if is_known else 421)
+    assert ("'public'" in answer.body.decode()) is not is_known
+    unnamed = Health(Readiness(tmp_path), None, origins=origins)(HttpRequest("GET", "/", "HTTP/1.0", {}))
+    assert (unnamed is not None, unnamed and unnamed.status) == (True, 200), "what sends no name is no browser"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.model.values.limits import Limits
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from stemmadb.server.http.console_files import ConsoleFiles
     from stemmadb.server.http.membership import SpaceLists
     from stemmadb.server.service.service import Service
+
+NOT_OURS: Final = "This is not answered under this host name. Add its address to the setting 'public' of the server."
 
 
 class OriginPolicy(Protocol):

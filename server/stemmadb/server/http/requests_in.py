@@ -15,7 +15,7 @@ from stemmadb.server.http.calls import RequestHead, SpaceCall, entered
 from stemmadb.server.http.commits import CommitWriter, RefusedWrite
 from stemmadb.server.http.conditions import read_condition
 from stemmadb.server.http.console_pages import ConsolePages, is_console
-from stemmadb.server.http.context import HttpContext
+from stemmadb.server.http.context import NOT_OURS, HttpContext
 from stemmadb.server.http.error_table import HttpProblem, reply_to, reply_to_problem
 from stemmadb.server.http.identities import OwnSessions, check_key
 from stemmadb.server.http.parameters import Params, read_params
@@ -40,7 +40,6 @@ ALLOWED_HEADERS: Final = "Authorization, Content-Type, If-Match, If-None-Match, 
 EXPOSED_HEADERS: Final = "ETag, Stemma-Version, Stemma-Identity, Link, Retry-After, Content-Range"
 PREFLIGHT_SECONDS: Final = "600"
 FOREIGN: Final = "Pages of this origin may not connect. Add it to the server's setting 'origins', or to 'public'."
-NOT_OURS: Final = "This is not answered under this host name. Add its address to the setting 'public' of the server."
 NOTHING: Final = "There is nothing at this path. GET /v1/openapi.json lists the paths."
 _CONDITIONAL: Final = ("PUT", "PATCH", "DELETE")
 

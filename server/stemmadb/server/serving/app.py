@@ -34,6 +34,7 @@ from stemmadb.server.serving import descriptors, presence, server_identity, tls
 from stemmadb.server.serving.health import Health, Readiness
 from stemmadb.server.serving.listeners.hosts import AllowedHosts
 from stemmadb.server.serving.listeners.listener import Listener, ListenerSettings
+from stemmadb.server.serving.listeners.origins import AllowedOrigins
 from stemmadb.server.serving.listeners.web_port import WebServer
 from stemmadb.server.serving.metrics import Metrics
 from stemmadb.server.serving.presence import Presence
@@ -149,6 +150,7 @@ async def serve(
             readiness,
             metrics,
             hosts=hosts,
+            origins=AllowedOrigins(config.origins, public=config.public, is_loopback=is_loopback(config.host)),
             is_tls=context is not None,
             has_console=web is not None and config.console == "on",
             scrape_all=scrape_all,

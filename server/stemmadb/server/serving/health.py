@@ -11,10 +11,12 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
+from stemmadb.server.http.context import NOT_OURS
 from stemmadb.server.log_events import Log
 from stemmadb.server.serving import front_page, metrics
 from stemmadb.server.serving.listeners.hosts import AllowedHosts
 from stemmadb.server.serving.listeners.http import TEXT, HttpAnswer, HttpRequest
+from stemmadb.server.serving.listeners.origins import AllowedOrigins
 from stemmadb.server.serving.metrics import Metrics
 
 LOG: Final = Log("health")
@@ -24,10 +26,10 @@ READYZ: Final = "/readyz"
 METRICS: Final = "/metrics"
 
 LOCAL_ONLY: Final = AllowedHosts(())
+LOOPBACK_ONLY: Final = AllowedOrigins((), is_loopback=True)
 STARTING: Final = "The store is not open yet."
 STOPPING: Final = "The server is stopping."
 MISDIRECTED: Final = "Metrics are not read under this host name. Add it to the setting 'hosts' of the server."
-
 
 ROOM_BYTES: Final = 1024 * 1024
 """What a disk must still take for the server to be ready."""
@@ -101,15 +103,20 @@ class Health:
         metrics_: Metrics | None,
         *,
         hosts: AllowedHosts = LOCAL_ONLY,
+        origins: AllowedOrigins = LOOPBACK_ONLY,
         is_tls: bool = False,
         has_console: bool = False,
         scrape_all: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
-        """`scrape_all` answers for all processes of the server, where there are several."""
+        """`hosts` are the names for metrics, `origins` has those for the page.
+
+        `scrape_all` answers for all processes of the server, where there are several.
+        """
         self._scrape_all = scrape_all
         self._readiness = readiness
         self._metrics = metrics_
         self._hosts = hosts
+        self._origins = origins
         self._is_tls = is_tls
         self._has_console = has_console
         self._paths = (HEALTHZ, READYZ) if metrics_ is None else (HEALTHZ, READYZ, METRICS)
@@ -121,6 +128,8 @@ class Health:
         if request.method not in ("GET", "HEAD"):
             return _said(HTTPStatus.METHOD_NOT_ALLOWED, "Only GET and HEAD are answered here.")
         if path == ROOT:
+            if not self._origins.is_known_host(request.all("host")):
+                return _said(HTTPStatus.MISDIRECTED_REQUEST, NOT_OURS)
             return front_page.answer(request, self._paths, is_tls=self._is_tls, has_console=self._has_console)
         if path == HEALTHZ:
             return _said(HTTPStatus.OK, "ok")
