@@ -81,6 +81,15 @@ async def test_a_body_may_come_byte_by_byte_and_the_next_request_with_its_end(wo
     assert (await peer.answer()).json() == {"a": [1, 2, 3]}
 
 
+@pytest.mark.rule("HTTP-1")
+async def test_a_large_body_of_the_very_first_request_is_taken(world: HttpWorld) -> None:
+    """It comes while the HTTP library is being loaded, and the server reads on once it is."""
+    peer = await world.peer()
+    peer.write(world.request("POST", "/blobs", bytes(8_000_000)) + world.request("GET", "/log"))
+    assert (await peer.answer()).status == 201
+    assert (await peer.answer()).status == 200
+
+
 @pytest.mark.rule("HTTP-2")
 async def test_an_upgrade_as_the_second_request_is_426(world: HttpWorld) -> None:
     peer = await world.peer()

@@ -197,6 +197,8 @@ class RequestFeed:
             came = bytes(self._waiting)
             self._waiting.clear()
             self._waiting += self._pass_on(came)
+        if len(self._waiting) <= WAITING_BYTES_MAX:
+            self._unpause("waiting")  # for a body that came while the library was being loaded
 
     def _pass_on(self, data: bytes) -> bytes:
         """Gives the library what belongs to the body, and returns the rest."""
