@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scripts.soaking import client_checks, core_checks, store_checks, system_checks
+from scripts.soaking import client_checks, core_checks, http_checks, store_checks, system_checks
 from scripts.soaking.kinds import Goal, Kind, Kinds, reported
 from simulation.run import run as simulate
 
@@ -184,6 +184,20 @@ ALL: Final = (
         "4 storms",
         Goal(200, "runs"),
         client_checks.memory,
+    ),
+    Kind(
+        "http_crowd",
+        "10,000 HTTP connections for streams are bounded, and a client beside them goes on writing",
+        "300 connections",
+        None,
+        http_checks.http_crowd,
+    ),
+    Kind(
+        "http_blobs",
+        "A blob of 1 GiB comes back whole and in ranges over HTTP, in bounded memory",
+        "in the soak only",
+        None,
+        http_checks.http_blobs,
     ),
     Kind(
         "fuzz",

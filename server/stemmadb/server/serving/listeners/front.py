@@ -288,8 +288,7 @@ class Front(asyncio.Protocol):
 
     def _pass_on(self, head: bytes, request: HttpRequest, rest: bytes, web: WebServer) -> None:
         if not self._gate.handed(self):
-            data = write_problem(503, "The server has reached its limit of HTTP connections.", [RETRY_AFTER])
-            self._finish(HandshakeReply(data=data, refused=True))
+            self._finish(self._at_the_limit(request))
             return
         self._done = True
         self._head.clear()
@@ -301,6 +300,14 @@ class Front(asyncio.Protocol):
             _log.exception("a plain request failed")
             self._transport.write(write_problem(500, "The server failed to answer. Its log says why."))
             self._feed.close()
+
+    def _at_the_limit(self, request: HttpRequest) -> HandshakeReply:
+        """Says that there are too many HTTP connections. Checks of the server's health are answered all the same."""
+        answer = self._http(request) if request.method in ("GET", "HEAD") else None
+        if answer is not None:
+            return HandshakeReply(data=write_answer(answer, body=request.method != "HEAD"), refused=False)
+        data = write_problem(503, "The server has reached its limit of HTTP connections.", [RETRY_AFTER])
+        return HandshakeReply(data=data, refused=True)
 
     def _answer_here(self, request: HttpRequest, rest: bytes) -> None:
         answer: Upgrade | HandshakeReply
