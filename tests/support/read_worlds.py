@@ -156,9 +156,29 @@ class _Counting:
         self._calls.append(len(asked))
         return self._log.replays(spans, asked)
 
+    def replays_upto(self, spans: Any, ids: Iterable[EntityId], bytes_max: int) -> Any:
+        asked = list(ids)
+        self._calls.append(len(asked))
+        return self._log.replays_upto(spans, asked, bytes_max)
+
+
+class _Weighing(_Counting):
+    """Passes every question on, and writes down how many bytes of values each bounded reading brought."""
+
+    def replays_upto(self, spans: Any, ids: Iterable[EntityId], bytes_max: int) -> Any:
+        read = self._log.replays_upto(spans, ids, bytes_max)
+        self._calls.append(sum(found.weight for found in read.found.values()))
+        return read
+
 
 def counting(log: LogReader, calls: list[int]) -> LogReader:
     reader: Any = _Counting(log, calls)
+    checked: LogReader = reader
+    return checked
+
+
+def weighing(log: LogReader, read: list[int]) -> LogReader:
+    reader: Any = _Weighing(log, read)
     checked: LogReader = reader
     return checked
 

@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from random_logs import IDS, PREFIXES
-from read_worlds import World, at, counting, every_page, ids_of, random_world, readable_moments, seen_by
+from read_worlds import World, at, counting, every_page, ids_of, random_world, readable_moments, seen_by, weighing
 from space import delete_, set_
 from stemmadb.protocol.errors import FutureVersion, InvalidId, LimitExceeded
 from stemmadb.protocol.model.log import replay
 from stemmadb.protocol.model.log.state import Missing
 from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.limits import Limits
-from stemmadb.server.engine.base import paging
+from stemmadb.server.engine.base import paging, state_chunks
 from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.engine.read import entities, listing
 from stemmadb.server.engine.read.listing import ListedEntity
+from stemmadb.server.storage.port import LogReader
 
 
 def page(world: World, prefix: str = "", moment: ReadMoment = entities.HEAD, **how: Any) -> ListedEntity:
@@ -158,3 +159,26 @@ def test_a_page_has_a_bound_and_a_listing_the_errors_of_any_read() -> None:
         page(world, moment=at(99))
     with pytest.raises(InvalidId):
         page(world, "no space")
+
+
+@pytest.mark.rule("QUERY-6")
+@pytest.mark.parametrize("sides", [1, 2])
+def test_large_values_after_many_small_ones_are_not_read_all_at_once(
+    sides: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How large a value is shows when it is read, and up to 256 are asked for by then."""
+    size, room = 20_000, 100_000
+    monkeypatch.setattr(paging.Pace, "READ_MAX", room)
+    world, read = World(), list[int]()
+    ids = fill(world, 700)
+    ids += [f"urn:o:{number:05}" for number in range(300)]
+    for id_ in ids[700:]:
+        world.commit(set_(id_, "x" * size, blind=True))
+
+    def ask(log: LogReader) -> list[str]:
+        lineage = entities.resolve_moment(log, entities.HEAD).spans
+        found = state_chunks.scan(weighing(log, read), [lineage] * sides, state_chunks.ids_under(log, "urn:"))
+        return [one.id for one in found if all(state is not None for state in one.states)]
+
+    assert world.ask(ask) == ids
+    assert room < max(read) <= room + 2 * (size + 10)

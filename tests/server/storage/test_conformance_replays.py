@@ -255,3 +255,31 @@ def test_more_entities_than_a_statement_has_room_for_are_replayed_at_once(log: S
     with log.reader() as reader:
         loaded = states.load(reader, maker.spans(), ids)
     assert {id_: state.value for id_, state in loaded.items()} == {id_: id_ for id_ in ids}
+
+
+@pytest.mark.rule("QUERY-6")
+@pytest.mark.parametrize("seed", range(110, 130))
+def test_a_bounded_reading_brings_a_part_of_what_an_unbounded_one_does(log: SpaceLog, seed: int) -> None:
+    making = RandomLog(seed, log)
+    maker = making.run(12)
+    with log.reader() as reader:
+        for name, version in readable(maker):
+            spans = maker.spans(name, version)
+            asked = making.random.sample(ALL, len(ALL))
+            whole = reader.replays(spans, asked)
+            for bytes_max in (0, 1, 40, 200, 1_000_000):
+                found, unread = reader.replays_upto(spans, asked, bytes_max)
+                assert {**found} == {id_: one for id_, one in whole.items() if id_ not in unread}
+                assert list(unread) == [id_ for id_ in asked if id_ in unread]
+                assert asked[0] not in unread, "it goes on"
+                sizes = sorted(one.weight for one in found.values())
+                assert sum(sizes[:-2]) <= bytes_max
+                left = sum(whole[id_].weight for id_ in unread if id_ in whole)
+                assert not unread or sum(sizes) + left >= bytes_max, "it stops for a reason"
+            assert reader.replays_upto(spans, asked, 1_000_000) == (whole, ())
+    assert reader_of_nothing(log, maker)
+
+
+def reader_of_nothing(log: SpaceLog, maker: LogMaker) -> bool:
+    with log.reader() as reader:
+        return reader.replays_upto(maker.spans(), [], 1) == reader.replays_upto((), [X], 1) == ({}, ())

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -166,6 +166,19 @@ class Replay(msgspec.Struct, frozen=True):
     snapshot: Snapshot | None
     facts: tuple[Recorded, ...]
 
+    @property
+    def weight(self) -> int:
+        """The bytes of its values."""
+        snapshot = 0 if self.snapshot is None else len(self.snapshot.body)
+        return snapshot + sum(len(fact.body or b"") for fact in self.facts)
+
+
+class BoundedReplays(NamedTuple):
+    """What a bounded reading found, and the ids that it did not come to, in their order."""
+
+    found: dict[EntityId, Replay]
+    unread: tuple[EntityId, ...] = ()
+
 
 StateKind: TypeAlias = Literal["value", "absent", "erased"]
 
@@ -292,6 +305,13 @@ class LogReader(Protocol):
         with the one after which the last snapshot was taken, whichever is later. An entity in `since` gets in
         addition every fact later than that version, so that its recent changes are known; those before the beginning
         may lack their body unless they are patches, since they change the whole whatever they say (COMMIT-2).
+        """
+        ...
+
+    def replays_upto(self, spans: Sequence[Span], ids: Iterable[EntityId], bytes_max: int) -> BoundedReplays:
+        """The same in the order of the ids, each once, until so many bytes of values were read.
+
+        An entity is read whole or not at all, and the first one always: so at most `bytes_max` and two entities more.
         """
         ...
 

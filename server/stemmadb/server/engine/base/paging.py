@@ -77,6 +77,9 @@ class Pace:
     COUNT_FIRST: Final = 16
     COUNT_MAX: Final = 256
     BYTES_MAX: Final = 1024 * 1024
+    """Beyond it the next reading asks for fewer."""
+    READ_MAX: Final = 8 * BYTES_MAX
+    """At which a reading stops, after one item at least: large items may come after any number of small ones."""
 
     def __init__(self) -> None:
         self.count: int = self.COUNT_FIRST

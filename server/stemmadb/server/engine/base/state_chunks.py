@@ -25,11 +25,18 @@ def scan(
     reader: LogReader, lineages: Sequence[Sequence[Span]], ids: Iterable[EntityId], may_read: MayRead = anything
 ) -> Iterator[EntityStates]:
     """Each of the ids in the order given; what may not be read is not even loaded."""
-    pace, waiting = Pace(), iter(ids)
-    while chunk := list(islice(waiting, pace.count)):
+    pace, waiting, rest = Pace(), iter(ids), list[EntityId]()
+    while chunk := [*rest, *islice(waiting, max(0, pace.count - len(rest)))]:
         readable = [id_ for id_ in chunk if may_read(id_)]
-        sides = [reader.replays(spans, readable) for spans in lineages]
-        pace.learn(sum(_weight(found) for side in sides for found in side.values()))
+        sides, unread = list[dict[EntityId, Replay]](), frozenset[EntityId]()
+        for spans in lineages:
+            side = reader.replays_upto(spans, readable, Pace.READ_MAX)
+            sides.append(side.found)
+            unread |= frozenset(side.unread)
+            readable = [id_ for id_ in readable if id_ not in unread]
+        pace.learn(sum(found.weight for side in sides for found in side.values()))
+        end = next((at for at, id_ in enumerate(chunk) if id_ in unread), len(chunk))
+        chunk, rest = chunk[:end], chunk[end:]
         for id_ in chunk:
             yield EntityStates(id_, tuple(_state(side.pop(id_, None)) for side in sides))
 
@@ -43,8 +50,3 @@ def ids_under(reader: LogReader, prefix: str, after: EntityId | None = None) -> 
 
 def _state(found: Replay | None) -> LoadedEntity | None:
     return None if found is None else states.fold(found)
-
-
-def _weight(found: Replay) -> int:
-    snapshot = 0 if found.snapshot is None else len(found.snapshot.body)
-    return snapshot + sum(len(fact.body or b"") for fact in found.facts)

@@ -15,6 +15,7 @@ from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, Did, Ent
 from stemmadb.server.storage import last_facts
 from stemmadb.server.storage.memory.contents import MemoryContents
 from stemmadb.server.storage.port import (
+    BoundedReplays,
     FactPosition,
     LastFact,
     LogFilter,
@@ -101,6 +102,15 @@ class MemoryReader:
             if facts:
                 found[id_] = self._replay(facts, None if since is None else since.get(id_))
         return found
+
+    def replays_upto(self, spans: Sequence[Span], ids: Iterable[EntityId], bytes_max: int) -> BoundedReplays:
+        wanted, found, size = list(dict.fromkeys(ids)), dict[EntityId, Replay](), 0
+        for count, id_ in enumerate(wanted):
+            if count and size >= bytes_max:
+                return BoundedReplays(found, tuple(wanted[count:]))
+            found |= self.replays(spans, [id_])
+            size += found[id_].weight if id_ in found else 0
+        return BoundedReplays(found)
 
     def _replay(self, facts: Sequence[Fact], since: Version | None) -> Replay:
         start, snapshot = _beginning(facts, self._contents.snapshots)

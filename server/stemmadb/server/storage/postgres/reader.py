@@ -12,6 +12,7 @@ from stemmadb.protocol.model.log.state import BranchState, KnownCommit
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, BranchName, Did, EntityId, Hash, Local, TimeMs, Version
 from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import (
+    BoundedReplays,
     FactPosition,
     LastFact,
     LogFilter,
@@ -102,7 +103,10 @@ class PostgresReader:
     def replays(
         self, spans: Sequence[Span], ids: Iterable[EntityId], since: Mapping[EntityId, Version] | None = None
     ) -> dict[EntityId, Replay]:
-        return replay.replays(self._view, self._structure, spans, ids, since)
+        return replay.replays(self._view, self._structure, spans, list(ids), since).found
+
+    def replays_upto(self, spans: Sequence[Span], ids: Iterable[EntityId], bytes_max: int) -> BoundedReplays:
+        return replay.replays(self._view, self._structure, spans, list(ids), None, bytes_max)
 
     def last_facts(self, spans: Sequence[Span], ids: Iterable[EntityId]) -> dict[EntityId, LastFact]:
         return last_facts.last_facts(self._view, self._structure, spans, ids)

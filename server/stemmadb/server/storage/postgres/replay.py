@@ -11,13 +11,14 @@ all others change the whole, whatever they say (COMMIT-2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from stemmadb.protocol.model.log.branch_spans import Span
 from stemmadb.protocol.model.values.ids import EntityId, Version
+from stemmadb.protocol.model.values.json_values import INT_MAX
 from stemmadb.server.storage import positions
-from stemmadb.server.storage.port import Recorded, Replay, Snapshot
+from stemmadb.server.storage.port import BoundedReplays, Recorded, Replay, Snapshot
 from stemmadb.server.storage.postgres.connection import Row
 from stemmadb.server.storage.postgres.packing import int4s, int8s, texts
 from stemmadb.server.storage.postgres.read_view import PostgresView
@@ -60,7 +61,17 @@ FROM located AS l CROSS JOIN LATERAL (
       coalesce(l.since, %(high)s::bigint)))
   ORDER BY space, entity, branch, place
 ) AS f
-ORDER BY l.key, f.place
+"""  # noqa: S608  # our own text
+_ALL: Final = f"{_REPLAYS} ORDER BY l.key, f.place"
+# Sizes are known without reading the values; those of entities beyond the room are neither read nor sent.
+_BOUNDED: Final = f"""
+SELECT key, snapshot, beginning, change, place, kind, hash,
+  CASE WHEN is_read THEN body END, CASE WHEN is_read THEN snapshot_body END, is_read
+FROM (SELECT r.*, key = %(first)s::int OR coalesce(sum(coalesce(octet_length(body), 0)
+    + coalesce(octet_length(snapshot_body), 0))
+    OVER (ORDER BY key GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) < %(room)s::bigint AS is_read
+  FROM ({_REPLAYS}) AS r (key, snapshot, beginning, change, place, kind, hash, body, snapshot_body)) AS sized
+ORDER BY key, place
 """  # noqa: S608  # our own text
 
 
@@ -88,26 +99,38 @@ def replays(
     view: PostgresView,
     structure: PostgresStructure,
     spans: Sequence[Span],
-    ids: Iterable[EntityId],
+    ids: Sequence[EntityId],
     since: Mapping[EntityId, Version] | None,
-) -> dict[EntityId, Replay]:
-    """What the state of each entity at the newest end of the spans is folded from."""
+    bytes_max: int = INT_MAX,
+) -> BoundedReplays:
+    """What the state of each entity at the newest end of the spans is folded from, up to so many bytes of values."""
     after = since or {}
     searches = {id_: _Search(positions.first(after[id_] + 1) if id_ in after else None) for id_ in ids}
-    left = list(searches)
+    left, unread, room = list(searches), list[EntityId](), bytes_max
     for span in spans:
         if not left:
             break
         number = structure.number(span.branch)
         if number is not None:
-            _search(view, number, span, left, searches)
+            count, size = _search(view, number, span, left, searches, first=ids[0], room=room)
+            left, unread, room = left[:count], [*left[count:], *unread], room - size
             left = [id_ for id_ in left if not searches[id_].is_done(span)]
-    return {id_: search.replay() for id_, search in searches.items() if search.facts}
+    for id_ in unread:
+        del searches[id_]
+    return BoundedReplays({id_: one.replay() for id_, one in searches.items() if one.facts}, tuple(unread))
 
 
 def _search(
-    view: PostgresView, number: int, span: Span, left: Sequence[EntityId], searches: Mapping[EntityId, _Search]
-) -> None:
+    view: PostgresView,
+    number: int,
+    span: Span,
+    left: Sequence[EntityId],
+    searches: Mapping[EntityId, _Search],
+    *,
+    first: EntityId,
+    room: int,
+) -> tuple[int, int]:
+    """How many of those that are left were looked at, and the bytes of their values. The first one always is."""
     low, high = positions.bounds(span)
     asked = [searches[id_] for id_ in left]
     values = {
@@ -119,12 +142,20 @@ def _search(
         "low": low,
         "high": high,
     }
-    rows = view.rows(_REPLAYS, values)
+    is_bounded = room < INT_MAX
+    if is_bounded:
+        values |= {"first": int(left[0] == first), "room": max(room, 0)}
     parts: dict[int, list[Row]] = {}
-    for row in rows:
-        parts.setdefault(row[0] - 1, []).append(row)
+    count, size = len(left), 0
+    for row in view.rows(_BOUNDED if is_bounded else _ALL, values):
+        if is_bounded and not row[9]:
+            count = row[0] - 1
+            break
+        parts.setdefault(row[0] - 1, []).append(row[:9])
+        size += (len(row[7] or b"") + len(row[8] or b"")) if is_bounded else 0
     for key, part in parts.items():
         _take(searches[left[key]], span, left[key], part)
+    return count, size
 
 
 def _take(search: _Search, span: Span, id_: EntityId, rows: Sequence[Row]) -> None:

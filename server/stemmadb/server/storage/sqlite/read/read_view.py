@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Final
 
 import apsw
@@ -42,7 +42,7 @@ class ReadView:
         rows = self.rows(sql, values)
         return rows[0] if rows else None
 
-    def stream(self, sql: str, values: Values = ()) -> Iterator[Row]:
+    def stream(self, sql: str, values: Values = ()) -> Generator[Row, None, None]:
         """Rows one at a time, for what may not fit in memory."""
         assert self._is_open, "the read view has ended"
         with failures(self._connection):

@@ -12,13 +12,17 @@ all others change the whole, whatever they say (COMMIT-2).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from stemmadb.protocol.model.log.branch_spans import Span
 from stemmadb.protocol.model.values.ids import EntityId, Hash, Version
+from stemmadb.protocol.model.values.json_values import INT_MAX
 from stemmadb.server.storage import positions
-from stemmadb.server.storage.port import Recorded, Replay, Snapshot
-from stemmadb.server.storage.sqlite.connection import Row, as_json
+from stemmadb.server.storage.port import BoundedReplays, Recorded, Replay, Snapshot
+from stemmadb.server.storage.sqlite.connection import Cell, Row, as_json
 from stemmadb.server.storage.sqlite.read.read_view import ReadView
 from stemmadb.server.storage.sqlite.read.stored_structure import StoredStructure
 from stemmadb.server.storage.stored_records import kind_name
@@ -83,27 +87,47 @@ class _Search:
         return Replay(self.snapshot, tuple([fact for part in reversed(self.facts) for fact in part]))
 
 
+class _Reading:
+    """How much may still be read."""
+
+    def __init__(self, first: EntityId | None, bytes_max: int) -> None:
+        self._first = first
+        self._left = bytes_max
+        self.is_bounded = bytes_max < INT_MAX
+
+    def begins(self, id_: EntityId) -> bool:
+        """Whether the entity is still read; the first one always is."""
+        return self._left > 0 or id_ == self._first
+
+    def took(self, size: int) -> None:
+        self._left -= size
+
+
 def replays(
     view: ReadView,
     structure: StoredStructure,
     spans: Sequence[Span],
     ids: Sequence[EntityId],
     since: Mapping[EntityId, Version] | None,
-) -> dict[EntityId, Replay]:
-    """What the state of each entity at the newest end of the spans is folded from."""
+    bytes_max: int = INT_MAX,
+) -> BoundedReplays:
+    """What the state of each entity at the newest end of the spans is folded from, up to so many bytes of values."""
     if since is None and spans and len(ids) == 1 and (found := _whole(view, structure, spans[0], ids[0])) is not None:
-        return {ids[0]: found}
+        return BoundedReplays({ids[0]: found})
     after = since or {}
     searches = {id_: _Search(positions.first(after[id_] + 1) if id_ in after else None) for id_ in ids}
-    left = list(searches)
+    left, unread, reading = list(searches), list[EntityId](), _Reading(ids[0] if ids else None, bytes_max)
     for span in spans:
         if not left:
             break
         number = structure.number(span.branch)
         if number is not None:
-            _search(view, number, span, left, searches)
+            count = _search(view, number, span, left, searches, reading)
+            left, unread = left[:count], [*left[count:], *unread]
             left = [id_ for id_ in left if not searches[id_].is_done(span)]
-    return {id_: search.replay() for id_, search in searches.items() if search.facts}
+    for id_ in unread:
+        del searches[id_]
+    return BoundedReplays({id_: one.replay() for id_, one in searches.items() if one.facts}, tuple(unread))
 
 
 def _whole(view: ReadView, structure: StoredStructure, span: Span, id_: EntityId) -> Replay | None:
@@ -119,16 +143,43 @@ def _whole(view: ReadView, structure: StoredStructure, span: Span, id_: EntityId
 
 
 def _search(
-    view: ReadView, number: int, span: Span, left: Sequence[EntityId], searches: Mapping[EntityId, _Search]
-) -> None:
+    view: ReadView,
+    number: int,
+    span: Span,
+    left: Sequence[EntityId],
+    searches: Mapping[EntityId, _Search],
+    reading: _Reading,
+) -> int:
+    """How many of those that are left were looked at."""
     low, high = positions.bounds(span)
     asked = [(id_, (one := searches[id_]).since, one.begun, one.changed) for id_ in left]
-    rows = view.rows(_REPLAYS, {"asked": as_json(asked), "branch": number, "low": low, "high": high})
-    parts: dict[int, list[Row]] = {}
-    for row in rows:
-        parts.setdefault(row[0], []).append(row)
+    values: dict[str, Cell] = {"asked": as_json(asked), "branch": number, "low": low, "high": high}
+    parts, count = _bounded(view, values, left, reading) if reading.is_bounded else (_all(view, values), len(left))
     for key, part in parts.items():
         _take(searches[left[key]], span, left[key], part)
+    return count
+
+
+def _all(view: ReadView, values: Mapping[str, Cell]) -> dict[int, list[Row]]:
+    """The rows of each entity, by its number among those that were asked for."""
+    parts: dict[int, list[Row]] = {}
+    for row in view.rows(_REPLAYS, values):
+        parts.setdefault(row[0], []).append(row)
+    return parts
+
+
+def _bounded(
+    view: ReadView, values: Mapping[str, Cell], left: Sequence[EntityId], reading: _Reading
+) -> tuple[dict[int, list[Row]], int]:
+    """The same as far as there is room, and how many entities that is. The outer loop is over them: numbers rise."""
+    parts: dict[int, list[Row]] = {}
+    with closing(view.stream(_REPLAYS, values)) as rows:
+        for key, part in groupby(rows, key=itemgetter(0)):
+            if not reading.begins(left[key]):
+                return parts, key
+            parts[key] = list(part)
+            reading.took(sum(len(row[7] or b"") + len(row[8] or b"") for row in parts[key]))
+    return parts, len(left)
 
 
 def _take(search: _Search, span: Span, id_: EntityId, rows: Sequence[Row]) -> None:
