@@ -31,9 +31,19 @@ SMUGGLED = {
     "a space before the colon": (b"GET /v1/me HTTP/1.1\r\nHost : a\r\n\r\n", 400),
     "not ASCII": (b"GET /v1/me HTTP/1.1\r\nHost: \xff\r\n\r\n", 400),
     "a control character": (b"GET /v1/me HTTP/1.1\r\nHost: a\x00b\r\n\r\n", 400),
+    "a method in lower case": (b"get /v1/me HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+    "a method that nobody knows": (b"FETCH /v1/me HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+    "a long method": (b"A" * 300 + b" /v1/me HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+    "a tunnel": (b"CONNECT /v1/me HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+    "a tunnel to a host": (b"CONNECT a:443 HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    "a whole address": (b"GET http://a/v1/me HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+    "another version": (b"GET /v1/me HTTP/2.0\r\nHost: a\r\n\r\n", 400),
+    "a tab before chunked": (b"POST /v1/x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\tchunked\r\n\r\n0\r\n\r\n", 411),
+    "identity and a length": (POST + b"Transfer-Encoding: identity\r\nContent-Length: 5\r\n\r\nhello", 400),
     "a large head": (b"GET /v1/me HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 17_000 + b"\r\n\r\n", 431),
     "101 headers": (b"GET /v1/me HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 100 + b"\r\n", 431),
     "a body that is too large": (b"PUT /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 16777217\r\n\r\n", 413),
+    "a blob that is too large": (b"PUT /blobs/b3:y HTTP/1.1\r\nHost: a\r\nContent-Length: 1073741825\r\n\r\n", 413),
 }  # fmt: skip
 
 
@@ -115,8 +125,14 @@ async def test_a_slow_head_is_closed(world: HttpWorld, is_second: bool) -> None:
 
 
 @pytest.mark.rule("HTTP-2")
-async def test_a_body_that_stops_is_408_and_one_that_goes_on_slowly_is_taken(world: HttpWorld) -> None:
+@pytest.mark.parametrize("is_second", [False, True])
+async def test_a_body_that_stops_is_408_and_one_that_goes_on_slowly_is_taken(
+    world: HttpWorld, is_second: bool
+) -> None:
     peer = await world.peer()
+    if is_second:
+        peer.write(GOOD)
+        assert (await peer.answer()).status == 200
     request = world.request("PUT", "/entity?id=urn:a:1&blind=true", {"a": 1})
     peer.write(request[:-4])
     answer = await peer.answer()

@@ -114,13 +114,44 @@ BAD: list[tuple[str, str, Any, dict[str, str], int]] = [
     ("GET", "/entity?id=urn:a:1&path=/none", None, {}, 404),
     ("GET", "/entity?id=urn:a:1&tag=none", None, {}, 404),
     ("GET", "/entity?id=urn:a:1&version=99", None, {}, 404),
+    ("GET", "/entity?id=%zz", None, {}, 400),
+    ("GET", "/entity?id=a%00b", None, {}, 400),
+    ("GET", "/entity?id=%ED%A0%80", None, {}, 400),
+    ("GET", "/entity?" + "&".join(f"p{number}=1" for number in range(65)), None, {}, 400),
+    ("GET", "/entity?id=urn:a:1&version=9999999999999999999", None, {}, 400),
+    ("GET", "/entity?id=urn:a:1&time=-5", None, {}, 400),
+    ("GET", "/entity?id=urn:a:1&time=2030-01-01T00:00:00", None, {}, 400),
+    ("GET", "/entity?id=urn:a:1&time=2030-13-01T00:00:00Z", None, {}, 400),
+    ("GET", "/entity?id=urn:a:1&time=1&version=2", None, {}, 400),
+    ("GET", "/entities?limit=0", None, {}, 400),
+    ("GET", "/entities?limit=-1&limit=1", None, {}, 400),
+    ("GET", "/entities?after=x", None, {}, 400),
+    ("GET", "/log?order=sideways", None, {}, 400),
+    ("GET", "/log?with_facts=yes", None, {}, 400),
+    ("GET", "/log?kinds=none", None, {}, 400),
+    ("GET", "/diff?left=main@&right=main", None, {}, 400),
+    ("GET", "/watch?select=urn:a:*&wait=61", None, {}, 400),
+    ("GET", "/watch?select=urn:a:*&wait=-1", None, {}, 400),
+    ("GET", "/watch?select=urn:a:*&wait=1&wait=1", None, {}, 400),
+    ("GET", "/watch?wait=1", None, {}, 400),
+    ("GET", "/watch?select=urn:a:*&wait=0&since=1", None, {}, 400),
+    ("GET", "/watch?select=urn:a:*&wait=0&schema=" + "%5B" * 3_000, None, {}, 400),
     ("GET", "/blobs/b3:x", None, {}, 400),
+    ("GET", "/blobs/b3:" + "a" * 52, None, {}, 404),
     ("GET", "/elsewhere", None, {}, 404),
     ("PUT", "/log", {}, {}, 405),
     ("PUT", "/entity?id=urn:a:1", {}, {}, 428),
     ("PUT", "/entity?id=urn:a:1", {}, {"If_Match": "*"}, 400),
     ("PUT", "/entity?id=urn:a:1", {}, {"If_Match": 'W/"2.aaaaaaaaaaaa"'}, 400),
     ("PUT", "/entity?id=urn:a:1", {}, {"If_Match": '"2.aaaaaaaaaaaa", "3.aaaaaaaaaaaa"'}, 400),
+    ("PUT", "/entity?id=urn:a:1", {}, {"If_Match": '"2.aaaaaaaaaaaa"', "If_None_Match": "*"}, 400),
+    ("PUT", "/entity?id=urn:a:1", {}, {"If_Match": ""}, 400),
+    ("PUT", "/entity?id=urn:a:1", {}, {"If_Match": '"2"'}, 400),
+    ("PUT", "/entity?id=urn:a:1", {}, {"If_Match": '"-2.aaaaaaaaaaaa"'}, 400),
+    ("PUT", "/entity?id=urn:a:1", {}, {"If_Match": "2.aaaaaaaaaaaa"}, 400),
+    ("PUT", "/entity?id=urn:a:1", {}, {"If_Match": '"9999999999999999999.aaaaaaaaaaaa"'}, 412),
+    ("PUT", "/entity?id=urn:a:1", {}, {"If_Match": '"0.aaaaaaaaaaaa"'}, 412),
+    ("PUT", "/entity?id=urn:none", {}, {"If_Match": '"0.aaaaaaaaaaaa"'}, 412),
     ("PUT", "/entity?id=urn:a:1", {}, {"If_Match": '"2.aaaaaaaaaaaa"'}, 412),
     ("PUT", "/entity?id=urn:a:1", {}, {"If_None_Match": '"2.aaaaaaaaaaaa"'}, 400),
     ("PUT", "/entity?id=urn:a:1", {}, {"If_None_Match": "*"}, 412),
@@ -129,6 +160,16 @@ BAD: list[tuple[str, str, Any, dict[str, str], int]] = [
     ("PUT", "/entity?id=urn:a:9&blind=true", b"NaN", {}, 400),
     ("PUT", "/entity?id=urn:a:9&blind=true", b"\xff", {}, 400),
     ("PUT", "/entity?id=urn:a:9&blind=true", b"[" * 65 + b"]" * 65, {}, 400),
+    ("PUT", "/entity?id=urn:a:9&blind=true", b"[" * 20_000, {}, 400),
+    ("PUT", "/entity?id=urn:a:9&blind=true", b"\xef\xbb\xbf5", {}, 400),
+    ("PUT", "/entity?id=urn:a:9&blind=true", b"9" * 40, {}, 400),
+    ("PUT", "/entity?id=urn:a:9&blind=true", b"1e999", {}, 400),
+    ("PUT", "/entity?id=urn:a:9&blind=true", b'"\\ud800"', {}, 400),
+    ("PUT", "/entity?id=urn:a:9&blind=true", b"", {}, 400),
+    ("PUT", "/entity?id=urn:a:9&blind=maybe", {}, {}, 400),
+    ("DELETE", "/entity?id=urn:a:1&blind=true", {}, {}, 400),
+    ("PUT", "/entity?id=urn:a:9&blind=true", {}, {"Content_Encoding": "gzip"}, 415),
+    ("PUT", "/entity?id=urn:a:9&blind=true", {}, {"Idempotency_Key": "x" * 129}, 400),
     ("PUT", "/entity?id=urn:a:9&blind=true", {}, {"Content_Type": "text/plain"}, 415),
     ("PUT", "/entity?id=urn:a:9&blind=true", {}, {"Idempotency_Key": "a b"}, 400),
     ("PUT", "/entity?id=not an id&blind=true".replace(" ", "%20"), {}, {}, 400),
@@ -162,6 +203,35 @@ async def test_bad_input_gets_one_clear_error(world: HttpWorld) -> None:
         if again.headers.get("connection") == "close":
             kept = await world.peer()
     assert (await world.get("")).json()["version"] == before
+
+
+@pytest.mark.rule("HTTP-12")
+@pytest.mark.parametrize("name", ["Idempotency-Key", "Last-Event-ID", "Range", "If-Match", "If-None-Match"])
+async def test_a_header_that_means_nothing_twice_is_refused(world: HttpWorld, name: str) -> None:
+    values = {"If-Match": '"2.aaaaaaaaaaaa"', "If-None-Match": "*", "Range": "bytes=0-1"}
+    is_read = name in ("Last-Event-ID", "Range")
+    twice = f"{name}: {values.get(name, 'a')}\r\n".encode() * 2
+    path = "/watch?select=urn:a:*&wait=0" if is_read else "/entity?id=urn:a:9"
+    sent = world.request("GET" if is_read else "PUT", path, None if is_read else 1)
+    peer = await world.peer()
+    for _ in range(2):
+        peer.write(sent.replace(b"\r\n", b"\r\n" + twice, 1))
+        answer = await peer.answer()
+        assert (answer.status, answer.code) == (400, "malformed")
+    assert (await world.get("/entity?id=urn:a:9")).status == 404
+
+
+@pytest.mark.rule("HTTP-13")
+async def test_head_is_get_without_the_body_on_a_connection_that_goes_on(world: HttpWorld) -> None:
+    peer = await world.peer()
+    paths = [path for method, path, _, _ in QUESTIONS if method == "GET"]
+    for path in ["", "/entity?id=urn:a:1", "/entity?id=urn:none", *paths, "//v1/openapi.json"]:
+        peer.write(world.request("HEAD", path))
+        head = await peer.answer(is_head=True)
+        peer.write(world.request("GET", path))
+        whole = await peer.answer()
+        assert head.status == whole.status, path
+        assert {**head.headers, "date": ""} == {**whole.headers, "date": ""}, path
 
 
 @pytest.mark.rule("HTTP-3", "HTTP-4")

@@ -64,12 +64,12 @@ def read_params(query: str, cls: type[P]) -> P:
 
 def read_time(text: str) -> WireTime:
     """Milliseconds since 1970, or RFC 3339 with a zone."""
-    if _INTEGER.fullmatch(text):
-        return msgspec.convert(int(text), WireTime)
-    if not _TIME.fullmatch(text):
+    is_number = _INTEGER.fullmatch(text)
+    if not is_number and not _TIME.fullmatch(text):
         raise Malformed(path="(parameter 'time')", why="write milliseconds since 1970, or 2026-01-31T12:00:00Z")
     try:
-        return msgspec.convert(int(datetime.fromisoformat(text).timestamp() * 1_000), WireTime)
+        milliseconds = int(text) if is_number else int(datetime.fromisoformat(text).timestamp() * 1_000)
+        return msgspec.convert(milliseconds, WireTime)
     except (ValueError, OverflowError, msgspec.ValidationError):
         raise Malformed(path="(parameter 'time')", why="there is no such time") from None
 

@@ -23,8 +23,10 @@ JSON: Final = "application/json"
 PATCH: Final = "application/json-patch+json"
 
 
-def check_media_type(route: Route, given: Sequence[str], length: int) -> None:
-    """415 for a body of another kind; a body that is not needed may be left out."""
+def check_media_type(route: Route, given: Sequence[str], coded: Sequence[str], length: int) -> None:
+    """415 for a body of another kind, or a compressed one; a body that is not needed may be left out."""
+    if length and any(one.lower() != "identity" for one in coded):
+        raise HttpProblem(415, "Send the body as it is, without the header Content-Encoding.")
     if route.body in ("none", "bytes") or (route.body == "fields" and not length):
         return
     wanted = PATCH if route.body == "patch" else JSON

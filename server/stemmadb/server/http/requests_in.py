@@ -42,6 +42,8 @@ PREFLIGHT_SECONDS: Final = "600"
 FOREIGN: Final = "Pages of this origin may not connect. Add it to the server's setting 'origins', or to 'public'."
 NOTHING: Final = "There is nothing at this path. GET /v1/openapi.json lists the paths."
 _CONDITIONAL: Final = ("PUT", "PATCH", "DELETE")
+_SINGLE: Final = ("Idempotency-Key", "Last-Event-ID", "Range", "If-Range", "Expect")
+"""Headers that mean nothing twice: a proxy could take the other one. The rest is checked where it is used."""
 
 
 class IncomingBody(Protocol):
@@ -137,11 +139,12 @@ class RequestHandler:
         route = _check_method(head, self._routes.get(place.pattern, {}))
         space = space_of(place.space)
         params: Params = read_params(head.query, route.params)
+        _check_single(head)
         if route.writes and (key := head.one("idempotency-key")) is not None:
             check_key(key)
         if route.writes:
             _check_condition(head, route)
-        check_media_type(route, head.all("content-type"), body.length)
+        check_media_type(route, head.all("content-type"), head.all("content-encoding"), body.length)
         _check_accept(head, route)
         bearer = self._bearer(head, space)
         if route.body == "bytes":
@@ -195,6 +198,12 @@ def _check_condition(head: RequestHead, route: Route) -> None:
     if given and not route.headers:
         raise Malformed(path=f"({given[0]})", why="only /entity takes it; declare 'reads' in the body instead")
     read_condition(head.all("if-match"), head.all("if-none-match"))
+
+
+def _check_single(head: RequestHead) -> None:
+    for name in _SINGLE:
+        if len(head.all(name.lower())) > 1:
+            raise Malformed(path=f"({name})", why="it is there twice")
 
 
 def _check_accept(head: RequestHead, route: Route) -> None:

@@ -32,6 +32,8 @@ TOO_LARGE: Final = (
     f"The head of a request is limited to {HEAD_BYTES_MAX} bytes. Long chains of delegations are for the WebSocket."
 )
 RETRY_AFTER: Final = ("Retry-After", "5")
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""Those that are passed on. The library does not know every method, and CONNECT would end its reading of requests."""
 
 
 class FeedState(enum.Enum):
@@ -171,7 +173,10 @@ class RequestFeed:
         except BadRequest as bad:
             self._refuse(bad.status, str(bad))
             return
-        if request.version == "HTTP/1.1" and not request.all("host"):
+        if request.method not in METHODS:
+            known = ", ".join(METHODS)
+            self._refuse(405, f"Only {known} are answered here.", ("Allow", known))
+        elif request.version == "HTTP/1.1" and not request.all("host"):
             self._refuse(400, "The header Host is missing.")
         elif self._left > self._web.body_bytes_max(request.method, request.path):
             self._refuse(413, "The body of the request is larger than the server takes here.")
@@ -296,8 +301,7 @@ class RequestFeed:
 
     # ---------------------------------------------------------------- the end
 
-    def _refuse(self, status: int, detail: str) -> None:
-        extra = [RETRY_AFTER] if status == 503 else []
+    def _refuse(self, status: int, detail: str, *extra: tuple[str, str]) -> None:
         self._end(http.write_problem(status, detail, extra), refused=True)
 
     def _end(self, data: bytes, *, refused: bool) -> None:
