@@ -31,6 +31,7 @@ ORDER = (
     "crowd",
     "hostile",
     "http",
+    "http_beside",
     "growth_data",
     "growth_clients",
     "growth_watchers",

@@ -64,7 +64,8 @@ class HttpReader:
         self.link.send(self._request)
 
     def _took(self, head: bytes, body: bytes) -> None:
-        assert b" 200 " in head[:13], (head, body)
+        if b" 200 " not in head[:13]:
+            raise Gone((head + body).decode(errors="replace"))
         self.answered()
 
 

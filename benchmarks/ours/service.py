@@ -33,11 +33,16 @@ class Server:
             print(f"the server ended with {status}", file=sys.stderr)
 
 
-def start(data: Path, **settings: int | str) -> Server:
+COMMAND = "from stemmadb.client.cli import main; main()"
+WITHOUT_HTTP = f"import sys; sys.modules['aiohttp'] = None; {COMMAND}"
+"""As in an environment that has no aiohttp."""
+
+
+def start(data: Path, program: str = COMMAND, /, **settings: int | str) -> Server:
     """Neither variables nor a file of settings that happen to be here reach it."""
     flags = [f"--{name}=1000000000" for name in WIDE]
     flags += [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
-    command = [sys.executable, "-m", "stemmadb.client.cli", "serve", "--json", "--port", "0", "--data", str(data)]
+    command = [sys.executable, "-c", program, "serve", "--json", "--port", "0", "--data", str(data)]
     alone = {name: value for name, value in os.environ.items() if not name.startswith("STEMMADB_")}
     process = subprocess.Popen(  # noqa: S603
         [*command, "--log-level=warning", *flags], stdout=subprocess.PIPE, text=True, env=alone, cwd=data
@@ -50,9 +55,9 @@ def start(data: Path, **settings: int | str) -> Server:
 
 
 @contextmanager
-def served(**settings: int | str) -> Iterator[Server]:
+def served(program: str = COMMAND, /, **settings: int | str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="stemmadb-bench-", dir=DIRECTORY) as name:
-        server = start(Path(name), **settings)
+        server = start(Path(name), program, **settings)
         try:
             yield server
         finally:

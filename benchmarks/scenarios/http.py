@@ -7,16 +7,19 @@ import json
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import quote
 
 import msgspec
 
 from benchmarks.harness import rows
 from benchmarks.harness.plan import Plan
+from benchmarks.harness.retries import retried
 from benchmarks.harness.rows import Key, Row
 from benchmarks.harness.systems import serving
 from benchmarks.harness.turns import Turns
 from benchmarks.load.document import DOCUMENT
+from benchmarks.load.figures import Figures
 from benchmarks.load.http import EventLink, HttpLink, HttpReader, field, request
 from benchmarks.load.loop import closed_loop, closing, fan_out
 from benchmarks.load.processes import rss_mb
@@ -24,6 +27,7 @@ from benchmarks.load.websocket import WebSocket
 from benchmarks.ours import service
 from benchmarks.ours.sessions import Space
 from benchmarks.ours.writers import Writer
+from benchmarks.peers.port import Peer
 from stemmadb.protocol.model.access import access_token
 from stemmadb.protocol.model.access.access_token import AccessToken
 from stemmadb.protocol.model.values.ids import TimeMs
@@ -146,8 +150,12 @@ def run(plan: Plan) -> list[Row]:
             for system in systems:
                 if system.name != rows.ETCD:
                     continue
-                writer = EtcdWriter(system.port)  # type: ignore[attr-defined]  # etcd has one
-                with closing([writer]):
-                    figures = closed_loop([writer], pid=system.pids, seconds=plan.seconds)
-                    turns.add_figures(Key(PUT, rows.ETCD, 1), figures)
+                figures = retried(rows.ETCD, partial(_etcd, system, plan.seconds))
+                turns.add_figures(Key(PUT, rows.ETCD, 1), figures)
     return turns.rows()
+
+
+def _etcd(system: Peer, seconds: float) -> Figures:
+    writer = EtcdWriter(system.port)  # type: ignore[attr-defined]  # etcd has one
+    with closing([writer]):
+        return closed_loop([writer], pid=system.pids, seconds=seconds)

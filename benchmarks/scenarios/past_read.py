@@ -8,10 +8,12 @@ from contextlib import contextmanager
 
 from benchmarks.harness import rows
 from benchmarks.harness.plan import Plan
+from benchmarks.harness.retries import BROKEN_OFF, retried
 from benchmarks.harness.rows import Key, Row
 from benchmarks.harness.systems import serving
 from benchmarks.harness.turns import Turns
-from benchmarks.load.loop import Client, closed_loop, closing
+from benchmarks.load.figures import Figures
+from benchmarks.load.loop import Client, closed_loop
 from benchmarks.ours import service
 from benchmarks.ours.system import System
 from benchmarks.peers.port import Peer
@@ -35,13 +37,40 @@ def readers(system: Peer, *, patches: bool) -> list[Client]:
     return [system.past_reader("past", FACTS, chance) for chance in chances]
 
 
+class Side:
+    """The clients of one system. A turn that it broke off is tried again with new ones, on the same history."""
+
+    def __init__(self, system: Peer, *, patches: bool = False) -> None:
+        self._system, self._patches = system, patches
+        self._clients = list[Client]()
+
+    def measured(self, seconds: float) -> Figures:
+        return retried(self._system.name, lambda: self._turn(seconds))
+
+    def _turn(self, seconds: float) -> Figures:
+        try:
+            self._clients = self._clients or readers(self._system, patches=self._patches)
+            return closed_loop(self._clients, pid=self._system.pids, seconds=seconds)
+        except BROKEN_OFF:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.link.close()
+        self._clients = []
+
+
 @contextmanager
-def _sides(systems: list[Peer], unheld: System) -> Iterator[dict[tuple[str, Peer], list[Client]]]:
-    sides = {(NAME, system): readers(system, patches=False) for system in systems}
-    sides |= {(PATCHES, system): readers(system, patches=True) for system in systems if system.name == rows.OURS}
-    sides[UNHELD, unheld] = readers(unheld, patches=False)
-    with closing([client for clients in sides.values() for client in clients]):
+def _sides(systems: list[Peer], unheld: System) -> Iterator[dict[tuple[str, Peer], Side]]:
+    sides = {(NAME, system): Side(system) for system in systems}
+    sides |= {(PATCHES, system): Side(system, patches=True) for system in systems if system.name == rows.OURS}
+    sides[UNHELD, unheld] = Side(unheld)
+    try:
         yield sides
+    finally:
+        for side in sides.values():
+            side.close()
 
 
 def run(plan: Plan) -> list[Row]:
@@ -52,7 +81,7 @@ def run(plan: Plan) -> list[Row]:
         _sides(systems, System(unheld)) as sides,
     ):
         for _ in range(plan.reps):
-            for (scenario, system), clients in sides.items():
-                figures = closed_loop(clients, pid=system.pids, seconds=plan.seconds)
+            for (scenario, system), side in sides.items():
+                figures = side.measured(plan.seconds)
                 turns.add_figures(Key(scenario, system.name, CLIENTS), figures, durable=system.durable)
     return turns.rows()
