@@ -114,7 +114,7 @@ def test_a_node_of_compose_starts_with_its_file_and_has_the_time_to_stop(node: s
     assert f"./{node}.toml:{flags[flags.index('--config') + 1]}:ro" in service["volumes"]
     assert config.server_key is not None
     assert f"key:{config.server_key.parent}" in service["volumes"]
-    assert seconds(service["stop_grace_period"]) * 1_000 > config.stop_timeout_ms + 3_000
+    assert seconds(service["stop_grace_period"]) * 1_000 > config.drain_ms + config.stop_timeout_ms + 3_000
     assert service["environment"]["PGPASSFILE"] == f"/run/secrets/{service['secrets'][0]}"
 
 
@@ -157,7 +157,8 @@ def test_the_unit_starts_a_node_and_waits_for_its_end(tmp_path: Path) -> None:
     known = {flag for param in serve.get_params(click.Context(serve)) for flag in param.opts}
     assert set(re.findall(r"--[a-z-]+", service["ExecStart"])) <= known
     assert f"/var/lib/{service['StateDirectory']}" in service["ExecStart"]
-    assert int(service["TimeoutStopSec"]) * 1_000 > settings("a", tmp_path).stop_timeout_ms + 3_000
+    config = settings("a", tmp_path)
+    assert int(service["TimeoutStopSec"]) * 1_000 > config.drain_ms + config.stop_timeout_ms + 3_000
     assert service["Environment"].startswith("PGPASSFILE=")
 
 

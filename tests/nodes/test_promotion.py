@@ -6,14 +6,13 @@ import threading
 import time
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 
-import postgres_server
 from appends import append_to
 from logs import LogMaker
 from postgres_server import OwnServer
 from space import SPACE, set_
+from standbys import a_pair, promoted, waiting_for_standby
 from stemmadb.protocol.model.values.ids import Version
 from stemmadb.server.maintenance.verify import verify_space
 from stemmadb.server.storage.port import StorageFailed
@@ -24,22 +23,8 @@ BEFORE_THE_END = 40
 
 @pytest.fixture
 def pair() -> Iterator[tuple[OwnServer, OwnServer]]:
-    postgres_server.need()
-    with postgres_server.own_server() as primary, primary.standby() as standby:
-        with psycopg.connect(primary.url, autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-            connection.execute("SELECT pg_reload_conf()")
-            while not connection.execute("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'").fetchall():
-                time.sleep(0.02)
-        yield primary, standby
-
-
-def promoted(standby: OwnServer) -> str:
-    with psycopg.connect(standby.url, autocommit=True) as connection:
-        connection.execute("SELECT pg_promote(true)")
-        connection.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
-        connection.execute("SELECT pg_reload_conf()")
-    return standby.url
+    with a_pair(synchronous=True) as made:
+        yield made
 
 
 class Writer:
@@ -97,7 +82,7 @@ def test_restarted_while_waiting_for_the_standby_an_append_is_acknowledged_to_no
     writer = Writer(storage)
     writer.until(BEFORE_THE_END)
     standby.kill()
-    while not _waits(primary.url):
+    while not waiting_for_standby(primary.url):
         time.sleep(0.01)
     primary.kill()
     acknowledged = writer.ended()
@@ -117,7 +102,7 @@ def test_restarted_while_waiting_for_the_standby_an_append_is_acknowledged_to_no
 
     claiming = threading.Thread(target=claim)
     claiming.start()
-    while not _waits(primary.url):
+    while not waiting_for_standby(primary.url):
         time.sleep(0.01)
     assert claimed == []
     standby.start()
@@ -129,8 +114,3 @@ def test_restarted_while_waiting_for_the_standby_an_append_is_acknowledged_to_no
     assert verify_space(after, SPACE).version == claimed[0]
     after.close()
     storage.close()
-
-
-def _waits(url: str) -> bool:
-    with psycopg.connect(url, autocommit=True) as connection:
-        return bool(connection.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'").fetchall())

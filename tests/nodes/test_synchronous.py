@@ -13,6 +13,7 @@ import postgres_server
 from appends import append_to
 from logs import LogMaker
 from space import SPACE, set_
+from standbys import waiting_for_standby
 from stemmadb.protocol.model.log import chain
 from stemmadb.protocol.model.values.ids import Version
 from stemmadb.server.storage.port import AcceptedWrite, SpaceLog, StorageFailed
@@ -37,13 +38,6 @@ def promise(url: str, names: str) -> None:
         connection.execute("SELECT pg_reload_conf()")
         while connection.execute("SHOW synchronous_standby_names").fetchone() != (names,):
             time.sleep(0.01)
-
-
-def waiting(url: str) -> list[int]:
-    """The processes of the server that wait for the standby."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        found = connection.execute("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'").fetchall()
-    return [pid for (pid,) in found]
 
 
 class Append:
@@ -75,10 +69,10 @@ def test_cancelled_wait_is_an_unknown_outcome_until_a_claim_settles_it(server: s
     log = storage.open(SPACE, create=True)
     promise(server, "nobody")
     appended = Append(log, LogMaker().commit(set_("urn:x", 1, blind=True)))
-    while not waiting(server):
+    while not waiting_for_standby(server):
         time.sleep(0.01)
     with psycopg.connect(server, autocommit=True) as connection:
-        for pid in waiting(server):
+        for pid in waiting_for_standby(server):
             connection.execute("SELECT pg_cancel_backend(%s)", (pid,))
     assert isinstance(appended.end(), UnknownOutcome)
     promise(server, "")
@@ -98,11 +92,11 @@ def test_lost_append_that_waits_for_its_standby_is_settled_by_the_claim(server: 
     log = storage.open(SPACE, create=True)
     promise(server, "nobody")
     appended = Append(log, LogMaker().commit(set_("urn:x", 1, blind=True)))
-    while not waiting(server):
+    while not waiting_for_standby(server):
         time.sleep(0.01)
     with log.reader() as reader:
         assert reader.tip().version == 0
-    ((lost,),) = [waiting(server)]
+    ((lost,),) = [waiting_for_standby(server)]
     claims: list[int] = []
 
     def claim() -> None:
@@ -114,7 +108,7 @@ def test_lost_append_that_waits_for_its_standby_is_settled_by_the_claim(server: 
     claiming.start()
     while not _waits_for_lock(server):
         time.sleep(0.01)
-    assert (claims, waiting(server)) == ([], [lost])
+    assert (claims, waiting_for_standby(server)) == ([], [lost])
     promise(server, "")
     claiming.join()
     assert claims == [1]

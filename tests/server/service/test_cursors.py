@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import string
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -32,7 +33,7 @@ from stemmadb.protocol.wire.messages.reading import (
 )
 from stemmadb.protocol.wire.messages.structure import CreateBranch, CreateTag, ListBranches, ListTags
 from stemmadb.server.engine.read.log_pieces import LogPlace
-from stemmadb.server.service.base import cursors
+from stemmadb.server.service.base import cursor_cover, cursors
 from stemmadb.server.service.base.cursors import At, Cursors, Kind
 from stemmadb.server.storage.port import FactPosition
 
@@ -87,7 +88,9 @@ def test_the_end_of_a_list_has_no_cursor_and_a_first_page_no_place() -> None:
 @pytest.mark.parametrize(("kind", "place"), LONGEST)
 def test_the_longest_cursor_fits_into_its_field(kind: Kind[Any], place: Any) -> None:
     text = Cursors(kind, SPACE, ()).write(pins(kind), place)
-    assert msgspec.convert(text, Cursor) == text
+    assert text is not None
+    whole = base64.urlsafe_b64encode(bytes(cursor_cover.COVER_BYTES) + base64.urlsafe_b64decode(text)).decode()
+    assert msgspec.convert(whole, Cursor) == whole
 
 
 def test_a_cursor_belongs_to_its_kind_its_space_and_its_question() -> None:
@@ -168,6 +171,17 @@ def test_a_cursor_has_one_form() -> None:
 
 # ------------------------------------------------------------ in requests
 
+
+def taken_apart(text: str) -> tuple[bytes, list[Any]]:
+    """What covers a cursor of an answer, and the cursor: its mark, its versions and its place."""
+    whole = base64.urlsafe_b64decode(text)
+    return whole[: cursor_cover.COVER_BYTES], msgspec.msgpack.decode(whole[cursor_cover.COVER_BYTES :])
+
+
+def put_together(cover: bytes, *cursor: Any) -> str:
+    return base64.urlsafe_b64encode(cover + encode(cursor)).decode()
+
+
 REQUESTS: list[PagedRequest] = [
     QueryRequest(id=1, query=Query((Root("*"),))),
     HistoryRequest(id=1, entity=EntityId("urn:n:1")),
@@ -214,11 +228,33 @@ async def test_a_cursor_that_pins_a_version_not_written_yet_is_malformed(asked: 
     async with request_harness() as it:
         await filled(it)
         first = await it.ask(msgspec.structs.replace(asked, limit=1))
-        mark, pinned, place = msgspec.msgpack.decode(base64.urlsafe_b64decode(first.next))
-        far = base64.urlsafe_b64encode(encode([mark, [99] * len(pinned), place])).decode()
+        cover, (mark, pinned, place) = taken_apart(first.next)
+        far = put_together(cover, mark, [99] * len(pinned), place)
         with pytest.raises(Malformed) as raised:
             await it.ask(msgspec.structs.replace(asked, after=far))
         assert raised.value.facts["path"] == "after"
+
+
+@pytest.mark.parametrize("asked", REQUESTS, ids=lambda request: type(request).__name__)
+async def test_a_cursor_of_another_history_is_malformed(asked: PagedRequest) -> None:
+    """The same versions are there, with other hashes: a standby was promoted that had lost the last commits."""
+    async with request_harness() as lost, request_harness() as kept:
+        await filled(lost)
+        await kept.engine.must(set_("urn:other", 1, blind=True))
+        await filled(kept)
+        asked = msgspec.structs.replace(asked, limit=1)
+        first = await lost.ask(asked)
+        assert await lost.ask(msgspec.structs.replace(asked, after=first.next))
+        assert (await kept.ask(asked)).next is not None
+        with pytest.raises(Malformed) as raised:
+            await kept.ask(msgspec.structs.replace(asked, after=first.next))
+        assert raised.value.facts["path"] == "after"
+        cover, cursor = taken_apart(first.next)
+        own_cover, _ = taken_apart((await kept.ask(asked)).next)
+        with pytest.raises(Malformed):
+            await lost.ask(msgspec.structs.replace(asked, after=put_together(own_cover, *cursor)))
+        with pytest.raises(Malformed):
+            await lost.ask(msgspec.structs.replace(asked, after=put_together(cover, *cursor) + "\n"))
 
 
 PIECES = st.none() | st.integers(-2, 30) | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=6) | IDS | NAMES
@@ -229,18 +265,19 @@ JUNK = st.text(max_size=60) | st.binary(max_size=60).map(lambda data: base64.url
 @given(
     asked=st.sampled_from(REQUESTS),
     junk=JUNK,
-    pinned=st.lists(st.integers(0, 20) | st.integers(0, INT_MAX), min_size=1, max_size=2),
+    pinned=st.lists((st.integers(0, 20) | st.integers(0, INT_MAX)).map(Version), min_size=1, max_size=2),
     place=st.lists(PIECES, min_size=1, max_size=2),
     limit=st.sampled_from([None, 1, 3]),
 )
 async def test_whatever_is_sent_as_a_cursor_gets_a_page_or_a_typed_error(
-    asked: PagedRequest, junk: str, pinned: Sequence[int], place: Sequence[Any], limit: int | None
+    asked: PagedRequest, junk: str, pinned: Sequence[Version], place: Sequence[Any], limit: int | None
 ) -> None:
     async with request_harness() as it:
         await filled(it)
         first = await it.ask(msgspec.structs.replace(asked, limit=1))
-        mark, *_ = msgspec.msgpack.decode(base64.urlsafe_b64decode(first.next))
-        made_up = base64.urlsafe_b64encode(encode([mark, pinned, place])).decode()
+        cover, (mark, *_) = taken_apart(first.next)
+        theirs = await it.context.space.read(partial(cursor_cover.cover_of, pinned=pinned))
+        made_up = put_together(theirs or cover, mark, pinned, place)
         with pytest.raises(Malformed):
             await it.ask_unread(msgspec.structs.replace(asked, after=junk, limit=limit))
         try:

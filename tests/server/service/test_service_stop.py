@@ -50,3 +50,29 @@ async def test_a_space_that_is_being_opened_for_a_session_when_all_are_lost_is_l
         assert not service.hubs
         hub = await service.enter_hub(home.space, create=False)
         service.leave_hub(hub)
+
+
+@pytest.mark.rule("STORE-8", "RESUME-2", "COMMIT-10")
+async def test_a_space_is_given_back_once_all_is_decided_and_its_sessions_end_after_that() -> None:
+    writing = Held()
+    seen: list[tuple[bool, bool]] = []
+    async with service_harness(workers=Executors(writing, Inline())) as home:
+        bob = await home.peer(BOB).open()
+        writing.is_held = True
+        local = bob.send(put("urn:x", 1))
+        await home.settle()
+
+        async def given_back() -> None:
+            bob.take()
+            seen.append((isinstance(bob.verdict(local), AcceptedVerdict), bob.wire.closed is not None))
+
+        giving = asyncio.create_task(home.service.give_up([home.space], given_back, lambda: 7))
+        await home.settle()
+        was_given = bool(seen)
+        writing.is_held = False
+        writing.release()
+        await giving
+        assert not was_given
+        assert seen == [(True, False)]
+        assert bob.wire.closed == 1001
+        assert not home.service.open_spaces

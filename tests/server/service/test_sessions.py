@@ -233,6 +233,23 @@ async def test_a_watch_that_starts_in_the_past_brings_the_facts_from_there_in_pa
         assert bob.frames[-1].filled == (1,)
 
 
+@pytest.mark.rule("WATCH-3", "QUERY-6")
+async def test_pages_of_a_watch_do_not_go_on_in_another_history() -> None:
+    limits = msgspec.structs.replace(DEFAULTS, part_bytes_max=2_000)
+    async with service_harness(limits=limits) as lost, service_harness(limits=limits) as kept:
+        for home, size in ((lost, 300), (kept, 301)):
+            alice = await home.peer(ALICE).open()
+            for _ in range(15):
+                await alice.commit(put("urn:x", "x" * size))
+        bob, carol = await lost.peer(BOB).open(), await kept.peer(BOB).open()
+        page = await bob.watch(1, "urn:*", since=Version(3))
+        assert isinstance(page, WatchAnswer)
+        assert page.next is not None
+        assert isinstance(await bob.watch(1, "urn:*", since=Version(3), after=page.next), WatchAnswer)
+        with pytest.raises(errors.Malformed):
+            await carol.watch(1, "urn:*", since=Version(3), after=page.next)
+
+
 @pytest.mark.rule("WATCH-3")
 async def test_a_watch_cannot_start_in_the_future_or_below_the_floor() -> None:
     async with service_harness() as home:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -113,6 +113,16 @@ class Store:
         self._losses += 1
         for did in tuple(self._open):
             self.lose(did)
+
+    @property
+    def open_spaces(self) -> tuple[Did, ...]:
+        return tuple(self._open)
+
+    async def close_spaces(self, dids: Collection[Did]) -> None:
+        """Closes these whether they are in use or not, once what has come so far is finished."""
+        closing = [self._close_space(did) for did in dids if did in self._open]
+        if closing:
+            await asyncio.wait(closing)
 
     async def close(self) -> None:
         """Finishes what has come so far and closes all spaces and threads."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Final
 
@@ -139,14 +139,39 @@ class Service:
                 self._close(hub)
             self._workers.close()
 
-    # ------------------------------------------------------------ for a node that has lost spaces
+    # ------------------------------------------------------------ for a node that gives spaces back, or has lost them
+
+    @property
+    def open_spaces(self) -> tuple[Did, ...]:
+        return tuple(dict.fromkeys((*self.hubs, *self._store.open_spaces)))
+
+    async def give_up(
+        self, spaces: Collection[Did], given_back: Callable[[], Awaitable[None]], retry_after_ms: Callable[[], int]
+    ) -> None:
+        """Another process may serve these spaces: their hubs close once what was taken is decided, then the spaces
+        are given back, and only then their sessions end, which find an owner at once.
+        """
+        hubs = {hub for did in spaces if (hub := self.hubs.get(did)) is not None}
+        sessions = [session for session in self.sessions if session.is_in(hubs)]
+        for session in sessions:
+            session.take_no_more()
+        while any(session.is_waiting for session in sessions):
+            await asyncio.sleep(STOP_STEP_SECONDS)
+        for session in sessions:
+            session.flush()
+        for hub in hubs:
+            self._close(hub)
+        await self._store.close_spaces(spaces)
+        await given_back()
+        for session in sessions:
+            session.end(GoingAway(), retry_after_ms=retry_after_ms())
 
     def lose(self, space: Did) -> None:
         """Another process serves the space: its sessions have to connect anew, and what was known is forgotten."""
         hub = self.hubs.get(space)
         if hub is not None:
             for session in tuple(self.sessions):
-                if session.is_in(hub):
+                if session.is_in((hub,)):
                     session.end(GoingAway(), retry_after_ms=LOST_RETRY_AFTER_MS)
             self._close(hub)
         self._store.lose(space)

@@ -252,10 +252,13 @@ async def _listening(
     finally:
         LOG.info("stopping", connections=listener.connections)
         readiness.stopping()
-        if node is not None:
-            node.ownership.drain()
+        most_ms = config.stop_timeout_ms
+        if node is not None:  # it still listens, so that its `/readyz` is read
+            drain = node.drain(cast("Hubs", service), config.drain_ms)
+            if not await _in_time(drain, config.drain_ms + most_ms, "drain_timed_out"):
+                most_ms = 0
         await listener.stop()
-        await _stop_service(config, listener, service, node)
+        await _stop_service(most_ms, listener, service, node)
         if web is not None:
             await web.stop()
 
@@ -296,9 +299,9 @@ async def _accompanied(running: RunningServer, companions: Sequence[Companion]) 
 
 
 async def _stop_service(
-    config: Config, listener: Listener, service: StoppableService, node: ServingNode | None
+    most_ms: int, listener: Listener, service: StoppableService, node: ServingNode | None
 ) -> None:
-    await _in_time(service.stop(), config.stop_timeout_ms, "stop_timed_out")
+    await _in_time(service.stop(), most_ms, "stop_timed_out")
     if node is not None:
         node.lose_all()  # so that another node can serve them while connections close
     await _in_time(_all_closed(listener), CLOSE_MS, "close_timed_out")
@@ -309,13 +312,15 @@ async def _all_closed(listener: Listener) -> None:
         await asyncio.sleep(CLOSED_POLL_SECONDS)
 
 
-async def _in_time(work: Coroutine[Any, Any, None], most_ms: int, event: str) -> None:
-    """Does the work, or as much of it as there is time for."""
+async def _in_time(work: Coroutine[Any, Any, None], most_ms: int, event: str) -> bool:
+    """Does the work, or as much of it as there is time for; whether that was all."""
     try:
         async with asyncio.timeout(most_ms / 1_000):
             await work
     except TimeoutError:
         LOG.warning(event, after_ms=most_ms)
+        return False
+    return True
 
 
 def _metrics(config: Config, counts: Counts, listener: Listener, node: ServingNode | None) -> Metrics | None:

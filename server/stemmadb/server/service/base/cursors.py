@@ -1,23 +1,23 @@
 """Cursors: where a page ended, as text that a client gives back, and that is not trusted (QUERY-6).
 
 A cursor holds the versions that all pages show, the place after which the next one begins, and a mark of the
-request it belongs to. It is neither secret nor signed: a client that forges one gets a page at some place, with what
-it may read anyway. So a place is never an id that the caller may not read (`readable_ids`).
+request it belongs to; `cursor_cover` adds what covers the hashes of the versions. It is neither secret nor signed: a
+client that forges one gets a page at some place, with what it may read anyway. So a place is never an id that the
+caller may not read (`readable_ids`).
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Annotated, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 from blake3 import blake3
 from msgspec import Meta
 
-from stemmadb.protocol.errors import FutureVersion, Malformed, StemmaError
+from stemmadb.protocol.errors import Malformed, StemmaError
 from stemmadb.protocol.model.values import ids
 from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import BranchName, Did, EntityId, Version
@@ -111,14 +111,11 @@ def malformed() -> Malformed:
     return Malformed(path="after", why="it is not the 'next' of a page of this list")
 
 
-@contextmanager
-def going_on(at: At[P] | None) -> Iterator[None]:
-    """A cursor that pins a version that is not written yet was not made here: the version was not asked for."""
+def pinned_by(text: str) -> tuple[Version, ...]:
+    """The versions that a cursor pins, of whatever list it is; `Malformed` for what is no cursor."""
     try:
-        yield
-    except FutureVersion:
-        if at is None:
-            raise
+        return _decode(base64.b64decode(text, altchars=b"-_", validate=True)).pinned
+    except (binascii.Error, ValueError, msgspec.DecodeError):
         raise malformed() from None
 
 

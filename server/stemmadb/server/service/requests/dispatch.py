@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from stemmadb.protocol.wire.messages import type_of
 from stemmadb.protocol.wire.messages.access import AclRequest, RevokeRequest
@@ -30,7 +33,8 @@ from stemmadb.protocol.wire.messages.structure import (
     MergeRequest,
     RevertRequest,
 )
-from stemmadb.server.service.base.request_context import Caller, RequestContext
+from stemmadb.server.service.base.cursor_cover import covered, uncovered
+from stemmadb.server.service.base.request_context import Caller, RequestContext, check_reads
 from stemmadb.server.service.requests import (
     access,
     blobs,
@@ -95,6 +99,13 @@ async def answer(request: Request, caller: Caller, context: RequestContext) -> P
     """
     handler = HANDLERS.get(type(request))
     assert handler is not None, f"{type_of(request)} is not answered here"
+    after: str | None = getattr(request, "after", None)
+    if after is not None:
+        check_reads(caller)  # who may read nothing learns nothing of versions
+        request = replace(request, after=await context.space.read(partial(uncovered, text=after)))
     result: Part = await handler(request, caller, context)
     assert type(result) is request.answer, f"{type_of(request)} is answered by {request.answer.__name__}"
+    next_: str | None = getattr(result, "next", None)
+    if next_ is not None:
+        result = replace(result, next=await context.space.read(partial(covered, cursor=next_)))
     return result

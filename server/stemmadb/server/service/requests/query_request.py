@@ -18,7 +18,7 @@ from stemmadb.server.engine.read.entities import EntityValue
 from stemmadb.server.engine.read.id_pages import IdPage
 from stemmadb.server.engine.read.store_queries import QueriedPage
 from stemmadb.server.service.base import cursors
-from stemmadb.server.service.base.cursors import Cursors, going_on, place_of
+from stemmadb.server.service.base.cursors import Cursors, place_of
 from stemmadb.server.service.base.request_context import Caller, RequestContext, check_reads
 from stemmadb.server.service.requests import past_read
 from stemmadb.server.service.requests.readable_ids import limit_to_readable
@@ -34,7 +34,7 @@ async def query(request: QueryRequest, caller: Caller, context: RequestContext) 
         return await past_read.load(past, context, lambda log: _page_on(log, request, caller, context))
     if request.query.has_window() or any(root.schema is not None for root in request.query.roots):
         return await _whole(request, caller, context)
-    return await _page(request, caller, context)
+    return await context.space.read(lambda log: _page_on(log, request, caller, context))
 
 
 async def _whole(request: QueryRequest, caller: Caller, context: RequestContext) -> QueryAnswer:
@@ -60,11 +60,6 @@ async def _whole(request: QueryRequest, caller: Caller, context: RequestContext)
         return await context.space.read(ask)
     finally:
         budget.cancel()  # a caller that is gone leaves no work behind
-
-
-async def _page(request: QueryRequest, caller: Caller, context: RequestContext) -> QueryAnswer:
-    with going_on(_book(request, context).read(request.after)):
-        return await context.space.read(lambda log: _page_on(log, request, caller, context))
 
 
 def _book(request: QueryRequest, context: RequestContext) -> Cursors[EntityId]:

@@ -30,7 +30,7 @@ from stemmadb.server.engine.read.differences import Differences
 from stemmadb.server.engine.read.history import AuthoredFact
 from stemmadb.server.engine.read.reader import Reader
 from stemmadb.server.service.base import cursors
-from stemmadb.server.service.base.cursors import Cursors, going_on, place_of
+from stemmadb.server.service.base.cursors import Cursors, place_of
 from stemmadb.server.service.base.request_context import Caller, RequestContext, reader_for
 from stemmadb.server.service.requests.readable_ids import lies_behind, prefixes_within
 from stemmadb.server.storage.port import LogFilter
@@ -46,10 +46,9 @@ async def history(request: HistoryRequest, caller: Caller, context: RequestConte
     book = Cursors(cursors.HISTORY, context.space.did, (id_, branch, request.version, request.order))
     at = book.read(request.after)
     version = request.version if at is None else at.pinned[0]
-    with going_on(at):
-        page = await reader.history(
-            id_, ReadMoment(branch, version), order=request.order, after=place_of(at), limit=request.limit
-        )
+    page = await reader.history(
+        id_, ReadMoment(branch, version), order=request.order, after=place_of(at), limit=request.limit
+    )
     next_ = book.write([page.version], page.next)
     return HistoryAnswer(version=page.version, next=next_, entries=tuple(map(_history_entry, page.entries)))
 
@@ -87,15 +86,14 @@ async def log(request: LogRequest, caller: Caller, context: RequestContext) -> L
     at = book.read(request.after)
     if at is not None:
         wanted = replace(wanted, upto=at.pinned[0])
-    with going_on(at):
-        page = await reader.log(
-            wanted,
-            with_facts=request.with_facts,
-            with_ids=request.with_ids,
-            kinds=request.kinds,
-            after=place_of(at),
-            limit=request.limit,
-        )
+    page = await reader.log(
+        wanted,
+        with_facts=request.with_facts,
+        with_ids=request.with_ids,
+        kinds=request.kinds,
+        after=place_of(at),
+        limit=request.limit,
+    )
     return LogAnswer(version=page.version, next=book.write([page.version], page.next), entries=page.entries)
 
 
@@ -123,8 +121,7 @@ async def diff(request: DiffRequest, caller: Caller, context: RequestContext) ->
     at = book.read(request.after)
     if at is not None:
         left, right = (ReadMoment(one.branch, pin) for one, pin in zip((left, right), at.pinned, strict=True))
-    with going_on(at):
-        page = await _differences(reader, left, right, prefixes_within(caller, prefix), place_of(at), request.limit)
+    page = await _differences(reader, left, right, prefixes_within(caller, prefix), place_of(at), request.limit)
     return DiffAnswer(
         left=page.left,
         right=page.right,
@@ -162,8 +159,7 @@ async def blame(request: BlameRequest, caller: Caller, context: RequestContext) 
     book = Cursors(cursors.BLAME, context.space.did, (id_, branch, request.version, request.path))
     at = book.read(request.after)
     version, skipped = (request.version, 0) if at is None else (at.pinned[0], at.place)
-    with going_on(at):
-        page = await reader.blame(id_, ReadMoment(branch, version), request.path, after=skipped, limit=request.limit)
+    page = await reader.blame(id_, ReadMoment(branch, version), request.path, after=skipped, limit=request.limit)
     next_ = book.write([page.version], page.next)
     return BlameAnswer(version=page.version, next=next_, lines=tuple(map(_blame_line, page.lines)))
 

@@ -71,12 +71,7 @@ def _page_size(request: PagedRequest, context: RequestContext) -> int:
 
 
 def _version(log: LogReader, at: At[BranchName] | None) -> Version:
-    head = log.tip().version
-    if at is None:
-        return head
-    if at.pinned[0] > head:
-        raise cursors.malformed()
-    return at.pinned[0]
+    return log.tip().version if at is None else at.pinned[0]
 
 
 def _page(items: Mapping[str, T], at: At[BranchName] | None, size: int) -> tuple[list[T], BranchName | None]:

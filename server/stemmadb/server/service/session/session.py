@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine
 from typing import Any, Final, Protocol
 
 from stemmadb.protocol.errors import (
@@ -415,9 +415,9 @@ class Session:
         """Sends the reason and closes; the listener calls `lost` afterwards."""
         self._farewell(self.connection.close(error, retry_after_ms=retry_after_ms))
 
-    def is_in(self, hub: SpaceHub) -> bool:
-        """Whether the session was led to that hub."""
-        return self._hub is hub
+    def is_in(self, hubs: Container[SpaceHub]) -> bool:
+        """Whether the session was led to one of these hubs."""
+        return self._hub is not None and self._hub in hubs
 
     def _farewell(self, closed: Closed) -> None:
         self._is_open = False

@@ -24,6 +24,7 @@ from stemmadb.server.engine.base import moments
 from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.engine.base.space_port import SpaceApi
 from stemmadb.server.service.base import cursors
+from stemmadb.server.service.base.cursor_cover import covered, uncovered
 from stemmadb.server.service.base.cursors import Cursors, Kind
 from stemmadb.server.service.stream.frames import ITEM_BYTES
 from stemmadb.server.service.watch.feed import Feed
@@ -54,23 +55,27 @@ async def answer(
     assert request.since is not None
     since, limits = request.since, space.limits
     book = Cursors(CURSORS, space.did, (request.watch, msgspec.to_builtins(request.query), since))
-    at = book.read(request.after)
-    after = FactPosition(since, _WHOLE) if at is None else at.place
-    page = await space.read(lambda reader: _page(reader, group, since, after, limits))
+
+    def ask(reader: LogReader) -> tuple[_Page, str | None]:
+        at = None if request.after is None else book.read(uncovered(reader, request.after))
+        after = FactPosition(since, _WHOLE) if at is None else at.place
+        page = _page(reader, group, since, after, limits)
+        next_ = book.write([page.head], page.reached or FactPosition(page.head, _WHOLE))
+        return page, None if next_ is None else covered(reader, next_)
+
+    page, next_ = await space.read(ask)
     if page.reached is not None:
-        next_ = book.write([page.head], page.reached)
         return WatchAnswer(version=page.head, commits=page.items, next=next_)
     while feed.version < page.head:  # it will be published in a moment
         await asyncio.sleep(WAIT_SECONDS)
-    await join(lambda version: _last(page, version, feed, group, book))
+    await join(lambda version: _last(page, version, feed, group, next_))
     return None
 
 
-def _last(page: _Page, version: Version, feed: Feed, group: WatchGroup, book: Cursors[FactPosition]) -> WatchAnswer:
+def _last(page: _Page, version: Version, feed: Feed, group: WatchGroup, next_: str | None) -> WatchAnswer:
     """If what became durable while it joined is not kept any more there is one page more, and it joins again."""
     since = _since(feed, group, page.head, version)
     if since is None:
-        next_ = book.write([page.head], FactPosition(page.head, _WHOLE))
         return WatchAnswer(version=page.head, commits=page.items, next=next_)
     return WatchAnswer(version=version, commits=(*page.items, *since))
 

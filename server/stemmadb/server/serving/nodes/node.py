@@ -7,7 +7,7 @@ another node has claimed it, this node's row has ended, or the server of the dat
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence, Sized
 from contextlib import asynccontextmanager, suppress
 from typing import Final, Protocol
 
@@ -15,6 +15,7 @@ from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.server.log_events import Log
 from stemmadb.server.open_store import now
+from stemmadb.server.serving.nodes.drain_steps import retry_after_ms, steps
 from stemmadb.server.serving.nodes.members import DatabaseMembership
 from stemmadb.server.serving.nodes.metrics import NodeMetrics
 from stemmadb.server.serving.nodes.ownership import NodeOwnership
@@ -34,6 +35,16 @@ class Hubs(Protocol):
     def lose(self, space: Did) -> None: ...
 
     def lose_all(self) -> None: ...
+
+    @property
+    def sessions(self) -> Sized: ...
+
+    @property
+    def open_spaces(self) -> Sequence[Did]: ...
+
+    async def give_up(
+        self, spaces: Collection[Did], given_back: Callable[[], Awaitable[None]], retry_after_ms: Callable[[], int]
+    ) -> None: ...
 
 
 class ServingNode:
@@ -62,6 +73,21 @@ class ServingNode:
 
         self.storage.on_lost = lost
         self.storage.node.on_death = died
+
+    async def drain(self, hubs: Hubs, drain_ms: int) -> None:
+        """Claims nothing more, and gives all spaces back, in steps if there are many."""
+        self.storage.drain()
+        sessions, began = len(hubs.sessions), asyncio.get_running_loop().time()
+
+        async def given_back() -> None:
+            with suppress(StorageFailed):  # the end of this node's row frees them too
+                await asyncio.to_thread(self.storage.give_back_closed)
+
+        while left := hubs.open_spaces:  # also what was being opened meanwhile
+            for step in steps(left, drain_ms):
+                await asyncio.sleep(began + step.at - asyncio.get_running_loop().time())
+                await hubs.give_up(step.spaces, given_back, lambda: retry_after_ms(sessions, drain_ms))
+        await given_back()
 
     async def listens(self, address: str) -> None:
         """Other nodes pass connections on to this address from now on."""

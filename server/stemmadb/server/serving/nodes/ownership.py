@@ -17,15 +17,14 @@ class NodeOwnership:
 
     def __init__(self, storage: PostgresStorage) -> None:
         self._storage = storage
-        self._is_draining = False
 
     def known(self, space: Did) -> Owner | None:
         """Ours as long as we are alive and its log is open; whoever owns others is asked for each connection."""
-        is_ours = not self._is_draining and self._storage.is_open(space) and self.is_alive()
+        is_ours = not self._storage.is_draining and self._storage.is_open(space) and self.is_alive()
         return SERVED_HERE if is_ours else None
 
     async def claim(self, spaces: Collection[Did]) -> Mapping[Did, Owner]:
-        if self._is_draining or not self.is_alive():
+        if self._storage.is_draining or not self.is_alive():
             return {}
         owners = await asyncio.to_thread(self._storage.claim, spaces)
         return {
@@ -36,7 +35,3 @@ class NodeOwnership:
 
     def is_alive(self) -> bool:
         return self._storage.node.is_alive
-
-    def drain(self) -> None:
-        """Claims nothing more."""
-        self._is_draining = True

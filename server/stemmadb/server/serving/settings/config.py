@@ -161,6 +161,13 @@ class Config(_Bounds):
     lease_ms: Whole = _setting(
         3_000, LISTENING, "How long a node on the database lives without renewing its row.", ge=300, le=60_000
     )
+    drain_ms: Whole = _setting(
+        10_000,
+        LISTENING,
+        "Over how long a node that stops spreads its spaces, if it has over 1,000.",
+        ge=1,
+        le=600_000,
+    )
     read_view_ms_max: Whole = _setting(
         5_000, LISTENING, "How long one read of the database may take.", ge=100, le=600_000
     )

@@ -28,8 +28,7 @@ _CLAIM: Final = (
 )
 _STANDS: Final = "SELECT 1 FROM tip WHERE space = %s::int AND owner = %s AND term = %s AND version = %s AND hash = %s"
 _GIVE_BACK: Final = "UPDATE tip SET owner = NULL WHERE space = %s::int AND owner = %s AND term = %s"
-
-
+_GIVE_BACK_ALL: Final = "UPDATE tip SET owner = NULL WHERE owner = %s AND space = ANY (%s::int[])"
 _LAST: Final = "SELECT hash FROM commit WHERE space = %s::int AND version = %s"
 _LOOK_ALL: Final = (
     "SELECT s.did, t.space, t.owner, t.term, n.address FROM space AS s JOIN tip AS t ON t.space = s.space "
@@ -114,3 +113,8 @@ def stands(connection: PgConnection, space: int, claimed: Claimed) -> bool:
 
 def give_back(connection: PgConnection, space: int, claimed: Claimed) -> None:
     connection.change(_GIVE_BACK, (space, claimed.owner, claimed.term))
+
+
+def give_back_all(connection: PgConnection, node: int, spaces: Collection[int]) -> None:
+    """With one statement, however many: by a node that stops and claims nothing more."""
+    connection.change(_GIVE_BACK_ALL, (node, int4s(list(spaces))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from stemmadb.server.storage.port import (
     StoredBlob,
     Worker,
 )
-from stemmadb.server.storage.postgres import blobs, claims, destroy, long_append
+from stemmadb.server.storage.postgres import blobs, destroy, long_append
 from stemmadb.server.storage.postgres.appender import NodeAppender, WaitingBatch
 from stemmadb.server.storage.postgres.claims import Claimed
 from stemmadb.server.storage.postgres.connection import PgConnection, is_certain, translated
@@ -77,7 +77,7 @@ class PostgresLog(ReadOnlyLog):
         node: NodeConnections,
         *,
         workers: Worker | None = None,
-        closed: Callable[[PostgresLog], None],
+        closed: Callable[[PostgresLog, Claimed | None], None],
         lost: Callable[[], None],
     ) -> None:
         super().__init__(space, numbers.space, node.readers, node.read_view_ms_max)
@@ -169,13 +169,7 @@ class PostgresLog(ReadOnlyLog):
             raise StorageFailed("the log had an error and must be opened again")
 
     def close(self) -> None:
-        """Gives the space back, unless an append may still be under way: then the next claim waits for it."""
-        if self.is_closed:
-            return
-        self.is_closed = True
-        try:
-            if not self._is_broken:
-                with suppress(StorageFailed, psycopg.Error), self._writers.connection() as connection:
-                    claims.give_back(connection, self.number, self._claimed)
-        finally:
-            self._closed(self)
+        """The space may be given back, unless an append is perhaps under way: then the next claim waits for it."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._closed(self, None if self._is_broken else self._claimed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -13,7 +13,7 @@ from stemmadb.protocol import identity
 from stemmadb.protocol.errors import Unavailable, UnknownSpace
 from stemmadb.protocol.model.log import commit_record
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.storage.port import OwnedElsewhere, SpaceLog, Worker
+from stemmadb.server.storage.port import OwnedElsewhere, SpaceLog, StorageFailed, Worker
 from stemmadb.server.storage.postgres import claims, members, schema
 from stemmadb.server.storage.postgres.appender import APPENDS_IN_FLIGHT_MAX, NodeAppender
 from stemmadb.server.storage.postgres.claims import Claimed
@@ -86,6 +86,9 @@ class PostgresStorage:
         self.counts: Final = DatabaseCounts()
         self._logs: set[PostgresLog] = set()
         self._by_space: dict[Did, PostgresLog] = {}
+        self._is_draining = False
+        self._to_give_back: set[int] = set()
+        """Spaces whose log was closed by a node that stops; they are given back together."""
         self._claims: dict[int, Claimed] = {}
         """What was claimed and not opened yet."""
         self.on_lost: Callable[[Did], None] = _nothing
@@ -160,6 +163,25 @@ class PostgresStorage:
             self._claims.update(claimed)
         return {space: elsewhere.get(space) for space in spaces}
 
+    @property
+    def is_draining(self) -> bool:
+        return self._is_draining
+
+    def drain(self) -> None:
+        """The node stops: it claims nothing more, and what it closes is given back by `give_back_closed`."""
+        with self._lock:
+            self._is_draining = True
+            self._to_give_back |= {space for space, kept in self._claims.items() if kept.owner == self.node.number}
+            self._claims.clear()
+
+    def give_back_closed(self) -> None:
+        """Gives back the spaces that were closed while it drains, with one statement."""
+        with self._lock:
+            closed, self._to_give_back = self._to_give_back, set()
+        if closed:
+            with self._claimers.connection() as connection, failures():
+                claims.give_back_all(connection, self.node.number, closed)
+
     def addresses(self) -> set[str]:
         """Of the nodes that are alive."""
         with self._claimers.connection() as connection, failures():
@@ -206,6 +228,8 @@ class PostgresStorage:
     def open(self, space: Did, *, create: bool = False, workers: Worker | None = None) -> SpaceLog:
         """Claims the space; `OwnedElsewhere` if a live node has it, `UnknownSpace` if there is none to open."""
         identity.public_key(space)
+        if self._is_draining:
+            raise StorageFailed("the node is stopping")
         with self._claimers.connection() as connection, failures():
             number = self._number(connection, space, create=create and self._node is not None)
             if self._node is None:
@@ -249,7 +273,7 @@ class PostgresStorage:
             kept,
             NodeConnections(self._readers, self._writers, self._appender, self._read_view_ms_max),
             workers=workers,
-            closed=self._forget,
+            closed=self._closed,
             lost=lambda: self.on_lost(space),
         )
         with self._lock:
@@ -260,11 +284,17 @@ class PostgresStorage:
     def _room(self) -> int:
         return max(ENTITIES_MIN, ENTITIES_MAX // max(1, len(self._logs)))
 
-    def _forget(self, log: PostgresLog) -> None:
+    def _closed(self, log: PostgresLog, given_back: Claimed | None) -> None:
         with self._lock:
             self._logs.discard(log)
             if self._by_space.get(log.space) is log:
                 del self._by_space[log.space]
+            if given_back is not None and self._is_draining:
+                self._to_give_back.add(log.number)
+                return
+        if given_back is not None:
+            with suppress(StorageFailed, psycopg.Error), self._writers.connection() as connection:
+                claims.give_back(connection, log.number, given_back)
 
     def close(self) -> None:
         with self._lock:
