@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.commands.database_access import storage_option
 from stemmadb.server.commands.report import CommandReport
 from stemmadb.server.commands.shared import (
     CommandShell,
@@ -16,7 +17,6 @@ from stemmadb.server.commands.shared import (
     showing_progress,
     shown,
     space_option,
-    storage_option,
 )
 from stemmadb.server.maintenance.backup import known_spaces
 from stemmadb.server.maintenance.progress import OnProgress
