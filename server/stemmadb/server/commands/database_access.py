@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from stemmadb.server.storage.postgres.connection import PgConnection
 
 READ_VIEW_MS_MAX: Final = 600_000
-"""One read may take long; only what reads page by page holds none for so long (STORE-10)."""
+"""Verifying is one read, which may take long."""
+PAGES_MS_MAX: Final = 5_000
+"""What reads page by page goes on in later read views, so that appends are not kept waiting (STORE-10)."""
 
 storage_option = click.option(
     "--storage", metavar="URL", help="A PostgreSQL database instead of the data directory: postgresql://user@host/db."
@@ -29,16 +31,16 @@ needed_storage_option = click.option(
 
 
 @contextmanager
-def database(storage: str) -> Iterator[PostgresStorage]:
+def database(storage: str, *, read_view_ms_max: int = READ_VIEW_MS_MAX) -> Iterator[PostgresStorage]:
     """The database, to be read only: a command that reads is no node."""
-    with _opened(storage, read_only=True) as opened:
+    with _opened(storage, read_only=True, read_view_ms_max=read_view_ms_max) as opened:
         yield opened
 
 
 @contextmanager
 def writable_database(storage: str) -> Iterator[PostgresStorage]:
     """The database, to write spaces that no live node owns: a node without an address, to which nobody connects."""
-    with _opened(storage, read_only=False) as opened:
+    with _opened(storage, read_only=False, read_view_ms_max=READ_VIEW_MS_MAX) as opened:
         yield opened
 
 
@@ -81,12 +83,12 @@ def checked_url(storage: str) -> str:
 
 
 @contextmanager
-def _opened(storage: str, *, read_only: bool) -> Iterator[PostgresStorage]:
+def _opened(storage: str, *, read_only: bool, read_view_ms_max: int) -> Iterator[PostgresStorage]:
     url = checked_url(storage)
     with _failures():
         with _driver():
             from stemmadb.server.storage.postgres import PostgresStorage  # noqa: PLC0415
-        opened = PostgresStorage(url, read_only=read_only, program=_program(), read_view_ms_max=READ_VIEW_MS_MAX)
+        opened = PostgresStorage(url, read_only=read_only, program=_program(), read_view_ms_max=read_view_ms_max)
         try:
             yield opened
         finally:

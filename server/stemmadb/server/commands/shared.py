@@ -14,7 +14,7 @@ import click
 from stemmadb.protocol import errors, identity
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Did, TimeMs
-from stemmadb.server.commands.database_access import database, served_elsewhere, writable_database
+from stemmadb.server.commands.database_access import READ_VIEW_MS_MAX, database, served_elsewhere, writable_database
 from stemmadb.server.maintenance.incoming import IncomingSpaces, incoming_spaces
 from stemmadb.server.maintenance.progress import MaintenanceProgress, OnProgress
 from stemmadb.server.storage.port import DiskFull, OwnedElsewhere, Storage, StorageFailed
@@ -120,13 +120,13 @@ def _full(target: Path | None) -> errors.StorageFull:
 
 
 @contextmanager
-def reading_all(data: Path, storage: str | None) -> Iterator[Storage]:
+def reading_all(data: Path, storage: str | None, *, read_view_ms_max: int = READ_VIEW_MS_MAX) -> Iterator[Storage]:
     """The spaces of a directory, or those of a database, either of which may be in use."""
     if storage is None:
         with reading(data) as directory:
             yield directory
         return
-    with database(storage) as opened:
+    with database(storage, read_view_ms_max=read_view_ms_max) as opened:
         yield opened
 
 

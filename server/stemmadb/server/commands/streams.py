@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.commands.database_access import storage_option
+from stemmadb.server.commands.database_access import PAGES_MS_MAX, storage_option
 from stemmadb.server.commands.shared import (
     CommandShell,
     arriving,
@@ -52,7 +52,10 @@ def export(
     Example: stemmadb export --data ./data spaces.jsonl
     """
     target = None if file == STANDARD else Path(file).absolute().parent
-    with showing_progress(shell, target) as on_progress, reading_all(data, storage) as opened:
+    with (
+        showing_progress(shell, target) as on_progress,
+        reading_all(data, storage, read_view_ms_max=PAGES_MS_MAX) as opened,
+    ):
         wanted = known_spaces(opened, None if space is None else [space])
         with _written(file) as write:
             done = [_exported(opened, one, write, on_progress) for one in wanted]

@@ -44,6 +44,8 @@ def import_into(
     imported: dict[Did, Verified] = {}
     for header in _streams(lines, space):
         found = space_of(lines, header)
+        if header.after:
+            lines.fail(f"it goes on from version {header.after}: restore the backup that it is a part of")
         if found in imported:
             lines.fail(f"the stream of {found} is here twice")
         imported[found] = _import_stream(lines, header, target, found, on_progress)

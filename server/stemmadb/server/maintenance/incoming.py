@@ -24,6 +24,10 @@ SPACES: Final = "spaces"
 class IncomingSpaces(Protocol):
     """A place for new spaces in a directory or a database."""
 
+    def check_empty(self) -> None:
+        """`NotEmpty` if there are spaces already."""
+        ...
+
     def open(self, space: Did) -> SpaceLog:
         """The log of a new space, empty, which the caller closes; `NotEmpty` if there is one already."""
         ...
@@ -40,6 +44,10 @@ class DirectorySpaces:
         self._place = place
         self._directory = directory
         self._storage = SqliteStorage(place)
+
+    def check_empty(self) -> None:
+        if any(self._directory.glob(f"{SPACES}/*")):
+            raise NotEmpty(directory=str(self._directory))
 
     def open(self, space: Did) -> SpaceLog:
         if (self._directory / SPACES / space).exists():

@@ -25,6 +25,7 @@ IS_SHOWN: Final = f"NOT starts_with(did, '{PREFIX}')"
 
 _HELD: Final = "SELECT pg_try_advisory_lock(%s)"
 _LEFT: Final = "SELECT space FROM space WHERE starts_with(did, %s)"
+_ANY: Final = f"SELECT 1 FROM space WHERE {IS_SHOWN} LIMIT 1"  # noqa: S608  # our own text
 _THERE: Final = "SELECT 1 FROM space WHERE did = %s"
 _SHOW: Final = "UPDATE space SET did = substr(did, %s::int) WHERE space = ANY (%s)"
 _INSERT: Final = "INSERT INTO space (did) VALUES (%s) ON CONFLICT DO NOTHING RETURNING space"
@@ -62,6 +63,11 @@ class IncomingSpaces:
         if not is_held:
             raise Unavailable("Another command is bringing spaces into the database. Wait until it has ended.")
         _remove(connection, [number for (number,) in connection.rows(_LEFT, (PREFIX,))])
+
+    def check_empty(self) -> None:
+        """`NotEmpty` if there are spaces already."""
+        if self._connection.rows(_ANY):
+            raise NotEmpty("The database has spaces already, and nothing was written.", directory="the database")
 
     def open(self, space: Did) -> PostgresLog:
         """The log of a new space, empty; `NotEmpty` if there is one already."""
