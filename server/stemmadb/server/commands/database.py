@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
 import click
 
-from stemmadb.protocol import errors
-from stemmadb.server.commands.shared import CommandShell, checked_url
-from stemmadb.server.storage.port import StorageFailed
-
-if TYPE_CHECKING:
-    from stemmadb.server.storage.postgres.connection import PgConnection
-
-needed_storage_option = click.option(
-    "--storage", metavar="URL", required=True, help="The PostgreSQL database: postgresql://user@host/db."
-)
+from stemmadb.server.commands.database_access import connected, needed_storage_option
+from stemmadb.server.commands.shared import CommandShell
 
 
 @click.command()
@@ -30,7 +18,7 @@ def migrate(shell: CommandShell, storage: str) -> dict[str, object]:
 
     Example: stemmadb migrate --storage postgresql://stemma@db/stemma
     """
-    with _connected(storage) as connection:
+    with connected(storage) as connection:
         from stemmadb.server.storage.postgres import migration  # noqa: PLC0415  # psycopg is optional
 
         done = migration.migrate(connection)
@@ -51,7 +39,7 @@ def scrub(shell: CommandShell, storage: str, rewrite: bool) -> dict[str, object]
 
     Example: stemmadb scrub --rewrite --storage postgresql://stemma@db/stemma
     """
-    with _connected(storage) as connection:
+    with connected(storage) as connection:
         from stemmadb.server.storage.postgres import scrub as tables  # noqa: PLC0415
 
         done = tables.scrub(connection, rewrite=rewrite)
@@ -62,22 +50,3 @@ def scrub(shell: CommandShell, storage: str, rewrite: bool) -> dict[str, object]
     if not done.tables:
         shell.say("Nothing was destroyed since the last time.")
     return {"rewritten": rewrite, "tables": list(done.tables), "spaces": list(done.paid), "owing": list(done.owing)}
-
-
-@contextmanager
-def _connected(storage: str) -> Iterator[PgConnection]:
-    """One connection to the primary; errors of it become errors that a person can be told."""
-    url = checked_url(storage)
-    try:
-        from stemmadb.server.storage.postgres.connection import connect, failures  # noqa: PLC0415
-    except ImportError:
-        raise errors.Unavailable("psycopg is not installed. Run: pip install 'stemmadb[postgres]'") from None
-    try:
-        connection = connect(url)
-        try:
-            with failures():
-                yield connection
-        finally:
-            connection.close()
-    except StorageFailed as failed:
-        raise errors.Unavailable(f"The database cannot be used: {failed}") from None

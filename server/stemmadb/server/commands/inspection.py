@@ -10,16 +10,16 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.commands.database_access import database, storage_option
 from stemmadb.server.commands.report import CommandReport
 from stemmadb.server.commands.running_server import ask
 from stemmadb.server.commands.shared import (
     CommandShell,
     data_option,
-    database,
     reading,
+    reading_all,
     showing_progress,
     shown,
-    storage_option,
 )
 from stemmadb.server.serving import presence
 from stemmadb.server.serving.ownership.worker_ownership import worker_of
@@ -30,7 +30,7 @@ from stemmadb.server.storage.sqlite import sqlite_version
 
 @click.group()
 def space() -> None:
-    """List the spaces of a data directory.
+    """List the spaces of a data directory or a database.
 
     Example: stemmadb space list --data ./data
     """
@@ -38,20 +38,21 @@ def space() -> None:
 
 @space.command("list")
 @data_option
+@storage_option
 @click.pass_obj
-def spaces(shell: CommandShell, data: Path) -> dict[str, object]:
-    """List the spaces of a data directory, which may be in use.
+def spaces(shell: CommandShell, data: Path, storage: str | None) -> dict[str, object]:
+    """List the spaces of a data directory or a database, either of which may be in use.
 
     Example: stemmadb space list --data ./data
     """
     report = CommandReport(shell, looks=True)
-    with showing_progress(shell), reading(data) as storage:
-        for space in storage.spaces():
-            report.take(space, partial(_described, shell, storage, space))
+    with showing_progress(shell), reading_all(data, storage) as opened:
+        for space in opened.spaces():
+            report.take(space, partial(_described, shell, opened, space))
     for one in report.good:
         shell.say(f"{shell.named(str(one['space']))}  version {one['version']}")
     if not report.spaces:
-        shell.say(f"There are no spaces in {data}.")
+        shell.say(f"There are no spaces in {storage or data}.")
     return report.answer()
 
 

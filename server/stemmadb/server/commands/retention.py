@@ -1,4 +1,4 @@
-"""`stemmadb compact` and `stemmadb erase`, on a data directory that nobody holds."""
+"""`stemmadb compact` and `stemmadb erase`, on a data directory that nobody holds or a space that no node serves."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import errno
 import json
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +31,8 @@ from stemmadb.protocol.model.values.ids import (
     branch_name,
     entity_id,
 )
+from stemmadb.protocol.model.values.limits import DEFAULTS as LIMITS
+from stemmadb.server.commands.database_access import claim, storage_option, writable_database
 from stemmadb.server.commands.shared import (
     CommandShell,
     data_option,
@@ -40,18 +44,24 @@ from stemmadb.server.commands.shared import (
     shown,
     yes_option,
 )
+from stemmadb.server.counters import Counts
 from stemmadb.server.engine.base import moments, states
 from stemmadb.server.engine.base.moments import ReadMoment
+from stemmadb.server.engine.base.settings import DEFAULTS as SETTINGS
 from stemmadb.server.engine.base.space_port import Asked, SpaceApi
 from stemmadb.server.engine.plan import compaction, erasure
+from stemmadb.server.engine.store import Store
 from stemmadb.server.maintenance.progress import MaintenanceProgress
-from stemmadb.server.open_store import open_store
+from stemmadb.server.open_store import open_store, store_on
 from stemmadb.server.storage.port import LogReader
 
 INTERRUPTED: Final = "It may be done, in part or not at all: the log holds it, or does not. Run it again to be sure."
 
 COMPACT_QUESTION: Final = "Compact to {floor}? What only older versions need is removed and cannot be brought back."
 ERASE_QUESTION: Final = "Erase what {id} held at {versions}, with every copy? It cannot be brought back."
+OWED: Final = (
+    "No answer has it. Files of the database may hold it until you run: stemmadb scrub --rewrite --storage ..."
+)
 COUNTED: Final = (("bodies", "body", "bodies"), ("blobs", "blob", "blobs"))
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -66,6 +76,7 @@ as_option = click.option(
 
 @click.command()
 @data_option
+@storage_option
 @one_space_option
 @click.option("--floor", type=click.IntRange(min=0), help="The oldest version that can still be read.")
 @click.option("--older-than", metavar="TIME", help="Instead of a version: keep what is newer than 30d, 12h or 2w.")
@@ -73,9 +84,10 @@ as_option = click.option(
 @yes_option
 @as_option
 @click.pass_obj
-def compact(
+def compact(  # noqa: PLR0913, PLR0917  # one for each option
     shell: CommandShell,
     data: Path,
+    storage: str | None,
     space: Did,
     floor: int | None,
     older_than: str | None,
@@ -85,7 +97,8 @@ def compact(
 ) -> dict[str, object]:
     """Drop what only versions below the floor need, and blobs that nothing refers to. This cannot be undone.
 
-    No process may be using the directory. Versions that a tag names stay readable.
+    No process may be using the directory, or with --storage serving the space. Versions that a tag names stay
+    readable.
 
     Example: stemmadb compact --data ./data --space did:key:z6Mk... --floor 1000
     """
@@ -112,17 +125,20 @@ def compact(
             "snapshots": done.snapshots,
         }
 
-    answer = _run(shell, data, space, "compacting", work)
+    answer = _run(shell, data, storage, space, "compacting", work)
     counts = " and ".join(shell.counted(int(str(answer[key])), one, many) for key, one, many in COUNTED)
     did = "would be compacted" if dry_run else "compacted"
     removed = "would go" if dry_run else "removed"
     shell.say(f"{shell.named(space)}: {did} to {answer['floor']}, {counts} {removed}")
+    if answer["owes_scrub"]:
+        shell.say(OWED)
     return answer
 
 
 @click.command()
 @click.argument("id_", metavar="ID", callback=lambda _ctx, _option, text: entity_id(text))
 @data_option
+@storage_option
 @one_space_option
 @click.option(
     "--version", "versions", type=click.IntRange(min=1), multiple=True, required=True, help="May be repeated."
@@ -143,6 +159,7 @@ def erase(  # noqa: PLR0913, PLR0917  # one for each option
     shell: CommandShell,
     id_: EntityId,
     data: Path,
+    storage: str | None,
     space: Did,
     versions: tuple[int, ...],
     survivors: tuple[str, ...],
@@ -153,7 +170,8 @@ def erase(  # noqa: PLR0913, PLR0917  # one for each option
 ) -> dict[str, object]:
     """Destroy what the entity ID held at some versions, with every copy of it. This cannot be undone.
 
-    No process may be using the directory. The history still verifies, since hashes stay.
+    No process may be using the directory, or with --storage serving the space. The history still verifies, since
+    hashes stay.
 
     Example: stemmadb erase urn:person:7 --version 41 --survivor 'main={"name": null}' --space did:key:z6Mk...
     """
@@ -178,10 +196,12 @@ def erase(  # noqa: PLR0913, PLR0917  # one for each option
             "erased": done.erased,
         }
 
-    answer = _run(shell, data, space, "erasing", work)
+    answer = _run(shell, data, storage, space, "erasing", work)
     counted = shell.counted(int(str(answer["erased"])), "body", "bodies")
     did = "would be erased" if dry_run else f"erased, version {answer['version']}"
     shell.say(f"{shell.named(space)}: {counted} of {id_} {did}")
+    if answer["owes_scrub"]:
+        shell.say(OWED)
     return answer
 
 
@@ -216,22 +236,41 @@ def _survivor(text: str) -> tuple[BranchName, bytes]:
 
 
 def _run(
-    shell: CommandShell, data: Path, space: Did, stage: str, work: Callable[[SpaceApi], Awaitable[dict[str, object]]]
+    shell: CommandShell,
+    data: Path,
+    storage: str | None,
+    space: Did,
+    stage: str,
+    work: Callable[[SpaceApi], Awaitable[dict[str, object]]],
 ) -> dict[str, object]:
-    """Opens the space, alone, and does the work."""
-
-    async def alone() -> dict[str, object]:
-        async with open_store(data) as store, store.lease(space) as opened:
-            return await work(opened)
-
+    """Opens the space, alone, and does the work. The answer says whether files owe a scrub."""
+    if storage is not None:
+        with showing_progress(shell) as on_progress, writable_database(storage) as opened:
+            on_progress(MaintenanceProgress(stage, 0))
+            claim(opened, space)
+            store = partial(store_on, opened, opened.clock(), counts=Counts(), settings=SETTINGS, limits=LIMITS)
+            answer = _done(store, space, work)
+            return answer | {"owes_scrub": not answer["dry_run"] and space in opened.owing_scrub()}
     if not data.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(data))
     with showing_progress(shell, data) as on_progress:
         on_progress(MaintenanceProgress(stage, 0))
-        try:
-            return asyncio.run(alone())
-        except KeyboardInterrupt:
-            raise click.Abort(INTERRUPTED) from None
+        return _done(partial(open_store, data), space, work) | {"owes_scrub": False}
+
+
+def _done(
+    opening: Callable[[], AbstractAsyncContextManager[Store]],
+    space: Did,
+    work: Callable[[SpaceApi], Awaitable[dict[str, object]]],
+) -> dict[str, object]:
+    async def alone() -> dict[str, object]:
+        async with opening() as store, store.lease(space) as opened:
+            return await work(opened)
+
+    try:
+        return asyncio.run(alone())
+    except KeyboardInterrupt:
+        raise click.Abort(INTERRUPTED) from None
 
 
 async def _asked(space: SpaceApi, principal: Did | None, content: object) -> Asked:

@@ -7,23 +7,19 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Protocol
 
 import click
 
 from stemmadb.protocol import errors, identity
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Did, TimeMs
+from stemmadb.server.commands.database_access import READ_VIEW_MS_MAX, database, served_elsewhere, writable_database
+from stemmadb.server.maintenance.incoming import IncomingSpaces, incoming_spaces
 from stemmadb.server.maintenance.progress import MaintenanceProgress, OnProgress
-from stemmadb.server.serving.settings.database_url import database_url
-from stemmadb.server.storage.port import DiskFull, Storage, StorageFailed
+from stemmadb.server.storage.port import DiskFull, OwnedElsewhere, Storage, StorageFailed
 from stemmadb.server.storage.sqlite import SqliteStorage
 from stemmadb.server.storage.sqlite.connection import is_no_room
-
-if TYPE_CHECKING:
-    from stemmadb.server.storage.postgres import PostgresStorage
-
-COMMAND_READ_VIEW_MS_MAX: Final = 600_000
 
 
 class CommandShell(Protocol):
@@ -79,9 +75,6 @@ data_option = click.option(
     show_default=True,
     help="The data directory.",
 )
-storage_option = click.option(
-    "--storage", metavar="URL", help="A PostgreSQL database instead of the data directory: postgresql://user@host/db."
-)
 space_option = click.option(
     "--space", callback=read_did, metavar="NAME|DID", help="Only this space; default: all spaces."
 )
@@ -110,6 +103,8 @@ def told(target: Path | None = None) -> Iterator[None]:
         yield
     except DiskFull as full:
         raise _full(target) from full
+    except OwnedElsewhere as elsewhere:
+        raise served_elsewhere(elsewhere.address) from elsewhere
     except StorageFailed as failed:
         why = "Run 'stemmadb verify' to see whether it is damaged."
         raise errors.Unavailable(f"The files of the space cannot be used ({failed}). {why}") from failed
@@ -125,40 +120,25 @@ def _full(target: Path | None) -> errors.StorageFull:
 
 
 @contextmanager
-def reading_all(data: Path, storage: str | None) -> Iterator[Storage]:
+def reading_all(data: Path, storage: str | None, *, read_view_ms_max: int = READ_VIEW_MS_MAX) -> Iterator[Storage]:
     """The spaces of a directory, or those of a database, either of which may be in use."""
     if storage is None:
         with reading(data) as directory:
             yield directory
         return
-    with database(storage) as opened:
+    with database(storage, read_view_ms_max=read_view_ms_max) as opened:
         yield opened
-
-
-def checked_url(storage: str) -> str:
-    """The address as it is, without a password in it."""
-    try:
-        return database_url(storage)
-    except ValueError as wrong:
-        raise click.UsageError(f"--storage cannot be used: {wrong}.") from None
 
 
 @contextmanager
-def database(storage: str) -> Iterator[PostgresStorage]:
-    """The database, to be read only: a command is no node. One read may take as long as it needs."""
-    given = checked_url(storage)
-    try:
-        from stemmadb.server.storage.postgres import PostgresStorage  # noqa: PLC0415  # psycopg is optional
-    except ImportError:
-        raise errors.Unavailable("psycopg is not installed. Run: pip install 'stemmadb[postgres]'") from None
-    try:
-        opened = PostgresStorage(given, read_only=True, read_view_ms_max=COMMAND_READ_VIEW_MS_MAX)
-    except StorageFailed as failed:
-        raise errors.Unavailable(f"The database cannot be used: {failed}") from None
-    try:
-        yield opened
-    finally:
-        opened.close()
+def arriving(data: Path, storage: str | None) -> Iterator[IncomingSpaces]:
+    """Where new spaces are made: in a directory that no process uses, or in a database."""
+    if storage is None:
+        with incoming_spaces(data) as directory:
+            yield directory
+        return
+    with writable_database(storage) as opened, opened.incoming() as place:
+        yield place
 
 
 @contextmanager

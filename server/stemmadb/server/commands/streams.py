@@ -13,20 +13,21 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.commands.database_access import PAGES_MS_MAX, storage_option
 from stemmadb.server.commands.shared import (
     CommandShell,
+    arriving,
     data_option,
     reading_all,
     showing_progress,
     shown,
     space_option,
-    storage_option,
 )
 from stemmadb.server.engine.blobs.blob_files import sync_directory
 from stemmadb.server.maintenance.backup import known_spaces
 from stemmadb.server.maintenance.export import Exported
 from stemmadb.server.maintenance.export import export as write_stream
-from stemmadb.server.maintenance.import_batches import import_spaces
+from stemmadb.server.maintenance.import_batches import import_into
 from stemmadb.server.maintenance.progress import OnProgress
 from stemmadb.server.maintenance.stream import LineSource
 from stemmadb.server.storage.port import Storage
@@ -51,7 +52,10 @@ def export(
     Example: stemmadb export --data ./data spaces.jsonl
     """
     target = None if file == STANDARD else Path(file).absolute().parent
-    with showing_progress(shell, target) as on_progress, reading_all(data, storage) as opened:
+    with (
+        showing_progress(shell, target) as on_progress,
+        reading_all(data, storage, read_view_ms_max=PAGES_MS_MAX) as opened,
+    ):
         wanted = known_spaces(opened, None if space is None else [space])
         with _written(file) as write:
             done = [_exported(opened, one, write, on_progress) for one in wanted]
@@ -115,22 +119,25 @@ def _check_new(path: Path) -> None:
 @click.command("import")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @data_option
+@storage_option
 @space_option
 @click.pass_obj
-def import_(shell: CommandShell, file: str, data: Path, space: Did | None) -> dict[str, object]:
+def import_(shell: CommandShell, file: str, data: Path, storage: str | None, space: Did | None) -> dict[str, object]:
     """Read spaces from FILE, or with '-' from standard input, into a data directory that no process uses.
 
     The spaces must not exist yet. Everything is verified while it is read, and visible only once it is complete.
+    With --storage into a database, which nodes may be using.
 
     Example: stemmadb import --data ./data spaces.jsonl
     """
-    with showing_progress(shell, data) as on_progress, _read(file) as source:
-        done = import_spaces(source, data, space=space, on_progress=on_progress)
+    target = data if storage is None else None
+    with showing_progress(shell, target) as on_progress, _read(file) as source, arriving(data, storage) as place:
+        done = import_into(place, source, space=space, on_progress=on_progress)
     for one in done:
         counts = f"{shell.counted(one.facts, 'fact')}, {shell.counted(one.blobs, 'blob')}"
         shell.say(f"{shell.named(one.space)}: imported and verified, version {one.version}, {counts}")
     return {
-        "data": str(data),
+        **({"data": str(data)} if storage is None else {"storage": storage}),
         "spaces": [
             {
                 "space": one.space,

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
+from stemmadb.server.commands.database_access import storage_option
 from stemmadb.server.commands.report import CommandReport
 from stemmadb.server.commands.shared import (
     CommandShell,
@@ -16,9 +17,10 @@ from stemmadb.server.commands.shared import (
     showing_progress,
     shown,
     space_option,
-    storage_option,
 )
+from stemmadb.server.maintenance import manifest as manifests
 from stemmadb.server.maintenance.backup import known_spaces
+from stemmadb.server.maintenance.manifest import ExportsManifest
 from stemmadb.server.maintenance.progress import OnProgress
 from stemmadb.server.maintenance.verify import verify_space
 from stemmadb.server.storage.port import Storage
@@ -38,6 +40,8 @@ def verify(shell: CommandShell, data: Path, storage: str | None, space: Did | No
     Example: stemmadb verify --data ./data
     """
     report = CommandReport(shell, looks=True)
+    if storage is None and data.is_dir() and isinstance(manifests.load_any(data), ExportsManifest):
+        raise click.UsageError(f"{str(data)!r} is the backup of a database: 'stemmadb restore' verifies it.")
     with showing_progress(shell) as on_progress, reading_all(data, storage) as opened:
         for one in known_spaces(opened, None if space is None else [space]):
             report.take(one, partial(_verified, shell, opened, one, on_progress))

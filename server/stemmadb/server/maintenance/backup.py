@@ -27,7 +27,7 @@ from stemmadb.server.maintenance.progress import Counter, OnProgress, quiet
 from stemmadb.server.maintenance.sqlite_copy import copy_database
 from stemmadb.server.maintenance.verify import verify_space
 from stemmadb.server.storage.directory import LOCK, hold
-from stemmadb.server.storage.port import Storage, StorageFailed
+from stemmadb.server.storage.port import SpaceLog, Storage, StorageFailed
 from stemmadb.server.storage.sqlite import SqliteStorage
 from stemmadb.server.storage.sqlite.storage import FILE
 
@@ -168,7 +168,7 @@ class _Backup:
         copy = SqliteStorage(self._place, read_only=True)
         try:
             verify_space(copy, space, on_progress=self._on_progress, blobs_in=self._target / SPACES / space)
-            if known is not None and _hash_at(copy, space, Version(known.version)) != known.hash:
+            if known is not None and _hash_in(copy, space, Version(known.version)) != known.hash:
                 raise NotEmpty(
                     f"The backup holds version {known.version} of {space}, which is not in the history of the space "
                     "now. The backup stays as it is. Back up to another directory.",
@@ -254,17 +254,21 @@ class _Look(msgspec.Struct, frozen=True):
     in_files: list[Hash]
 
 
-def _hash_at(storage: Storage, space: Did, version: Version) -> str | None:
-    """The hash of the commit at a version; None if the space does not go so far."""
-    if version == EMPTY_SPACE:
-        return reference.write(genesis(space))
+def _hash_in(storage: Storage, space: Did, version: Version) -> str | None:
     log = storage.open(space)
     try:
-        with log.reader() as reader:
-            found = reader.commits([version]).get(version)
-            return None if found is None else reference.write(found.hash)
+        return hash_at(log, version)
     finally:
         log.close()
+
+
+def hash_at(log: SpaceLog, version: Version) -> str | None:
+    """The hash of the commit at a version; None if the space does not go so far."""
+    if version == EMPTY_SPACE:
+        return reference.write(genesis(log.space))
+    with log.reader() as reader:
+        found = reader.commits([version]).get(version)
+        return None if found is None else reference.write(found.hash)
 
 
 def _is_moved(old: SpaceBackup, new: SpaceBackup) -> bool:

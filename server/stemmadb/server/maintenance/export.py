@@ -1,20 +1,26 @@
-"""Export: writes a space with its whole history as a stream of lines, as of one read view, in bounded memory."""
+"""Export: writes a space with its whole history as a stream of lines, as of one version, in bounded memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from stemmadb.protocol.errors import BrokenChain
+from stemmadb.protocol.errors import BrokenChain, Unavailable
+from stemmadb.protocol.model.log.commit_record import Commit, Compact, Erase
+from stemmadb.protocol.model.log.erased_bodies import ErasedBodies
+from stemmadb.protocol.model.log.facts import NO_BODY, Fact
 from stemmadb.protocol.model.values import reference
-from stemmadb.protocol.model.values.ids import Did, Hash, Version
+from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Did, Hash, Version
 from stemmadb.server.maintenance import check_blobs, records
 from stemmadb.server.maintenance.check_blobs import BlobMissing
 from stemmadb.server.maintenance.progress import Counter, OnProgress, quiet
 from stemmadb.server.maintenance.stream import CHUNK_BYTES, FORMAT, BlobLine, ChunkLine, EndLine, Header, LineWriter
-from stemmadb.server.storage.port import LogReader, SpaceLog, StoredBlob
+from stemmadb.server.storage.port import LogFilter, LogReader, SpaceLog, StoredBlob
+
+STRUCTURAL_PAGE: Final = 1_000
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,41 +34,86 @@ class Exported(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
-def export(log: SpaceLog, write: Callable[[bytes], object], *, on_progress: OnProgress = quiet) -> Exported:
-    """Writes the stream of a space, as it is at one read view, while the space may go on.
+def export(
+    log: SpaceLog,
+    write: Callable[[bytes], object],
+    *,
+    after: Version = EMPTY_SPACE,
+    without: Collection[Hash] = (),
+    on_progress: OnProgress = quiet,
+) -> Exported:
+    """Writes the stream of a space, as it is at one version, while the space may go on.
 
-    A blob that a compaction or an erasure takes away meanwhile is left out, as if it had been earlier.
+    `after` leaves out the commits up to a version, and `without` blobs, which streams before this one have.
+
+    A blob that a compaction or an erasure takes away meanwhile is left out, as if it had been earlier. `Unavailable`
+    if one took away what the stream has no record of: a later export has it.
     """
     lines = LineWriter(write)
     with log.reader() as reader:
         tip = reader.tip()
         hash_ = reference.write(tip.hash)
-        lines.put(Header(format=FORMAT, space=log.space, version=tip.version, hash=hash_))
-        facts = _put_commits(reader, lines, on_progress)
-        blobs = _put_blobs(log, reader, lines, on_progress)
-    lines.put(
-        EndLine(end=True, commits=tip.version, facts=facts, blobs=blobs, hash=hash_, stream=lines.hash()),
-    )
+        lines.put(Header(format=FORMAT, space=log.space, version=tip.version, hash=hash_, after=after))
+        facts = _put_commits(log, reader, after, lines, on_progress)
+        blobs = _put_blobs(log, reader, frozenset(without), lines, on_progress)
+    commits = tip.version - after
+    lines.put(EndLine(end=True, commits=commits, facts=facts, blobs=blobs, hash=hash_, stream=lines.hash()))
     return Exported(
         space=log.space, version=tip.version, hash=tip.hash, facts=facts, blobs=blobs, bytes=lines.bytes_written
     )
 
 
-def _put_commits(reader: LogReader, lines: LineWriter, on_progress: OnProgress) -> int:
-    counter = Counter(on_progress, "writing commits", reader.tip().version)
+def has_destroyed(reader: LogReader, after: Version) -> bool:
+    """Whether something was erased or compacted after a version."""
+    while page := reader.log(LogFilter(order="oldest", after=after, structural=True), STRUCTURAL_PAGE):
+        if any(isinstance(commit.details, Erase | Compact) for commit in page):
+            return True
+        after = page[-1].version
+    return False
+
+
+def _put_commits(log: SpaceLog, reader: LogReader, after: Version, lines: LineWriter, on_progress: OnProgress) -> int:
+    tip = reader.tip().version
+    counter = Counter(on_progress, "writing commits", tip - after)
+    gone = ErasedBodies()
     facts = 0
-    for commit, its_facts in reader.history():
+    for commit, its_facts in reader.history(after):
         for line in records.lines_of(commit, its_facts):
             lines.put(line)
+        _note_gone(gone, commit, its_facts)
         facts += len(its_facts)
         counter.add()
     counter.finish()
+    if lost := gone.first():
+        with log.reader() as now:
+            if has_destroyed(now, tip):
+                raise Unavailable(f"Something of {log.space} was erased or compacted meanwhile. Try again.")
+        why = "its body is gone, and no erasure or compaction explains it"
+        raise BrokenChain(version=lost[0], place=lost[1], why=why)
     return facts
 
 
-def _put_blobs(log: SpaceLog, reader: LogReader, lines: LineWriter, on_progress: OnProgress) -> int:
+def _note_gone(gone: ErasedBodies, commit: Commit, its_facts: tuple[Fact, ...]) -> None:
+    """What is gone must be explained by a later commit of the stream: whoever reads it wants to know (FACT-2)."""
+    if commit.note is None and commit.note_digest != NO_BODY:
+        gone.add(commit.version, "commit", None)
+    for index, fact in enumerate(its_facts):
+        if fact.is_gone:
+            gone.add(commit.version, f"fact {index} ({fact.id})", fact.id)
+    details = commit.details
+    if isinstance(details, Erase):
+        gone.erased(details)
+    elif isinstance(details, Compact):
+        gone.compacted(details)
+
+
+def _put_blobs(
+    log: SpaceLog, reader: LogReader, without: Collection[Hash], lines: LineWriter, on_progress: OnProgress
+) -> int:
     counter = Counter(on_progress, "writing blobs", every=100)
     for blob in reader.blobs():
+        if blob.hash in without:
+            continue
         try:
             _put_blob(reader, log.directory, blob, lines)
         except BlobMissing:

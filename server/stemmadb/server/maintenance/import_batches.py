@@ -1,19 +1,17 @@
-"""Brings the spaces of export streams into a data directory that nobody holds, all of them or none."""
+"""Brings the spaces of export streams into a data directory that nobody holds, or a database: all of them or none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from stemmadb.protocol.errors import NotEmpty, UnknownSpace
+from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.maintenance.import_space import receive, space_of
-from stemmadb.server.maintenance.incoming import SPACES, incoming, publish
+from stemmadb.server.maintenance.incoming import IncomingSpaces, incoming_spaces
 from stemmadb.server.maintenance.progress import OnProgress, quiet
 from stemmadb.server.maintenance.stream import LINE_BYTES_MAX, EndLine, Header, LineReader, LineSource
 from stemmadb.server.maintenance.verify import Verified
-from stemmadb.server.storage.directory import hold
-from stemmadb.server.storage.sqlite import SqliteStorage
 
 
 def import_spaces(
@@ -24,21 +22,39 @@ def import_spaces(
     on_progress: OnProgress = quiet,
     line_bytes_max: int = LINE_BYTES_MAX,
 ) -> list[Verified]:
+    """`import_into` a data directory that nobody holds."""
+    with incoming_spaces(directory) as target:
+        return import_into(target, source, space=space, on_progress=on_progress, line_bytes_max=line_bytes_max)
+
+
+def import_into(
+    target: IncomingSpaces,
+    source: LineSource,
+    *,
+    space: Did | None = None,
+    on_progress: OnProgress = quiet,
+    line_bytes_max: int = LINE_BYTES_MAX,
+) -> list[Verified]:
     """Reads every stream of a file, or the one of a space, and shows the spaces once all of them are whole.
 
-    `NotEmpty` if a space is in the directory already, `BadStream` or `BrokenChain` if a stream is not right; then
-    nothing is left behind.
+    `NotEmpty` if a space is there already, `BadStream` or `BrokenChain` if a stream is not right; then nothing is
+    left behind.
     """
     lines = LineReader(source, line_bytes_max=line_bytes_max)
-    with hold(directory), incoming(directory) as place:
-        SqliteStorage(directory).close()  # recovers a group WAL for the spaces that exist, and removes it
-        imported = [_import_stream(lines, header, directory, place, on_progress) for header in _streams(lines, space)]
-        if not imported and space is not None:
-            raise UnknownSpace(space=space)
-        if not imported:
-            lines.fail("it is empty", ahead=1)
-        publish(place, directory)
-    return imported
+    imported: dict[Did, Verified] = {}
+    for header in _streams(lines, space):
+        found = space_of(lines, header)
+        if header.after:
+            lines.fail(f"it goes on from version {header.after}: restore the backup that it is a part of")
+        if found in imported:
+            lines.fail(f"the stream of {found} is here twice")
+        imported[found] = _import_stream(lines, header, target, found, on_progress)
+    if not imported and space is not None:
+        raise UnknownSpace(space=space)
+    if not imported:
+        lines.fail("it is empty", ahead=1)
+    target.publish()
+    return list(imported.values())
 
 
 def _streams(lines: LineReader, space: Did | None) -> Iterator[Header]:
@@ -52,19 +68,10 @@ def _streams(lines: LineReader, space: Did | None) -> Iterator[Header]:
 
 
 def _import_stream(
-    lines: LineReader, header: Header, directory: Path, place: Path, on_progress: OnProgress
+    lines: LineReader, header: Header, target: IncomingSpaces, space: Did, on_progress: OnProgress
 ) -> Verified:
-    space = space_of(lines, header)
-    if (directory / SPACES / space).exists():
-        raise NotEmpty(directory=str(directory / SPACES / space))
-    if (place / SPACES / space).exists():
-        lines.fail(f"the stream of {space} is here twice")
-    storage = SqliteStorage(place)
+    log = target.open(space)
     try:
-        log = storage.open(space, create=True)
-        try:
-            return receive(lines, header, log, on_progress=on_progress)
-        finally:
-            log.close()
+        return receive(lines, header, log, on_progress=on_progress)
     finally:
-        storage.close()
+        log.close()

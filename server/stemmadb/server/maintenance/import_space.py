@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from stemmadb.protocol.errors import StemmaError
@@ -10,7 +10,7 @@ from stemmadb.protocol.identity import public_key
 from stemmadb.protocol.model.log import chain
 from stemmadb.protocol.model.log.commit_record import genesis
 from stemmadb.protocol.model.values import reference
-from stemmadb.protocol.model.values.ids import Did, Version
+from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.server.maintenance import records
 from stemmadb.server.maintenance.check_heads import HEADS_MAX, LogHeads
@@ -50,38 +50,69 @@ def space_of(lines: LineReader, header: Header) -> Did:
 
 
 def receive(
-    lines: LineReader, header: Header, log: SpaceLog, *, on_progress: OnProgress = quiet, heads_max: int = HEADS_MAX
+    lines: LineReader,
+    header: Header,
+    log: SpaceLog,
+    *,
+    later: Iterable[LineReader] = (),
+    on_progress: OnProgress = quiet,
+    heads_max: int = HEADS_MAX,
 ) -> Verified:
     """Fills an empty log with the rest of a stream, and verifies what was stored.
+
+    `later` are streams that go on where the one before them ends, as those of a backup do.
 
     `BadStream` names the line that cannot be right, `BrokenChain` the place in the history;
     the log is of no use then.
     """
-    commits = _Commits(lines)
-    last = _take_commits(commits, header, log, on_progress, heads_max)
-    if (last.version, reference.write(last.hash)) != (header.version, header.hash):
-        lines.fail(f"the commits end at version {last.version}, and the stream was to end at {header.version}")
-    blobs = ArrivingBlobs(lines, log)
-    end = _take_blobs(blobs, lines, commits.ending, on_progress)
-    _check_end(lines, end, header, last.facts, blobs.count)
+    _take_commits(_Streams(lines, header, log, later, on_progress), log, heads_max)
     return verify(log, on_progress=on_progress)
 
 
-class _Commits:
-    """The commits of a stream; then `ending` is the line after them."""
+class _Streams:
+    """The commits of a stream and of those that go on where it ends; blobs are taken between them."""
 
-    def __init__(self, lines: LineReader) -> None:
+    def __init__(
+        self, lines: LineReader, header: Header, log: SpaceLog, later: Iterable[LineReader], on_progress: OnProgress
+    ) -> None:
         self._lines = lines
-        self.ending: Line
+        self._header = header
+        self._log = log
+        self._later = later
+        self._on_progress = on_progress
+        self._version = 0
+        self._hash = reference.write(genesis(log.space))
 
-    def read(self) -> Iterator[Made]:
+    def commits(self) -> Iterator[Made]:
+        yield from self._stream()
+        for lines in self._later:
+            header = lines.begin()
+            if header is None or (header.space, header.after) != (self._log.space, self._version):
+                lines.fail(f"a stream of {self._log.space} that goes on from version {self._version} belongs here")
+            self._lines, self._header = lines, header
+            yield from self._stream()
+
+    def _stream(self) -> Iterator[Made]:
+        counter = Counter(self._on_progress, "reading commits", self._header.version - self._header.after)
+        facts = 0
         while isinstance(line := self._lines.next(), CommitLine):
-            facts = self._facts(line)
+            records_ = self._facts(line)
             try:
-                yield records.read_commit(line, facts, BOUNDS)
+                made = records.read_commit(line, records_, BOUNDS)
             except NotARecord as wrong:
                 self._lines.fail(str(wrong))
-        self.ending = line
+            yield made  # it was verified when the next one is asked for
+            self._version, self._hash = line.version, line.hash
+            facts += len(made[1])
+            counter.add()
+        counter.finish()
+        if (self._version, self._hash) != (self._header.version, self._header.hash):
+            self._lines.fail(
+                f"the commits end at version {self._version}, and the stream was to end at {self._header.version}"
+            )
+        blobs = ArrivingBlobs(self._lines, self._log)
+        end = _take_blobs(blobs, self._lines, line, self._on_progress)
+        _check_end(self._lines, end, self._header, facts, blobs.count)
 
     def _facts(self, line: CommitLine) -> list[FactRecord]:
         """All facts of a commit, those in the lines after it included."""
@@ -98,23 +129,15 @@ class _Commits:
         return found
 
 
-def _take_commits(
-    commits: _Commits, header: Header, log: SpaceLog, on_progress: OnProgress, heads_max: int
-) -> chain.ChainProgress:
+def _take_commits(streams: _Streams, log: SpaceLog, heads_max: int) -> None:
     """Appends each commit once it has been verified."""
-    counter = Counter(on_progress, "reading commits", header.version)
     made = FoldedStructure()
-    last = chain.ChainProgress(Version(0), genesis(log.space), 0)
     with UnwrittenTail(log) as pending:
         heads = LogHeads(pending.find, heads_max=heads_max)
-        for progress in chain.verify(log.space, pending.holding(commits.read()), heads):
-            last = progress
+        for _ in chain.verify(log.space, pending.holding(streams.commits()), heads):
             made.take(*pending.newest)
             pending.flush_if_full()
-            counter.add()
         pending.flush()
-    counter.finish()
-    return last
 
 
 def _take_blobs(blobs: ArrivingBlobs, lines: LineReader, line: Line, on_progress: OnProgress) -> EndLine:
@@ -130,7 +153,8 @@ def _take_blobs(blobs: ArrivingBlobs, lines: LineReader, line: Line, on_progress
 
 
 def _check_end(lines: LineReader, end: EndLine, header: Header, facts: int, blobs: int) -> None:
-    if (end.commits, end.facts, end.blobs, end.hash) != (header.version, facts, blobs, header.hash):
+    commits = header.version - header.after
+    if (end.commits, end.facts, end.blobs, end.hash) != (commits, facts, blobs, header.hash):
         lines.fail("the 'end' line counts other commits, facts or blobs than there are")
     if end.stream != lines.hash_before():
         lines.fail("the lines before do not give the hash in the 'end' line")

@@ -2,7 +2,8 @@
 
 One JSON object on each line, ended by a line feed. Its first member, `stemmadb`, says what the line is:
 
-    export  format (1), space, version and hash: whose history, and its last commit. Always the first line.
+    export  format (1), space, version and hash: whose history, and its last commit. Always the first line. `after`
+            where the stream goes on from a version: a part of a backup.
     commit  one commit with its facts, in the order of versions. A fact whose body is gone brings its digest instead.
             A commit with many facts goes on in lines of `facts`; `fact_count` says how many there are in all.
     facts   more facts of the commit before.
@@ -50,6 +51,7 @@ class Header(_Line, frozen=True, kw_only=True, tag="export"):
     space: str
     version: int
     hash: str
+    after: int = 0
 
 
 class FactRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -236,7 +236,10 @@ class NodeAppender:
 
 def _why_not(connection: PgConnection, move: Move) -> BaseException:
     """Why the end of a space did not move."""
-    ((owner, term, version, hash_),) = connection.rows(_LOOK_UP, (move.space,))
+    rows = connection.rows(_LOOK_UP, (move.space,))
+    if not rows:
+        return Deposed("the space is gone")
+    ((owner, term, version, hash_),) = rows
     if (owner, term) != (move.owner, move.term):
         return Deposed("another node has claimed the space")
     if version != move.expected:

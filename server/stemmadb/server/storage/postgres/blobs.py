@@ -10,7 +10,7 @@ import msgspec
 from stemmadb.protocol.model.values.ids import Hash, TimeMs
 from stemmadb.server.storage.port import StoredBlob
 from stemmadb.server.storage.postgres.connection import PgConnection
-from stemmadb.server.storage.postgres.read_view import PostgresView
+from stemmadb.server.storage.postgres.read_view import OpenView, PostgresView, alive
 from stemmadb.server.storage.stored_blobs import seal, stored_blob
 
 PAGE: Final = 1_000
@@ -44,16 +44,20 @@ def find(view: PostgresView, hash_: Hash) -> StoredBlob | None:
     return None if row is None else stored_blob(row)
 
 
-def data_of(view: PostgresView, hash_: Hash) -> bytes | None:
-    row = view.row("SELECT data FROM blob WHERE space = %(space)s::int AND hash = %(hash)s", {"hash": hash_})
+def data_of(view: PostgresView, hash_: Hash, open_view: OpenView) -> bytes | None:
+    """From this read view while it lives, later from one of its own: the bytes of a name are the same in all."""
+    with alive(view, open_view) as its_view:
+        row = its_view.row("SELECT data FROM blob WHERE space = %(space)s::int AND hash = %(hash)s", {"hash": hash_})
     return None if row is None else row[0]
 
 
-def every(view: PostgresView) -> Iterator[StoredBlob]:
+def every(view: PostgresView, open_view: OpenView) -> Iterator[StoredBlob]:
+    """Page by page, as `history.every`."""
     after = b""
     while True:
         sql = f"{_BLOB} AND hash > %(after)s ORDER BY space, hash LIMIT {PAGE}"
-        page = [stored_blob(row) for row in view.rows(sql, {"after": after})]
+        with alive(view, open_view) as page_view:
+            page = [stored_blob(row) for row in page_view.rows(sql, {"after": after})]
         yield from page
         if len(page) < PAGE:
             return

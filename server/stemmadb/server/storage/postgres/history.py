@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, TypeAlias
 
@@ -15,13 +14,12 @@ from stemmadb.protocol.model.values.ids import Did, EntityId, Version
 from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import FactPosition, Order
 from stemmadb.server.storage.postgres import records
-from stemmadb.server.storage.postgres.read_view import PostgresView
+from stemmadb.server.storage.postgres.read_view import OpenView, PostgresView, alive
 from stemmadb.server.storage.postgres.structure import PostgresStructure
 from stemmadb.server.storage.stored_records import commit_of
 
 Range: TypeAlias = tuple[int, int, int]
 """A branch, and the least and the greatest number of a place there."""
-OpenView: TypeAlias = Callable[[], AbstractContextManager[PostgresView]]
 
 COMMITS_IN_PAGE: Final = 256
 FACTS_AT_ONCE: Final = 512
@@ -99,8 +97,7 @@ def every(
     """
     upto = view.tip.version
     while True:
-        own: AbstractContextManager[PostgresView] = nullcontext(view) if view.is_alive else open_view()
-        with own as page_view:
+        with alive(view, open_view) as page_view:
             page = _page(page_view, space, after, upto)
         yield from page
         if len(page) < COMMITS_IN_PAGE:

@@ -8,9 +8,9 @@ seconds each append costs several times as much. So none lives for long. A quest
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Final, TypeAlias
 
 import psycopg
 
@@ -45,7 +45,8 @@ class PostgresView:
     def __init__(self, connection: PgConnection, space: int, life_ms: int) -> None:
         self._connection = connection
         self._space = space
-        self._ends = time.monotonic() + life_ms / 1_000
+        now = time.monotonic()
+        self._ages, self._ends = now + life_ms / 2_000, now + life_ms / 1_000
         self._is_open = True
         self.has_expired = False
         """Whether a question came too late."""
@@ -65,6 +66,10 @@ class PostgresView:
     @property
     def is_alive(self) -> bool:
         return self._is_open and time.monotonic() < self._ends
+
+    @property
+    def is_young(self) -> bool:
+        return self._is_open and time.monotonic() < self._ages
 
     def rows(self, sql: str, values: Values | None = None) -> list[Row]:
         """All rows of one statement; `space` is among the values of each."""
@@ -97,6 +102,14 @@ class PostgresView:
         with suppress(psycopg.Error):
             if self._connection.is_open:
                 self._connection.raw.execute("ROLLBACK")
+
+
+OpenView: TypeAlias = Callable[[], AbstractContextManager[PostgresView]]
+
+
+def alive(view: PostgresView, open_view: OpenView) -> AbstractContextManager[PostgresView]:
+    """This read view in the first half of its life, and then another one: a page takes several questions."""
+    return nullcontext(view) if view.is_young else open_view()
 
 
 @contextmanager

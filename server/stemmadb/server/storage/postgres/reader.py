@@ -25,8 +25,7 @@ from stemmadb.server.storage.port import (
 )
 from stemmadb.server.storage.postgres import blobs, commit_filter, history, last_facts, listing, records, replay
 from stemmadb.server.storage.postgres import identities as known_identities
-from stemmadb.server.storage.postgres.history import OpenView
-from stemmadb.server.storage.postgres.read_view import PostgresView
+from stemmadb.server.storage.postgres.read_view import OpenView, PostgresView
 from stemmadb.server.storage.postgres.structure import PostgresStructure
 
 SNAPSHOTS_IN_PAGE: Final = 64
@@ -170,7 +169,7 @@ class PostgresReader:
         return blobs.find(self._view, hash_)
 
     def blob_data(self, hash_: Hash) -> bytes | None:
-        return blobs.data_of(self._view, hash_)
+        return blobs.data_of(self._view, hash_, self._open_view)
 
     def blobs(self) -> Iterator[StoredBlob]:
-        return blobs.every(self._view)
+        return blobs.every(self._view, self._open_view)

@@ -102,6 +102,11 @@ CREATE INDEX member_space ON member (space);
 MIGRATIONS: Final[tuple[str, ...]] = (_FIRST, _MEMBER_ROLES)
 """Each makes of a database with the schema version of its position one with the next."""
 SCHEMA_VERSION: Final = len(MIGRATIONS)
+TABLES_OF_SPACES: Final = (
+    *("tip", "commit", "fact", "snapshot", "blob", "entity", "principal", "session", "branch", "tag", "touched"),
+    *("member", "space"),
+)
+"""All that have the number of a space."""
 
 
 _FOUND: Final = (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing, suppress
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -12,9 +13,9 @@ import psycopg
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import Unavailable, UnknownSpace
 from stemmadb.protocol.model.log import commit_record
-from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.server.storage.port import OwnedElsewhere, SpaceLog, StorageFailed, Worker
-from stemmadb.server.storage.postgres import claims, members, schema
+from stemmadb.server.storage.postgres import claims, incoming, members, schema
 from stemmadb.server.storage.postgres.appender import APPENDS_IN_FLIGHT_MAX, NodeAppender
 from stemmadb.server.storage.postgres.claims import Claimed
 from stemmadb.server.storage.postgres.connection import (
@@ -25,6 +26,7 @@ from stemmadb.server.storage.postgres.connection import (
     translated,
 )
 from stemmadb.server.storage.postgres.database_counts import DatabaseCounts
+from stemmadb.server.storage.postgres.incoming import IS_SHOWN, IncomingSpaces
 from stemmadb.server.storage.postgres.log import NodeConnections, PostgresLog, ReadOnlyLog
 from stemmadb.server.storage.postgres.node import LEASE_MS, Node
 from stemmadb.server.storage.postgres.numbers import OwnedNumbers
@@ -42,14 +44,8 @@ ENTITIES_MIN: Final = 256
 """How many each of them may know, however many they are."""
 
 _NUMBER: Final = "SELECT space FROM space WHERE did = %s"
-_INSERT_TIP: Final = (
-    "INSERT INTO tip (space, version, hash, time, floor, destroyed, owes_scrub, owner, term) "
-    "VALUES (%s, 0, %s, 0, 0, 0, false, NULL, 0)"
-)
-_INSERT_MAIN: Final = (
-    "INSERT INTO branch (space, branch, name, parent, fork, depth, deleted, merged) "
-    "VALUES (%s, %s, 'main', NULL, 0, 1, NULL, 0)"
-)
+_SPACES: Final = f"SELECT did FROM space WHERE {IS_SHOWN}"  # noqa: S608  # our own text
+_NOW: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 
 class DatabaseStatus(NamedTuple):
@@ -204,7 +200,7 @@ class PostgresStorage:
 
     def spaces(self) -> list[Did]:
         with self._readers.connection() as connection, failures():
-            return sorted(Did(did) for (did,) in connection.rows("SELECT did FROM space"))
+            return sorted(Did(did) for (did,) in connection.rows(_SPACES))
 
     def write_members(self, lists: Mapping[Did, object]) -> None:
         """Replaces who is in the access lists of these spaces, of those that this node owns."""
@@ -236,18 +232,33 @@ class PostgresStorage:
                 return ReadOnlyLog(space, number, self._readers, self._read_view_ms_max)  # type: ignore[return-value]
             return self._claimed(connection, space, number, workers)
 
+    @contextmanager
+    def incoming(self) -> Iterator[IncomingSpaces]:
+        """Where new spaces are made before anybody can see them; at the end what was not shown is gone."""
+        with closing(self._connect()) as connection, failures():
+            made = IncomingSpaces(connection, self._opened_incoming)
+            try:
+                yield made
+            finally:
+                with suppress(psycopg.Error, StorageFailed):  # else the next one does it
+                    made.remove()
+
+    def _opened_incoming(self, space: Did, number: int) -> PostgresLog:
+        with self._claimers.connection() as connection, failures():
+            return self._claimed(connection, space, number, None)
+
+    def clock(self) -> Callable[[], TimeMs]:
+        """The database's time, carried on by our monotonic clock."""
+        with self._claimers.connection() as connection, failures():
+            ((then,),) = connection.rows(_NOW)
+        asked = time.monotonic()
+        return lambda: TimeMs(then + int((time.monotonic() - asked) * 1_000))
+
     def _number(self, connection: PgConnection, space: Did, *, create: bool) -> int:
         rows = connection.rows(_NUMBER, (space,))
         if not rows and create:
-            with connection.transaction():
-                rows = connection.rows(
-                    "INSERT INTO space (did) VALUES (%s) ON CONFLICT DO NOTHING RETURNING space", (space,)
-                )
-                if rows:
-                    ((number,),) = rows
-                    connection.change(_INSERT_TIP, (number, commit_record.genesis(space)))
-                    connection.change(_INSERT_MAIN, (number, schema.MAIN_NUMBER))
-            rows = rows or connection.rows(_NUMBER, (space,))
+            incoming.make(connection, space, name=space)
+            rows = connection.rows(_NUMBER, (space,))
         if not rows:
             raise UnknownSpace(space=space)
         return int(rows[0][0])
