@@ -64,14 +64,15 @@ class Agents:
 
     def serve(self, *words: str) -> None:
         """A memory server that outlives its clients, until the test ends."""
+        self.start("memory", "serve", *words)
+
+    def start(self, *words: str) -> None:
+        """The same by this command."""
         started = subprocess.Popen(  # noqa: S603
-            [*COMMAND, "memory", "serve", *words],
-            env=self.environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            [*COMMAND, *words], env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         self.servers.append(started)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while not self.note.exists():
             assert time.monotonic() < until
             time.sleep(0.02)

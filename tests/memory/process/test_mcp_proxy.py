@@ -34,7 +34,7 @@ class Wires:
         self._out, stdout = os.pipe()
         self.stdin, self.stdout = os.fdopen(stdin, "rb"), os.fdopen(stdout, "wb")
         self.typed, self.answers = os.fdopen(self._into, "wb"), os.fdopen(self._out, "rb")
-        note = MemoryNote(socket=str(path), spaces={})
+        note = MemoryNote(sockets={"memory": str(path)}, spaces={})
         self.proxy = McpProxy(lambda: note, GREETING, self.stdin, self.stdout)
         self.thread = threading.Thread(target=self.proxy.run, daemon=True)
         self.thread.start()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from functools import partial
+import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,9 +16,9 @@ from stemmadb.memory.process import places
 from stemmadb.memory.process.places import make_private
 
 if TYPE_CHECKING:  # a memory server takes a while to import, and other commands do not need it
+    from stemmadb.memory.process.division import MemoryBeside
     from stemmadb.memory.process.http_listener import ListenAddress
     from stemmadb.memory.process.memory_server import MemoryOptions
-    from stemmadb.server.serving.app import Companion, RunningServer
 
 _SHIFT: Final = re.compile(r"([+-]?\d+)(ms|s|m|h|d)")
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -72,7 +71,7 @@ def serve(shell: Any, /, data: Path | None, port: int, **options: Any) -> None:
     flags = {"data": str(at), "host": "127.0.0.1", "port": str(port), "make_spaces": "anyone"}
     loaded = load(flags=flags, environment={}, file=None, directory=at)
     with told(at):
-        run_server(shell, loaded.config, [_companion(made)])
+        run_server(shell, loaded.config, [_beside(made)])
 
 
 def _options(  # noqa: PLR0913  # one for each option of the command
@@ -127,10 +126,10 @@ def _shift(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def _companion(options: MemoryOptions) -> Companion:
-    from stemmadb.memory.process.memory_server import memory_server  # noqa: PLC0415
+def _beside(options: MemoryOptions) -> MemoryBeside:
+    from stemmadb.memory.process.division import MemoryBeside  # noqa: PLC0415
 
-    return partial(memory_server, options=options)
+    return MemoryBeside(options)
 
 
 class MemoryCompanion:
@@ -165,9 +164,7 @@ class MemoryCompanion:
             ),
         )
 
-    def companion(
-        self, flags: Mapping[str, object]
-    ) -> Callable[[RunningServer], AbstractAsyncContextManager[Mapping[str, object]]] | None:
+    def companion(self, flags: Mapping[str, object]) -> MemoryBeside | None:
         spaces, http = _texts(flags["memory_spaces"]), _texts(flags["memory_http"])
         mcp, ns, cooldown = _texts(flags["memory_mcp"]), flags["memory_ns"], flags["memory_cooldown"]
         if not spaces and not http and not mcp:
@@ -175,9 +172,13 @@ class MemoryCompanion:
         if not spaces:
             raise click.UsageError(f"{'--memory-http' if http else '--memory-mcp'} needs --memory SPACE")
         waits = cooldown if isinstance(cooldown, float) else None
-        return _companion(
-            _options(spaces=spaces, http=http, mcp=mcp, ns=None if ns is None else str(ns), cooldown=waits)
-        )
+        named = None if ns is None else str(ns)
+        return _beside(_options(spaces=spaces, http=http, mcp=mcp, ns=named, cooldown=waits))
+
+    def share(self, arguments: Mapping[str, Any], sockets: Sequence[socket.socket]) -> MemoryBeside:
+        from stemmadb.memory.process.division import shared  # noqa: PLC0415
+
+        return shared(arguments, sockets)
 
 
 def _texts(given: object) -> Sequence[str]:

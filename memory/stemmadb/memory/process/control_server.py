@@ -9,16 +9,15 @@ streams and keeps the connection until it returns. An interface that needs its o
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from stemmadb.memory.process.places import make_private
-from stemmadb.protocol.errors import Unavailable
+from stemmadb.memory.process.places import listening_privately, make_private
 
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 GREETING_SECONDS: Final = 10.0
@@ -56,11 +55,10 @@ class ControlServer:
         return 0.0 if self.connections else asyncio.get_running_loop().time() - self.used_at
 
     @asynccontextmanager
-    async def listening(self, path: Path) -> AsyncIterator[None]:
-        """Listens while the block runs. The caller holds the data directory, so an older socket there is dead."""
-        make_private(path.parent)
-        path.unlink(missing_ok=True)
-        server = await start_private_server(self._connected, path)
+    async def listening(self, listener: socket.socket) -> AsyncIterator[None]:
+        """Serves what connects while the block runs."""
+        # `start_unix_server` would remove the path, on which another process may go on listening.
+        server = await asyncio.start_server(self._connected, sock=listener, limit=LINE_BYTES_MAX)
         try:
             yield
         finally:
@@ -68,7 +66,6 @@ class ControlServer:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            path.unlink(missing_ok=True)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
@@ -96,17 +93,16 @@ class ControlServer:
             writer.close()
 
 
-async def start_private_server(
-    connected: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None], path: Path
-) -> asyncio.Server:
-    """A unix socket that only the user can open, from its first moment on: no chmod follows."""
-    before = os.umask(0o177)
-    try:
-        return await asyncio.start_unix_server(connected, path, limit=LINE_BYTES_MAX)
-    except OSError as failed:
-        raise Unavailable(f"Cannot listen on {path}: {failed.strerror or failed}. Check the directory.") from None
-    finally:
-        os.umask(before)
+@contextmanager
+def control_listener(path: Path) -> Iterator[socket.socket]:
+    """The socket, until the block ends. The caller holds the data directory, so an older socket there is dead."""
+    make_private(path.parent)
+    path.unlink(missing_ok=True)
+    with listening_privately(path) as listener:
+        try:
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def send_line(writer: asyncio.StreamWriter, message: Mapping[str, object]) -> None:

@@ -36,12 +36,17 @@ _started: Final[list[subprocess.Popen[bytes]]] = []
 class MemoryNote(msgspec.Struct, frozen=True, kw_only=True):
     """What `server.json` says of a memory server."""
 
-    socket: str
+    sockets: dict[str, str]
+    """Where each memory space is asked for, by its name: with workers they may be in several processes."""
     spaces: dict[str, str]
     http: list[str] = []
     mcp: list[str] = []
     cooldown: float | None = None
     """Seconds between two writes of a secret by MCP tools."""
+
+    def socket_of(self, space: str | None) -> str:
+        """Where a space is asked for; what is not the name of one is refused wherever it is asked."""
+        return self.sockets.get(space or "", next(iter(self.sockets.values())))
 
 
 REFUSALS: Final[Mapping[str, type[StemmaError]]] = {
@@ -130,10 +135,11 @@ class MemoryClient:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(ANSWER_SECONDS)
         try:
-            self._socket.connect(note.socket)
+            self._socket.connect(note.socket_of(space))
         except OSError as failed:
             self._socket.close()
-            raise Unavailable(f"The memory server does not answer on {note.socket}: {failed.strerror}.") from None
+            where = note.socket_of(space)
+            raise Unavailable(f"The memory server does not answer on {where}: {failed.strerror}.") from None
         self._stream = self._socket.makefile("rwb")
         self._number = 0
         self._send({"protocol": "call", "secret": secret, "space": space})

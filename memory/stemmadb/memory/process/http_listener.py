@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from aiohttp import web
 
 from stemmadb.memory.interfaces.http.guards import HostGuard
-from stemmadb.memory.process.places import checked_socket, make_private
+from stemmadb.memory.process.places import BACKLOG, checked_socket, listening_privately, make_private
 from stemmadb.protocol.errors import Malformed, Unavailable
 
 UNIX: Final = "unix:"
 LOCALHOST: Final = "localhost"
-BACKLOG: Final = 128
 
 
 class ListenAddress(NamedTuple):
@@ -58,26 +56,53 @@ def _wrong(text: str, why: str) -> Malformed:
 
 @asynccontextmanager
 async def listening(
-    address: ListenAddress, make_app: Callable[[HostGuard], web.Application], allowed_hosts: tuple[str, ...] = ()
+    address: ListenAddress,
+    make_app: Callable[[HostGuard], web.Application],
+    allowed_hosts: tuple[str, ...] = (),
+    given: socket.socket | None = None,
 ) -> AsyncIterator[str]:
-    """Serves while the block runs; gives the URL. `Unavailable` if the address cannot be used."""
-    listener = opened_socket(address)
-    port = None if address.path is not None else int(listener.getsockname()[1])
-    runner = web.AppRunner(make_app(HostGuard.of_listener(port, allowed_hosts)), access_log=None)
-    try:
-        await runner.setup()
-        await web.SockSite(runner, listener).start()
-        shown = f"[{address.host}]" if ":" in address.host else address.host
-        yield f"{UNIX}{address.path}" if address.path is not None else f"http://{shown}:{port}"
-    finally:
-        await runner.cleanup()
-        listener.close()
-        if address.path is not None:
-            address.path.unlink(missing_ok=True)
+    """Serves while the block runs; gives the URL. `Unavailable` if the address cannot be used.
+
+    `given` is the socket, where another process has opened it.
+    """
+    with listener_on(address, given) as listener:
+        guard = HostGuard.of_listener(port_of(address, listener), allowed_hosts)
+        runner = web.AppRunner(make_app(guard), access_log=None)
+        try:
+            await runner.setup()
+            await web.SockSite(runner, listener).start()
+            yield url_of(address, listener)
+        finally:
+            await runner.cleanup()
 
 
-def opened_socket(address: ListenAddress) -> socket.socket:
-    """A socket that listens on the address; `Unavailable` if it cannot."""
+def port_of(address: ListenAddress, listener: socket.socket) -> int | None:
+    """None for a path."""
+    return None if address.path is not None else int(listener.getsockname()[1])
+
+
+def url_of(address: ListenAddress, listener: socket.socket) -> str:
+    if address.path is not None:
+        return f"{UNIX}{address.path}"
+    shown = f"[{address.host}]" if ":" in address.host else address.host
+    return f"http://{shown}:{port_of(address, listener)}"
+
+
+@contextmanager
+def listener_on(address: ListenAddress, given: socket.socket | None = None) -> Iterator[socket.socket]:
+    """A socket that listens on the address; `Unavailable` if it cannot.
+
+    One that is given was opened by another process, which accepts no connections and removes its path at the end.
+    """
+    with given or _opened_socket(address) as listener:
+        try:
+            yield listener
+        finally:
+            if given is None and address.path is not None:
+                address.path.unlink(missing_ok=True)
+
+
+def _opened_socket(address: ListenAddress) -> socket.socket:
     return _unix_socket(address.path) if address.path is not None else _tcp_socket(address)
 
 
@@ -95,16 +120,7 @@ def _unix_socket(path: Path) -> socket.socket:
     """Made under a umask, in a directory that only the user may enter; a dead socket of that name is replaced."""
     make_private(path.parent)
     _remove_dead(path)
-    made, before = socket.socket(socket.AF_UNIX), os.umask(0o177)
-    try:
-        made.bind(str(path))
-        made.listen(BACKLOG)
-    except OSError as failed:
-        made.close()
-        raise Unavailable(f"Cannot listen on {path}: {failed.strerror or failed}. Check the directory.") from None
-    finally:
-        os.umask(before)
-    return made
+    return listening_privately(path)
 
 
 def _remove_dead(path: Path) -> None:

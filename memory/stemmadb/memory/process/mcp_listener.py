@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
@@ -22,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 from stemmadb.memory.interfaces.http.guards import HostGuard
 from stemmadb.memory.interfaces.mcp.mcp_session import RequestContext, make_server
 from stemmadb.memory.interfaces.mcp.tool_calls import ToolCalls
-from stemmadb.memory.process.http_listener import UNIX, ListenAddress, opened_socket
+from stemmadb.memory.process.http_listener import ListenAddress, listener_on, port_of, url_of
 
 PATH: Final = "/mcp"
 BEARER: Final = "bearer "
@@ -59,11 +60,12 @@ async def mcp_listening(
     allowed_hosts: tuple[str, ...] = (),
     origins: tuple[str, ...] = (),
     used: Callable[[], None],
+    given: socket.socket | None = None,
 ) -> AsyncIterator[str]:
-    """Serves while the block runs; gives the URL. `Unavailable` if the address cannot be used."""
-    listener = opened_socket(address)
-    port = None if address.path is not None else int(listener.getsockname()[1])
-    guard = HostGuard.of_listener(port, allowed_hosts)
+    """Serves while the block runs; gives the URL. `Unavailable` if the address cannot be used.
+
+    `given` is the socket, where another process has opened it.
+    """
 
     def calls_in(context: RequestContext) -> ToolCalls:
         request = context.request
@@ -71,9 +73,18 @@ async def mcp_listening(
         return calls_of(McpRequest.of(request.headers, request.query_params))
 
     manager = StreamableHTTPSessionManager(make_server(calls_in))
-    guarded = _McpApplication(manager, guard, frozenset(origins), used)
+    with listener_on(address, given) as listener:
+        guard = HostGuard.of_listener(port_of(address, listener), allowed_hosts)
+        async with _served(manager, _McpApplication(manager, guard, frozenset(origins), used), listener):
+            yield url_of(address, listener) + ("" if address.path is not None else PATH)
+
+
+@asynccontextmanager
+async def _served(
+    manager: StreamableHTTPSessionManager, application: _McpApplication, listener: socket.socket
+) -> AsyncIterator[None]:
     config = uvicorn.Config(
-        guarded,
+        application,
         lifespan="off",
         access_log=False,
         log_config=None,
@@ -93,14 +104,10 @@ async def mcp_listening(
             await asyncio.sleep(0.01)
         if task.done():
             task.result()
-        shown = f"[{address.host}]" if ":" in address.host else address.host
-        yield f"{UNIX}{address.path}" if address.path is not None else f"http://{shown}:{port}{PATH}"
+        yield
     finally:
         server.should_exit = True
         await asyncio.gather(task, return_exceptions=True)
-        listener.close()
-        if address.path is not None:
-            address.path.unlink(missing_ok=True)
 
 
 class _McpApplication:

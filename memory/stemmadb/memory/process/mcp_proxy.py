@@ -201,18 +201,16 @@ class McpProxy:
         self._close()
         until = time.monotonic() + CONNECT_SECONDS
         while self._connection is None:
-            note = self._find()
+            path = self._find().socket_of(self._greeting.space)
             connection = socket.socket(socket.AF_UNIX)
             try:
-                connection.connect(note.socket)
+                connection.connect(path)
                 connection.sendall(self._greeting.line())
                 self._connection, self._is_accepted = connection, False
             except OSError as failed:
                 connection.close()
                 if time.monotonic() > until:
-                    raise Unavailable(
-                        f"The memory server does not answer on {note.socket}: {failed.strerror}."
-                    ) from None
+                    raise Unavailable(f"The memory server does not answer on {path}: {failed.strerror}.") from None
                 time.sleep(PAUSE_SECONDS)
 
     def _close(self) -> None:

@@ -1,8 +1,9 @@
-"""The memory server: everything that runs beside the service of `stemmadb serve --memory` (a `Companion`)."""
+"""The memory server: everything that runs beside the service of `stemmadb serve --memory`."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib import import_module
 from itertools import count
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
@@ -22,7 +24,7 @@ from stemmadb.memory.interfaces.mcp.tool_calls import ToolCalls
 from stemmadb.memory.operations.memory_space import SystemClock
 from stemmadb.memory.process import places
 from stemmadb.memory.process.audit_file import AuditFile
-from stemmadb.memory.process.control_server import ControlGreeting, ControlServer, send_line
+from stemmadb.memory.process.control_server import ControlGreeting, ControlServer, control_listener, send_line
 from stemmadb.memory.process.http_listener import ListenAddress, listening
 from stemmadb.memory.process.mcp_proxy import ACCEPTED
 from stemmadb.memory.process.opened_memory import OpenedMemory, opened_memory
@@ -33,7 +35,7 @@ from stemmadb.memory.rules.namespaces import read_name
 from stemmadb.memory.rules.records import Via
 from stemmadb.memory.rules.refusals import InvalidRequest, Refusal
 from stemmadb.memory.rules.roles import ROLES, MemoryCaller, Role, check_role
-from stemmadb.server.serving.app import RunningServer
+from stemmadb.server.serving.companions import RunningServer
 from stemmadb.server.serving.local_dial import URL, local_dial
 
 NAME: Final = "memory"
@@ -49,6 +51,8 @@ class HttpWish(NamedTuple):
 
     space: str
     address: ListenAddress
+    listener: socket.socket | None = None
+    """The socket, where the parent of workers has opened it."""
 
 
 class McpWish(NamedTuple):
@@ -57,6 +61,20 @@ class McpWish(NamedTuple):
     space: str
     ns: str
     address: ListenAddress
+    listener: socket.socket | None = None
+
+
+class MemoryShare(NamedTuple):
+    """The part of a memory server in one worker."""
+
+    spaces: Sequence[str]
+    """Those of the worker, by name."""
+    made: Sequence[str]
+    """Those of them that have just got a key: the worker makes the space."""
+    path: str
+    """Where the part is asked."""
+    listener: socket.socket | None = None
+    """The socket there."""
 
 
 class MemoryOptions(NamedTuple):
@@ -79,6 +97,8 @@ class MemoryOptions(NamedTuple):
     """Without a secret not even reading is allowed, except over HTTP, which has none."""
     test_ids: str | None = None
     """Ids are made from this word by counting: for tests, on a new data directory."""
+    share: MemoryShare | None = None
+    """What of it runs in this worker; None: all of it, in the only process."""
 
 
 class MemoryServer:
@@ -95,10 +115,10 @@ class MemoryServer:
 
     def memory(self, space: str | None) -> OpenedMemory:
         """The memory of a space; of the only one, if none is named."""
-        names = list(self.opened)
+        names = self.options.spaces
         chosen = names[0] if space is None and len(names) == 1 else space
         if chosen is None or chosen not in self.opened:
-            raise InvalidRequest(f"Name one of the memory spaces: {', '.join(sorted(self.opened))}.", field="space")
+            raise InvalidRequest(f"Name one of the memory spaces: {', '.join(sorted(names))}.", field="space")
         return self.opened[chosen]
 
     def caller(self, secret: str | None, via: Via) -> MemoryCaller:
@@ -155,11 +175,13 @@ async def memory_server(running: RunningServer, options: MemoryOptions) -> Async
     clock = SystemClock(options.clock_shift_ms)
     if options.clock_shift_ms:
         print(f"The clock of agent memory is shifted by {options.clock_shift_ms} ms, for tests.", file=sys.stderr)
+    share = options.share
     async with AsyncExitStack() as stack:
         opened: dict[str, OpenedMemory] = {}
-        for space in options.spaces:
+        for space in options.spaces if share is None else share.spaces:
             ids = None if options.test_ids is None else partial(next, _test_ids(f"{options.test_ids} {space}"))
-            one = opened_memory(dial, url=URL, data=running.data, space=space, clock=clock, new_id=ids)
+            is_new = share is not None and space in share.made
+            one = opened_memory(dial, url=URL, data=running.data, space=space, clock=clock, new_id=ids, is_new=is_new)
             opened[space] = await stack.enter_async_context(one)
             opened[space].memory.evidence_min = options.evidence_min
         audit = AuditFile(running.data)
@@ -174,14 +196,16 @@ async def memory_server(running: RunningServer, options: MemoryOptions) -> Async
         mcp_urls = [await stack.enter_async_context(await _mcp(server, wish, control)) for wish in options.mcp]
         for url in mcp_urls:
             print(f"MCP is served on {url}", file=sys.stderr)
-        path = places.control_socket(running.data)
-        await stack.enter_async_context(control.listening(path))
+        path = str(places.control_socket(running.data)) if share is None else share.path
+        given = None if share is None else share.listener
+        listener = stack.enter_context(control_listener(Path(path)) if given is None else given)
+        await stack.enter_async_context(control.listening(listener))
         if options.idle_seconds is not None:
             idling = asyncio.create_task(_stop_when_idle(running, server, control, options.idle_seconds))
             stack.callback(idling.cancel)
         spaces = {name: one.memory.space.did for name, one in opened.items()}
-        cooldown = options.cooldown_seconds
-        yield {NAME: {"socket": str(path), "spaces": spaces, "http": urls, "mcp": mcp_urls, "cooldown": cooldown}}
+        sockets, cooldown = dict.fromkeys(opened, path), options.cooldown_seconds
+        yield {NAME: {"sockets": sockets, "spaces": spaces, "http": urls, "mcp": mcp_urls, "cooldown": cooldown}}
 
 
 def _test_ids(word: str) -> Iterator[str]:
@@ -195,7 +219,7 @@ def _http(server: MemoryServer, wish: HttpWish, control: ControlServer) -> Any:
     def make(guard: HostGuard) -> web.Application:
         return make_app(opened.memory, opened.job, guard, control.used)
 
-    return listening(wish.address, make, server.options.allowed_hosts)
+    return listening(wish.address, make, server.options.allowed_hosts, wish.listener)
 
 
 async def _mcp(server: MemoryServer, wish: McpWish, control: ControlServer) -> Any:
@@ -211,7 +235,12 @@ async def _mcp(server: MemoryServer, wish: McpWish, control: ControlServer) -> A
         return ToolCalls(opened.memory, ns, caller, server.cooldown, server.audit, write_as)
 
     return listener.mcp_listening(
-        wish.address, calls_of, allowed_hosts=options.allowed_hosts, origins=options.origins, used=control.used
+        wish.address,
+        calls_of,
+        allowed_hosts=options.allowed_hosts,
+        origins=options.origins,
+        used=control.used,
+        given=wish.listener,
     )
 
 

@@ -46,15 +46,18 @@ async def opened_memory(
     space: str = SPACE,
     clock: MemoryClock | None = None,
     new_id: Callable[[], str] | None = None,
+    is_new: bool = False,
 ) -> AsyncIterator[OpenedMemory]:
     """Opens the space of a data directory, makes it if it is not there, and brings its index up to the log.
 
-    The user's own identity owns the space too, so that `stemmadb get` and the like work on it.
+    The user's own identity owns the space too, so that `stemmadb get` and the like work on it. `is_new`: it has a
+    name and a key and nothing else yet, and that it is made now is no news.
     """
     keys, clock = data / "keys", clock or SystemClock()
     ring = KeyRing(keys)
     identity = ring.identity(IDENTITY)
-    async with connect(url, dial=dial, config=keys, identity=identity, settings=SETTINGS) as db:
+    told: dict[str, Any] = {"notice": _untold} if is_new else {}
+    async with connect(url, dial=dial, config=keys, identity=identity, settings=SETTINGS, **told) as db:
         opened = await db.space(space)
         await _grant_own(opened)
         index = await SpaceIndex.opened(data / "index" / f"{opened.did.rpartition(':')[2]}.db", opened)
@@ -73,6 +76,10 @@ async def opened_memory(
                 await job.close()
         finally:
             await index.close()
+
+
+def _untold(notice: str) -> None:
+    """That it was made."""
 
 
 async def _grant_own(space: Space) -> None:

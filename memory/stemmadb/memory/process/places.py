@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from stemmadb.protocol.errors import Unavailable
 DATA_VARIABLE: Final = "STEMMADB_MEMORY"
 SPACE: Final = "memory"
 """The name of the space that memories are kept in."""
+BACKLOG: Final = 128
 SOCKET_BYTES_MAX: Final = 107
 """A longer path does not fit into a socket address."""
 
@@ -34,10 +36,14 @@ def data_directory(environment: Mapping[str, str] | None = None, home: Path | No
     return base / "stemmadb" / "memory"
 
 
-def control_socket(data: Path, environment: Mapping[str, str] | None = None) -> Path:
-    """The memory server's socket: not beside the data, whose path may be too long for a socket."""
+def control_socket(data: Path, environment: Mapping[str, str] | None = None, *, worker: int | None = None) -> Path:
+    """The memory server's socket, or that of its share in a worker.
+
+    It is not beside the data, whose path may be too long for a socket.
+    """
     found = os.environ if environment is None else environment
-    name = f"{blake3(str(data.resolve()).encode()).hexdigest()[:16]}.sock"
+    share = "" if worker is None else f"-{worker}"
+    name = f"{blake3(str(data.resolve()).encode()).hexdigest()[:16]}{share}.sock"
     runtime = Path(found.get("XDG_RUNTIME_DIR", ""))
     if runtime.is_absolute() and runtime.is_dir():
         return checked_socket(runtime / "stemmadb" / name)
@@ -58,3 +64,17 @@ def make_private(directory: Path) -> None:
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise Unavailable(f"{directory} must be a directory of yours that nobody else may enter. Run: chmod 700 it.")
+
+
+def listening_privately(path: Path) -> socket.socket:
+    """A unix socket that only the user can open, from its first moment on: no chmod follows."""
+    made, before = socket.socket(socket.AF_UNIX), os.umask(0o177)
+    try:
+        made.bind(str(path))
+        made.listen(BACKLOG)
+    except OSError as failed:
+        made.close()
+        raise Unavailable(f"Cannot listen on {path}: {failed.strerror or failed}. Check the directory.") from None
+    finally:
+        os.umask(before)
+    return made

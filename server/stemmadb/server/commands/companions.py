@@ -6,15 +6,17 @@ with the companion's, and `companion(flags)`, which gives what to run, or None. 
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import click
 
 if TYPE_CHECKING:
-    from stemmadb.server.serving.app import Companion
+    from stemmadb.server.serving.companions import Companion
+    from stemmadb.server.serving.workers.worker import StartedShare
 
 ENTRY_POINTS: Final = "stemmadb.companions"
 
@@ -27,6 +29,10 @@ class CompanionMaker(Protocol):
 
     def companion(self, flags: Mapping[str, object]) -> Companion | None:
         """What to run beside the server; None if its options were not given."""
+        ...
+
+    def share(self, arguments: Mapping[str, Any], sockets: Sequence[socket.socket]) -> Companion:
+        """What to run in a worker, whose parent made this share of it (`CompanionShare`)."""
         ...
 
 
@@ -51,3 +57,12 @@ def chosen(flags: dict[str, object]) -> list[Companion]:
     own = {maker: {str(one.name): flags.pop(str(one.name), None) for one in maker.options} for maker in makers()}
     companions = [maker.companion(given) for maker, given in own.items()]
     return [one for one in companions if one is not None]
+
+
+def shares(started: Sequence[StartedShare]) -> list[Companion]:
+    """Those that a worker runs."""
+    made = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    return [
+        made[one.name].load().share(one.arguments, [socket.socket(fileno=number) for number in one.sockets])
+        for one in started
+    ]

@@ -15,7 +15,7 @@ import click
 from stemmadb.protocol.errors import Unavailable
 
 if TYPE_CHECKING:  # what a server needs takes a while to import, and the other commands do not need it
-    from stemmadb.server.serving.app import Companion
+    from stemmadb.server.serving.companions import Companion
     from stemmadb.server.serving.settings.config import Config
 
 HEAD = "Options"
@@ -102,8 +102,6 @@ def run_server(shell: ServingShell, config: Config, beside: Sequence[Companion] 
         raise Unavailable("Agent memory runs beside a data directory. Give a memory server the --url of a node.")
     if config.storage is not None and config.workers > 1:
         raise Unavailable("Workers share a data directory. With --storage, run several nodes on the machine instead.")
-    if beside and config.workers > 1:
-        raise Unavailable("Agent memory runs beside one process. Start with --workers 1, or without --memory.")
 
     def ready(serving: Serving) -> None:
         shell.say_lines(banner.human(serving))
@@ -114,7 +112,7 @@ def run_server(shell: ServingShell, config: Config, beside: Sequence[Companion] 
         stop = asyncio.Event()
         with stopping_on_signals(stop):
             if config.workers > 1:
-                await serve_with_workers(config, ready=ready, stop=stop)
+                await serve_with_workers(config, ready=ready, stop=stop, companions=beside)
                 return
             await serve(
                 config,

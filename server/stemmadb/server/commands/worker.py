@@ -12,6 +12,7 @@ from functools import partial
 import msgspec
 
 from stemmadb.protocol.errors import StemmaError
+from stemmadb.server.commands import companions
 from stemmadb.server.commands.shared import told
 from stemmadb.server.serving import build, loops
 from stemmadb.server.serving.app import Serving, serve
@@ -37,8 +38,8 @@ async def run(start: WorkerStart, config: Config) -> int:
     worker = WorkerProcess(start, config.data, stop)
     await worker.join_parent()
 
-    def ready(_: Serving) -> None:
-        worker.tell({"ready": {}})
+    def ready(serving: Serving) -> None:
+        worker.tell({"ready": serving.companions})
 
     try:
         with told(config.data), stopping_on_signals(stop):
@@ -49,6 +50,7 @@ async def run(start: WorkerStart, config: Config) -> int:
                 make_web=build.make_web,
                 ready=ready,
                 stop=stop,
+                companions=companions.shares(start.companions),
                 worker=worker,
             )
     except StemmaError as error:

@@ -8,7 +8,6 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import (
-    AbstractAsyncContextManager,
     AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
@@ -31,6 +30,7 @@ from stemmadb.server.log_events import Log
 from stemmadb.server.open_store import now, open_store, store_on
 from stemmadb.server.service.base.transport import HandlerFactory
 from stemmadb.server.serving import descriptors, presence, server_identity, tls
+from stemmadb.server.serving.companions import Companion, RunningServer
 from stemmadb.server.serving.health import Health, Readiness
 from stemmadb.server.serving.listeners.hosts import AllowedHosts
 from stemmadb.server.serving.listeners.listener import Listener, ListenerSettings
@@ -83,19 +83,6 @@ MakeListener: TypeAlias = Callable[[str, ListenerSettings], Listener]
 """Takes the setting `listener`: which one is wanted."""
 
 
-class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a companion gets: it runs in the server's process, beside the service, for as long as the server does."""
-
-    service: HandlerFactory
-    data: Path
-    stop: asyncio.Event
-    """Set it to stop the whole server."""
-
-
-Companion: TypeAlias = Callable[[RunningServer], AbstractAsyncContextManager[Mapping[str, object]]]
-"""Opens before the server is ready, and closes before it stops; it gives what `server.json` notes of it."""
-
-
 class Serving(msgspec.Struct, frozen=True, kw_only=True):
     """A server that listens, as the banner and the logs describe it."""
 
@@ -107,6 +94,8 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
     sqlite: str
     warnings: tuple[str, ...]
     workers: int = 1
+    companions: Mapping[str, object] = msgspec.field(default_factory=dict)
+    """What runs beside the service and how to reach it, by name."""
 
     @property
     def url(self) -> str:
@@ -168,7 +157,7 @@ async def serve(
                 await node.listens(config.node_address or f"{_in_url(config.host)}:{listener.port}")
             with _present(config, listener, identity, notes, worker):
                 readiness.opened()
-                _announce(_serving(config, listener, identity), ready)
+                _announce(_serving(config, listener, identity, notes), ready)
                 await stop.wait()
     LOG.info("stopped")
 
@@ -342,7 +331,9 @@ def _announce(serving: Serving, ready: Callable[[Serving], None] | None) -> None
         ready(serving)
 
 
-def _serving(config: Config, listener: Listener, identity: ServerIdentity) -> Serving:
+def _serving(
+    config: Config, listener: Listener, identity: ServerIdentity, companions: Mapping[str, object]
+) -> Serving:
     return Serving(
         host=config.host,
         port=listener.port,
@@ -351,6 +342,7 @@ def _serving(config: Config, listener: Listener, identity: ServerIdentity) -> Se
         did=identity.did,
         sqlite=sqlite_version(),
         warnings=config.risks,
+        companions=companions,
     )
 
 

@@ -14,8 +14,8 @@ import socket
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -26,8 +26,10 @@ from stemmadb.server.log_events import Log
 from stemmadb.server.open_store import now
 from stemmadb.server.serving import build, descriptors, presence, server_identity, tls
 from stemmadb.server.serving.app import CLOSE_MS, Serving, cannot_listen
+from stemmadb.server.serving.companions import Companion, CompanionShare, DividedServer, joined_notes
 from stemmadb.server.serving.listeners.gate import BACKLOG
 from stemmadb.server.serving.listeners.listener import ListenerSettings
+from stemmadb.server.serving.ownership.worker_ownership import worker_of
 from stemmadb.server.serving.presence import Presence
 from stemmadb.server.serving.server_identity import ServerIdentity
 from stemmadb.server.serving.settings.config import Config
@@ -36,7 +38,7 @@ from stemmadb.server.serving.workers.control import ControlChannel, Message, ope
 from stemmadb.server.serving.workers.opening import SECRET_BYTES
 from stemmadb.server.serving.workers.restarts import Restarts
 from stemmadb.server.serving.workers.shared_limits import SharedCounts
-from stemmadb.server.serving.workers.worker import WorkerStart
+from stemmadb.server.serving.workers.worker import StartedShare, WorkerStart
 from stemmadb.server.storage.directory import hold
 from stemmadb.server.storage.sqlite import SqliteStorage, sqlite_version
 
@@ -49,7 +51,11 @@ LOOK_SECONDS: Final = 1.0
 
 
 async def serve_with_workers(
-    config: Config, *, ready: Callable[[Serving], None] | None = None, stop: asyncio.Event
+    config: Config,
+    *,
+    ready: Callable[[Serving], None] | None = None,
+    stop: asyncio.Event,
+    companions: Sequence[Companion] = (),
 ) -> None:
     """As `app.serve`, with `config.workers` workers."""
     tls.context_of(config)
@@ -59,12 +65,11 @@ async def serve_with_workers(
     with hold(config.data) as lock:
         identity = _prepared(config)
         lock.release_workers()
-        sockets = await _listen(config)
-        try:
-            await Parent(config, identity, sockets, ready, stop).run()
-        finally:
-            for sock in sockets:
-                sock.close()
+        with ExitStack() as stack:
+            sockets = [stack.enter_context(sock) for sock in await _listen(config)]
+            server = DividedServer(config.data, identity.did, partial(worker_of, workers=config.workers))
+            shares = [stack.enter_context(one.divided(server)) for one in companions]
+            await Parent(config, identity, sockets, ready, stop, shares).run()
     LOG.info("stopped")
 
 
@@ -104,8 +109,11 @@ async def _listen(config: Config) -> list[socket.socket]:
 class _Child:
     """One worker, as the parent knows it."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, shares: Sequence[CompanionShare]) -> None:
         self.number = number
+        self.shares = shares
+        self.notes: Mapping[str, Any] = {}
+        """What its companions noted when it last became ready: they are reached there while it starts again, too."""
         self.restarts = Restarts()
         self.process: Process | None = None
         self.control: ControlChannel | None = None
@@ -126,7 +134,9 @@ class Parent:
         sockets: Sequence[socket.socket],
         ready: Callable[[Serving], None] | None,
         stop: asyncio.Event,
+        shares: Sequence[Mapping[int, CompanionShare]] = (),
     ) -> None:
+        """`shares` has each companion, by the number of the worker."""
         self._config = config
         self._identity = identity
         self._sockets = sockets
@@ -134,7 +144,10 @@ class Parent:
         self._ready = ready
         self._stop = stop
         self._secret = secrets.token_bytes(SECRET_BYTES)
-        self._children = [_Child(number) for number in range(config.workers)]
+        self._children = [
+            _Child(number, [divided[number] for divided in shares if number in divided])
+            for number in range(config.workers)
+        ]
         self._failed: StemmaError | None = None
         self._is_announced = False
         self._owes_presence = False
@@ -152,6 +165,8 @@ class Parent:
         """Until it is stopped, or a worker says at the first start why it cannot serve: then that is raised."""
         loop = asyncio.get_running_loop()
         tending = [asyncio.create_task(self._tend(child)) for child in self._children]
+        for one in tending:
+            one.add_done_callback(lambda _: self._stop.set())  # an internal error, unless it was stopped
         looking = loop.create_task(self._look())
         async with AsyncExitStack() as stack:
             stack.callback(partial((self._config.data / presence.NAME).unlink, missing_ok=True))
@@ -162,6 +177,8 @@ class Parent:
                 await self._end(tending)
         if self._failed is not None:
             raise self._failed
+        for one in tending:
+            one.result()
 
     # ------------------------------------------------------------ one worker
 
@@ -224,14 +241,19 @@ class Parent:
             listening=listening,
             control=control.fileno(),
             lifeline=lifeline,
+            companions=[
+                StartedShare(one.name, dict(one.arguments), [sock.fileno() for sock in one.sockets])
+                for one in child.shares
+            ],
         )
+        theirs = [sock for one in start.companions for sock in one.sockets]
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
             "-m",
             MODULE,
             stdin=PIPE,
-            pass_fds=[*listening, control.fileno(), lifeline],
+            pass_fds=[*listening, control.fileno(), lifeline, *theirs],
             start_new_session=True,  # Ctrl-C is for the parent, which stops them all
         )
         assert process.stdin is not None, "it was asked for"
@@ -253,7 +275,7 @@ class Parent:
             if self._counts.take(child.number, message["counts"]):
                 self._tell_full()
         elif "ready" in message:
-            child.is_ready = True
+            child.is_ready, child.notes = True, message["ready"]
             self._announce()
         elif "failed" in message:
             code, text = message["failed"]
@@ -337,6 +359,7 @@ class Parent:
             did=self._identity.did,
             started=self._started,
             workers=running,
+            companions=joined_notes(child.notes for child in self._children),
         )
 
     # ------------------------------------------------------------ the end

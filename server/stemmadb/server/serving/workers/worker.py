@@ -31,6 +31,15 @@ ORPHANED: Final = 75
 METRICS: Final = "metrics"
 
 
+class StartedShare(msgspec.Struct, frozen=True):
+    """What the worker runs of a companion (`CompanionShare`)."""
+
+    name: str
+    arguments: dict[str, Any]
+    sockets: list[int]
+    """The descriptors of what it listens on."""
+
+
 class WorkerStart(msgspec.Struct, frozen=True, kw_only=True):
     """What the parent writes to the standard input of a worker."""
 
@@ -45,6 +54,7 @@ class WorkerStart(msgspec.Struct, frozen=True, kw_only=True):
     """The descriptor of its end of the control channel."""
     lifeline: int
     """The descriptor of a pipe that ends with the parent."""
+    companions: list[StartedShare] = []
 
 
 class WorkerProcess:
