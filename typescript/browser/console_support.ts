@@ -10,7 +10,9 @@ import { Server } from "../client/test/support/server.ts";
 import { buildConsole } from "../console/build.ts";
 import { launched } from "./support.ts";
 
-const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+export const PYTHON = process.env["STEMMADB_PYTHON"] ?? join(ROOT, ".venv/bin/python");
+export const STEMMADB = join(dirname(PYTHON), "stemmadb");
 export const AUTHORS = ["ada", "bob", "cyd"] as const;
 export type Author = (typeof AUTHORS)[number];
 
@@ -27,10 +29,11 @@ export class ConsoleWorld {
   private readonly profile = mkdtempSync(join(tmpdir(), "stemmadb-chromium-"));
   private readonly databases = new Map<string, Database>();
 
-  static async open(): Promise<ConsoleWorld> {
+  /** `options` are those of `stemmadb serve`. */
+  static async open(...options: string[]): Promise<ConsoleWorld> {
     const world = new ConsoleWorld();
     await buildConsole();
-    world.server = await Server.start();
+    world.server = await Server.start(...options);
     world.origin = `http://127.0.0.1:${world.server.port}`;
     world.browser = await launched(world.profile, "--lang=en-GB");
     return world;
@@ -63,13 +66,13 @@ export class ConsoleWorld {
     return page;
   }
 
-  /** The identity of this browser; `role` is given to it in the space. */
-  async letIn(space: Space, role: "read" | "write" = "read"): Promise<string> {
+  /** The identity of this browser; `role` is given to it in the space, by an owner of it. */
+  async letIn(space: Space, role: "read" | "write" = "read", by?: Space): Promise<string> {
     const page = await this.tab("/console");
     await page.waitForSelector(".copyable code");
     const did = await page.$eval(".copyable code", (code) => code.textContent!);
     await page.close();
-    const owner = await this.as("owner", space.did);
+    const owner = by ?? (await this.as("owner", space.did));
     await owner.transact(async (tx) => {
       const rights = (await tx.get(space.did)) as { [did: string]: Json };
       tx.set(space.did, { ...rights, [did]: role });
@@ -95,10 +98,9 @@ export class ConsoleWorld {
 
 /** Runs the CLI against the server of a world and gives what it printed as JSON. */
 export function cli(world: ConsoleWorld, config: string, ...given: string[]): Json {
-  const stemmadb = join(dirname(process.env["STEMMADB_PYTHON"] ?? join(ROOT, ".venv/bin/python")), "stemmadb");
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("STEMMADB_")));
   const url = given[0] === "keys" ? [] : ["--url", world.server.url];
-  const ran = spawnSync(stemmadb, [...given, ...url, "--json"], { env: { ...env, STEMMADB_HOME: config }, encoding: "utf8" });
+  const ran = spawnSync(STEMMADB, [...given, ...url, "--json"], { env: { ...env, STEMMADB_HOME: config }, encoding: "utf8" });
   const last = ran.stdout.trim().split("\n").at(-1);
   if (!last) throw new Error(`stemmadb ${given.join(" ")} printed nothing: ${ran.stderr}`);
   return JSON.parse(last) as Json;

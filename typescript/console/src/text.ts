@@ -21,8 +21,10 @@ export function cut(text: string, max = SHOWN_MAX): string {
   return `${text.slice(0, end)}… (${grouped(text.length)} characters)`;
 }
 
+const GROUPED = new Intl.NumberFormat("en-US");
+
 export function grouped(number: number | bigint): string {
-  return number.toLocaleString("en-US");
+  return GROUPED.format(number);
 }
 
 export function plural(count: number, noun: string, more = `${noun}s`): string {

@@ -5,6 +5,7 @@ import { apply } from "../../client/src/patch/apply.ts";
 import { rule } from "../../client/test/support/rules.ts";
 import { type Address, HEAD, markOf, parse, parseAt, parseSide, write, writeAt } from "../src/address.ts";
 import { Latest } from "../src/data/latest.ts";
+import { Patience } from "../src/data/patience.ts";
 import type { Json } from "@stemmadb/client";
 import { picture } from "../src/screens/picture.ts";
 import { keyOf, resolved } from "../src/screens/resolutions.ts";
@@ -158,3 +159,36 @@ rule("CONSOLE-7").test("one question at a time: of those wanted meanwhile only t
   await new Promise(setImmediate);
   assert.deepEqual(shown.length, 3);
 });
+
+rule("CONSOLE-7").test("what looks at much waits for what brings rows, one after the other, and not for ever", async () => {
+  const patience = new Patience();
+  const asked: string[] = [];
+  const gates = new Map<string, () => void>();
+  const gated = (name: string) => (): Promise<string> => {
+    asked.push(name);
+    return new Promise((resolve) => gates.set(name, () => resolve(name)));
+  };
+  const bars = patience.later(gated("bars"));
+  const count = patience.later(gated("count"));
+  const rows = patience.now(gated("rows"));
+  await until(() => asked.length > 0);
+  assert.deepEqual(asked, ["rows"], "asked at once, though it came last");
+  gates.get("rows")!();
+  await rows;
+  await until(() => asked.length > 1);
+  assert.deepEqual(asked, ["rows", "bars"]);
+  gates.get("bars")!();
+  assert.equal(await bars, "bars");
+  const stream = patience.now(gated("stream"));
+  await until(() => asked.length > 3);
+  assert.deepEqual(asked, ["rows", "bars", "stream", "count"], "in a stream of questions it is asked after a while");
+  gates.get("count")!();
+  gates.get("stream")!();
+  await Promise.all([count, stream]);
+  await assert.rejects(patience.later(() => Promise.reject(new Error("no"))), /no/);
+  assert.equal(await patience.later(() => Promise.resolve("after a failure")), "after a failure");
+});
+
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5));
+}

@@ -4,6 +4,7 @@ import {
   type Space, StemmaError, type TagEntry,
 } from "@stemmadb/client";
 import { MAIN } from "../address.ts";
+import { Patience } from "./patience.ts";
 
 /** Of a value that is too large to list, `body` is what fits. */
 export type ListedEntity = Omit<QueriedEntity, "body"> & { readonly body: Json };
@@ -46,6 +47,7 @@ const DENIED = ["unknown_space", "unauthenticated", "invalid_delegation"];
 export class Questions {
   readonly space: Space;
   private readonly onDenied: (why: string) => void;
+  private readonly patience = new Patience();
 
   /** `onDenied` learns when this caller may not read here any more, whichever question was the first to show it. */
   constructor(space: Space, onDenied: (why: string) => void = () => undefined) {
@@ -57,9 +59,11 @@ export class Questions {
     return this.space.features().has(feature);
   }
 
-  private async ask<A>(type: string, fields: object): Promise<A> {
+  /** `isLater` for what may wait until no other question is open. */
+  private async ask<A>(type: string, fields: object, isLater = false): Promise<A> {
+    const asked = (): Promise<A> => this.space.ask(type as "query", fields as never) as Promise<unknown> as Promise<A>;
     try {
-      return (await this.space.ask(type as "query", fields as never)) as unknown as A;
+      return await (isLater ? this.patience.later(asked) : this.patience.now(asked));
     } catch (error) {
       if (error instanceof StemmaError && DENIED.includes(error.code)) this.onDenied(error.message);
       throw error;
@@ -100,18 +104,18 @@ export class Questions {
   /** Undefined where the server cannot count. */
   async count(branch: string, prefix: string, version: number | undefined): Promise<Count | undefined> {
     if (!this.has("count")) return undefined;
-    return this.ask<Count>("count", { query: { roots: [{ id: `${prefix}*` }], ...onBranch(branch), ...atVersion(version) } });
+    return this.ask<Count>("count", { query: { roots: [{ id: `${prefix}*` }], ...onBranch(branch), ...atVersion(version) } }, true);
   }
 
   async prefixes(branch: string, prefix: string, version: number | undefined): Promise<readonly PrefixCount[] | undefined> {
     if (!this.has("prefixes")) return undefined;
     const fields = { prefix, separators: ":/#", limit: 200, ...onBranch(branch), ...atVersion(version) };
-    return (await this.ask<{ prefixes?: PrefixCount[] }>("prefixes", fields)).prefixes ?? [];
+    return (await this.ask<{ prefixes?: PrefixCount[] }>("prefixes", fields, true)).prefixes ?? [];
   }
 
   async histogram(fields: { by: "version" | "time"; branch?: string; prefix?: string; since?: number; buckets: number }): Promise<Histogram | undefined> {
     if (!this.has("log.histogram")) return undefined;
-    const answer = await this.ask<{ version: number; exact?: boolean; buckets?: Bucket[] }>("log.histogram", fields);
+    const answer = await this.ask<{ version: number; exact?: boolean; buckets?: Bucket[] }>("log.histogram", fields, true);
     return { ...answer, buckets: answer.buckets ?? [] };
   }
 
@@ -134,15 +138,15 @@ export class Questions {
     return entries.find((one) => one.version === version);
   }
 
-  /** The next commit before or after a version that touches a branch, and a prefix or an entity of it. */
-  async step(direction: "prev" | "next", version: number, what: { branch: string; prefix?: string | undefined; id?: string | undefined }): Promise<number | undefined> {
+  /** The next commit before or after a version that touches a branch, and a prefix or an entity of it. `time` is that of the version, if it is known. */
+  async step(direction: "prev" | "next", version: number, what: { branch: string; prefix?: string | undefined; id?: string | undefined }, time?: number): Promise<number | undefined> {
     if (what.id !== undefined) return this.stepEntity(direction, version, what.branch, what.id);
     const { branch, prefix } = what;
     if (direction === "prev") return version <= 1 ? undefined : (await this.log({ branch, prefix, version: version - 1, limit: 1 })).entries[0]?.version;
-    const here = await this.commit(version);
+    const since = time ?? (await this.commit(version))?.time;
     let after: string | undefined;
     do {
-      const page = await this.log({ branch, prefix, order: "oldest", limit: 20, after, ...(here === undefined ? {} : { since: here.time }) });
+      const page = await this.log({ branch, prefix, order: "oldest", limit: 20, after, since });
       const found = page.entries.find((one) => one.version > version);
       if (found !== undefined) return found.version;
       after = page.next;

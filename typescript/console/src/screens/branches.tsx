@@ -1,6 +1,6 @@
 // The branches: a picture made of structural commits and heads; what lies between is one line (CONSOLE-6).
 import type { BranchEntry } from "@stemmadb/client";
-import { type ReactElement, useMemo } from "react";
+import { type ReactElement, useMemo, useState } from "react";
 import { HEAD, MAIN, writeSide } from "../address.ts";
 import { useAsked, useView } from "../data/view.ts";
 import { Icon } from "../parts/icons.tsx";
@@ -12,6 +12,8 @@ import { titleOf } from "./commits.tsx";
 import { LANES_MAX, picture, type Point } from "./picture.ts";
 
 const STRUCTURE_MAX = 300;
+/** Points and branches that are drawn at first, and more at each click: a space may have thousands. */
+const DRAWN = 100;
 const ROW = 46;
 const LANE = 18;
 
@@ -24,11 +26,12 @@ export function BranchesScreen(): ReactElement {
     return { structure, heads: new Map(heads.filter((one) => one !== undefined).map((one) => [one.version, one])) };
   });
   const made = useMemo(() => picture(branches, data?.structure ?? []), [branches, data]);
+  const [drawn, setDrawn] = useState(DRAWN);
   if (error !== undefined && data === undefined) return <Failure error={error} />;
   if (data === undefined) return <Loading rows={10} />;
-  const { points, lanes } = made;
+  const { lanes } = made;
+  const points = made.points.slice(0, drawn);
   const width = (Math.min(LANES_MAX, lanes.size - 1) + 1) * LANE + 24;
-  const others = branches.filter((one) => one.name !== MAIN);
   return (
     <div className="split branches">
       <section className="pane" aria-label="Structure">
@@ -53,27 +56,43 @@ export function BranchesScreen(): ReactElement {
               );
             })}
           </div>
+          {made.points.length > drawn && <p className="foot"><button className="button" onClick={() => setDrawn(drawn + DRAWN * 2)}>{grouped(made.points.length - drawn)} more below</button></p>}
         </div>
       </section>
       <aside className="pane branch-list" aria-label="List of branches">
         <div className="pane-head"><h2>Heads</h2></div>
-        <ul className="cards">
-          {[...branches].sort((one, other) => lanes.get(one.name)! - lanes.get(other.name)!).map((one) => (
-            <li key={one.name} className={`card-row ${one.deleted !== undefined ? "deleted" : ""}`}>
-              <p><span className={`branch-name lane-${Math.min(LANES_MAX, lanes.get(one.name) ?? 0) % 6}`}><T max={80}>{one.name}</T></span> {one.deleted !== undefined && <span className="badge">deleted at @{grouped(one.deleted)}</span>}</p>
-              <p className="hint">head <Version version={one.head} />{one.parent !== undefined && <> · from <T max={40}>{one.parent}</T> at <Version version={one.fork} /></>}</p>
-              <p className="buttons">
-                <a className="button" href={href({ screen: "entities", branch: one.name, at: HEAD, params: {} })}>Look</a>
-                {one.name !== MAIN && <><a className="button" href={href({ screen: "diff", params: { from: writeSide(one.parent ?? MAIN, "head"), to: writeSide(one.name, "head") } })}>Diff</a>
-                  <a className="button primary" href={href({ screen: "merge", branch: MAIN, at: HEAD, params: { source: one.name, target: one.parent ?? MAIN } })}><Icon name="merge" /> Merge</a></>}
-              </p>
-            </li>
-          ))}
-          {others.length === 0 && <li className="hint card-row">Only main. Try something without risk: <code>stemmadb branch create draft</code></li>}
-        </ul>
+        <Heads lanes={lanes} />
         {tags.length > 0 && <><h3>Tags</h3><ul className="cards">{tags.slice(0, 100).map((one) => <li key={one.name} className="tag-row"><Icon name="tag" /> <a href={href({ branch: one.branch, at: { kind: "tag", name: one.name }, screen: "entities", params: {} })}><T max={80}>{one.name}</T></a> <Version version={one.version} /> <span className="hint"><T max={40}>{one.branch}</T></span></li>)}</ul></>}
       </aside>
     </div>
+  );
+}
+
+/** The branches, those first that are drawn in a lane of their own; found by a part of the name. */
+function Heads({ lanes }: { lanes: ReadonlyMap<string, number> }): ReactElement {
+  const { branches, href } = useView();
+  const [part, setPart] = useState("");
+  const [drawn, setDrawn] = useState(DRAWN);
+  const found = useMemo(() => branches.filter((one) => one.name.includes(part)).sort((one, other) => lanes.get(one.name)! - lanes.get(other.name)!), [branches, lanes, part]);
+  return (
+    <>
+      {branches.length > 10 && <input className="filter" aria-label="Find a branch" placeholder="Find a branch…" value={part} spellCheck={false} onInput={(event) => setPart(event.currentTarget.value)} />}
+      <ul className="cards">
+        {found.slice(0, drawn).map((one) => (
+          <li key={one.name} className={`card-row ${one.deleted !== undefined ? "deleted" : ""}`}>
+            <p><span className={`branch-name lane-${Math.min(LANES_MAX, lanes.get(one.name) ?? 0) % 6}`}><T max={80}>{one.name}</T></span> {one.deleted !== undefined && <span className="badge">deleted at @{grouped(one.deleted)}</span>}</p>
+            <p className="hint">head <Version version={one.head} />{one.parent !== undefined && <> · from <T max={40}>{one.parent}</T> at <Version version={one.fork} /></>}</p>
+            <p className="buttons">
+              <a className="button" href={href({ screen: "entities", branch: one.name, at: HEAD, params: {} })}>Look</a>
+              {one.name !== MAIN && <><a className="button" href={href({ screen: "diff", params: { from: writeSide(one.parent ?? MAIN, "head"), to: writeSide(one.name, "head") } })}>Diff</a>
+                <a className="button primary" href={href({ screen: "merge", branch: MAIN, at: HEAD, params: { source: one.name, target: one.parent ?? MAIN } })}><Icon name="merge" /> Merge</a></>}
+            </p>
+          </li>
+        ))}
+        {found.length > drawn && <li className="card-row"><button className="button" onClick={() => setDrawn(drawn + DRAWN * 2)}>{grouped(found.length - drawn)} more</button></li>}
+        {branches.every((one) => one.name === MAIN) && <li className="hint card-row">Only main. Try something without risk: <code>stemmadb branch create draft</code></li>}
+      </ul>
+    </>
   );
 }
 

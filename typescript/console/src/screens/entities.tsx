@@ -1,5 +1,5 @@
 // Entities: the prefixes as a tree, the table of one prefix at the moment, and what stands behind a cell (CONSOLE-6).
-import { type ReactElement, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { memo, type ReactElement, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { HEAD } from "../address.ts";
 import { type ListedEntity, PAGE_ROWS, type PrefixCount } from "../data/questions.ts";
 import { useAsked, useStill, useView, type View } from "../data/view.ts";
@@ -53,7 +53,8 @@ export function EntitiesScreen(): ReactElement {
   const still = useStill(moment.version ?? `head ${head}`, STILL_MS);
   const count = useAsked(String(still), () => questions.count(moment.branch, prefix, typeof still === "number" ? still : undefined), subject);
   const rows = data?.entities ?? [];
-  const names = useMemo(() => columns(rows.filter((one) => one.id !== space.did).map((one) => one.body), COLUMNS_MAX), [rows, space]);
+  const found = useMemo(() => columns(rows.filter((one) => one.id !== space.did).map((one) => one.body), COLUMNS_MAX), [rows, space]);
+  const names = useMemo(() => found, [found.join("\u0000")]); // eslint-disable-line
   const hasOthers = useMemo(() => rows.some((one) => typeof one.body !== "object" || one.body === null || Array.isArray(one.body)), [rows]);
   const shown = useMemo(() => {
     const erased = (data?.erased ?? []).map((id) => ({ id, isErased: true as const }));
@@ -63,7 +64,8 @@ export function EntitiesScreen(): ReactElement {
   const selected = address.params["sel"];
   const widths = useMemo(() => names.map((name) => weight(rows.slice(0, 100).map((one) => cell(at(one.body, [name])).length), name)), [rows, names]);
   const longest = useMemo(() => Math.min(46, Math.max(14, ...rows.slice(0, 200).map((one) => one.id.length))), [rows]);
-  const grid = { gridTemplateColumns: `minmax(150px, ${longest / 9}fr) 72px ${widths.map((one) => `minmax(74px, ${one}fr)`).join(" ")}${hasOthers ? " minmax(120px, 2fr)" : ""}` };
+  const template = `minmax(150px, ${longest / 9}fr) 72px ${widths.map((one) => `minmax(74px, ${one}fr)`).join(" ")}${hasOthers ? " minmax(120px, 2fr)" : ""}`;
+  const grid = useMemo(() => ({ gridTemplateColumns: template }), [template]);
   const open = useCallback((id: string): void => go({ screen: "entity", params: { id } }), [go]);
   const select = useCallback((id: string, path: string): void => go({ params: { sel: id, path }, replace: selected !== undefined }), [go, selected]);
   const selectedPath = address.params["path"];
@@ -109,13 +111,31 @@ function weight(lengths: readonly number[], name: string): number {
   return Math.round(Math.max(0.8, Math.max(mean, name.length) / 9) * 10) / 10;
 }
 
-function Cells({ one, href, shown, names, hasOthers, grid, onSelect, selectedPath }: { one: ListedEntity; href: View["href"]; shown: number; names: readonly string[]; hasOthers: boolean; grid: { gridTemplateColumns: string }; onSelect: (id: string, path: string) => void; selectedPath: string | undefined }): ReactElement {
-  const isPlain = typeof one.body !== "object" || one.body === null || Array.isArray(one.body);
-  const omitted = new Set(one.omitted ?? []);
+interface Shown {
+  readonly one: ListedEntity;
+  readonly names: readonly string[];
+  readonly hasOthers: boolean;
+  readonly onSelect: (id: string, path: string) => void;
+  readonly selectedPath: string | undefined;
+}
+
+function Cells({ href, shown, grid, ...rest }: Shown & { href: View["href"]; shown: number; grid: { gridTemplateColumns: string } }): ReactElement {
+  const { one } = rest;
   return (
     <div className="cells" role="presentation" style={grid}>
       <span role="cell" className="id"><a href={href({ screen: "entity", params: { id: one.id } })}><T>{one.id}</T></a></span>
       <span role="cell" className="right version">{one.version === shown && <span className="diamond" title="Written by this commit" aria-label="Written by this commit" role="img">◆ </span>}{grouped(one.version)}</span>
+      <Values {...rest} />
+    </div>
+  );
+}
+
+/** Drawn again only for another value: in a step of the timeline most rows stay as they are. */
+const Values = memo(function Values({ one, names, hasOthers, onSelect, selectedPath }: Shown): ReactElement {
+  const isPlain = typeof one.body !== "object" || one.body === null || Array.isArray(one.body);
+  const omitted = new Set(one.omitted ?? []);
+  return (
+    <>
       {names.map((name) => {
         const path = `/${escape(name)}`;
         const value = isPlain ? undefined : at(one.body, [name]);
@@ -129,9 +149,10 @@ function Cells({ one, href, shown, names, hasOthers, grid, onSelect, selectedPat
         );
       })}
       {hasOthers && <span role="cell">{isPlain && <button className={`cell ${kindOf(one.body)}`} onClick={() => onSelect(one.id, "")}><T max={160}>{cell(one.body)}</T></button>}</span>}
-    </div>
+    </>
   );
-}
+}, (before, after) => before.one.id === after.one.id && before.one.version === after.one.version && before.one.hash === after.one.hash && before.names === after.names
+  && before.hasOthers === after.hasOthers && before.onSelect === after.onSelect && before.selectedPath === after.selectedPath);
 
 function rangeText(rows: number, hasMore: boolean, count: { entities: number; exact: boolean } | undefined, from: string | undefined): string {
   if (rows === 0) return "";

@@ -100,7 +100,7 @@ function follow(questions: Questions, branch: string, prefix: string, head: () =
       } while (after !== undefined && !reached && fresh.length < wanted);
       if (seen !== -1 && !reached && after !== undefined) skipped += Math.max(0, (fresh.at(-1)?.version ?? last) - from - 1);
       const made = fresh.flatMap(rowsOf);
-      if (seen !== -1) counted.push({ time: Date.now(), rows: made.length + Math.max(0, 0) });
+      if (seen !== -1) counted.push({ time: Date.now(), rows: made.length });
       seen = Math.max(last, now);
       rows = [...made, ...rows].slice(0, ROWS_MAX);
     }

@@ -1,13 +1,13 @@
 // A merge: a dry run first, the conflicts by path, a choice for each of them, a note, then the merge itself.
 import type { Contested, Json, MergeReport, StemmaError } from "@stemmadb/client";
-import { type ReactElement, useState } from "react";
+import { type ReactElement, useMemo, useState } from "react";
 import { HEAD, MAIN } from "../address.ts";
 import { asError, type Strategy } from "../data/questions.ts";
 import { mayWrite, useAsked, useView } from "../data/view.ts";
 import { Icon } from "../parts/icons.tsx";
 import { Loading, State, T, Version } from "../parts/text.tsx";
 import { Failure } from "../shell/problem.tsx";
-import { grouped, plural } from "../text.ts";
+import { grouped, plural, visible } from "../text.ts";
 import { at, brief, tokensOf } from "../values.ts";
 import { type Choice, keyOf, resolved, type Sides } from "./resolutions.ts";
 import { patchText } from "./entity.tsx";
@@ -24,6 +24,7 @@ export function MergeScreen(): ReactElement {
   const [note, setNote] = useState("");
   const [failure, setFailure] = useState<StemmaError | undefined>();
   const [done, setDone] = useState<MergeReport | undefined>();
+  const options = useMemo(() => branches.map(({ name }) => <option key={name} value={name}>{visible(name)}</option>), [branches]);
   const { data, error } = useAsked(done !== undefined ? undefined : String(head), async () => {
     const report = await questions.merge(source, target, { strategy, dry_run: true });
     const ids = [...new Set((report.conflicts ?? []).map((one) => one.id))];
@@ -58,14 +59,13 @@ export function MergeScreen(): ReactElement {
       setFailure(asError(failed));
     }
   };
-  const names = branches.map((one) => one.name);
   return (
     <section className="pane merge" aria-label="Merge">
       <div className="pane-head">
         <h1>Merge</h1>
-        <select aria-label="From branch" value={source} onChange={(event) => (setChoices(new Map()), go({ params: { source: event.currentTarget.value }, replace: true }))}>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select>
+        <select aria-label="From branch" value={source} onChange={(event) => (setChoices(new Map()), go({ params: { source: event.currentTarget.value }, replace: true }))}>{options}</select>
         <span aria-hidden="true">→</span>
-        <select aria-label="Into branch" value={target} onChange={(event) => (setChoices(new Map()), go({ params: { target: event.currentTarget.value }, replace: true }))}>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select>
+        <select aria-label="Into branch" value={target} onChange={(event) => (setChoices(new Map()), go({ params: { target: event.currentTarget.value }, replace: true }))}>{options}</select>
         <label className="hint">strategy <select value={strategy} onChange={(event) => (setChoices(new Map()), go({ params: { strategy: event.currentTarget.value }, replace: true }))}>{STRATEGIES.map(([name, says]) => <option key={name} value={name}>{name}: {says}</option>)}</select></label>
       </div>
       {source === target ? <State icon={<Icon name="branches" size={32} />} title="A branch cannot be merged into itself">Choose two.</State> : error !== undefined && data === undefined ? <Failure error={error} /> : data === undefined ? <Loading rows={8} /> : (

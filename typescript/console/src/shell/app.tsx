@@ -32,22 +32,24 @@ const NEEDS_STRUCTURE: readonly Screen[] = ["branches", "merge", "diff"];
 const NONE: readonly never[] = [];
 const DRAWN_MS = 100;
 const RIGHTS_MS = 5_000;
+/** What the whole space has, its branches, tags and rights, is asked at most so often: there may be thousands. */
+const STRUCTURE_MS = 2_000;
 
 export function App({ space, name, me, address, onDelegation }: { space: Space; name: string; me: string; address: Address; onDelegation: () => void }): ReactElement {
   const status = useStatus(space);
   const now = useNow();
   const [denied, setDenied] = useState<string | undefined>();
   const questions = useMemo(() => new Questions(space, setDenied), [space]);
-  const [first, setFirst] = useState(0);
+  const [first, setFirst] = useState<number | undefined>();
   const [spoken, setSpoken] = useState("");
   const [isHelping, setHelping] = useState(false);
-  const head = useThrottled(Math.max(first, status.asOf?.version ?? 0), DRAWN_MS);
+  const head = useThrottled(Math.max(first ?? 0, status.asOf?.version ?? 0), DRAWN_MS);
   const here = useRef(address);
   here.current = address;
 
   // Every commit moves the head of the page, whatever is watched (SYNC-8). A new connection must be told again.
   useEffect(() => {
-    if (status.link === "open") space.follow().then((version) => setFirst((before) => Math.max(before, version)), () => undefined);
+    if (status.link === "open") space.follow().then((version) => setFirst((before) => Math.max(before ?? 0, version)), () => undefined);
   }, [space, status.link]);
 
   // A session that may read nothing any more hears nothing more either: it has to ask.
@@ -62,7 +64,8 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
     if (path !== location.pathname + location.search) navigate(path, { replace: to.replace ?? false });
   }, []);
 
-  const structure = useAsked(String(head), async () => {
+  const slowHead = useThrottled(head, STRUCTURE_MS);
+  const structure = useAsked(first === undefined || (first > 0 && slowHead === 0) ? undefined : String(slowHead), async () => {
     const [branches, tags, rights] = await Promise.all([questions.branches(), questions.tags(), questions.rights()]);
     return { branches, tags, rights };
   });
@@ -74,11 +77,11 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
     if (moment === undefined || (direction === "next" && moment.version === undefined)) return;
     const { screen, branch, params } = here.current;
     const what = { branch, ...(screen === "entity" ? { id: params["id"] } : screen === "entities" || screen === "live" ? { prefix: params["prefix"] } : {}) };
-    void questions.step(direction, moment.shown, what).then((found) => {
+    void questions.step(direction, moment.shown, what, shownCommit?.time).then((found) => {
       if (found === undefined) return direction === "next" ? go({ at: HEAD }) : setSpoken("There is no earlier change.");
       go({ at: found >= head ? HEAD : { kind: "version", version: found } });
     }, () => undefined);
-  }, [moment, questions, go, head]);
+  }, [moment, questions, go, head, shownCommit]);
 
   const { branches = NONE as View["branches"], tags = NONE as View["tags"], rights: mine } = structure.data ?? {};
   // The same object until something of it is new: all screens look at it.

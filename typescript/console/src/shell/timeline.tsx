@@ -1,6 +1,6 @@
 // The timeline (CONSOLE-7): bars of commits, a handle that travels, shift-drag for two moments, marks for tags and merges.
 import { type PointerEvent as ReactPointerEvent, type ReactElement, useEffect, useMemo, useRef, useState } from "react";
-import { HEAD, writeSide } from "../address.ts";
+import { HEAD, MAIN, writeSide } from "../address.ts";
 import { Icon } from "../parts/icons.tsx";
 import { useAsked, useThrottled, useView } from "../data/view.ts";
 import { Axis } from "./axis.ts";
@@ -16,23 +16,43 @@ const SPANS: readonly { readonly span: Span; readonly label: string; readonly ti
 /** At most this many bars; fewer where there are few commits, so that they tell something apart. */
 const BUCKETS = 160;
 const COMMITS_IN_BAR = 4;
+/** Beyond this many versions the bars of main are those of all branches: one look for each bar, and not one for each commit. */
+const WALKED_MAX = 100_000;
+/** Bars that the server could not finish in time are asked for again that often, others every 2 s. */
+const UNFINISHED_MS = 30_000;
+/** A browser refuses more than 200 addresses in 10 s. */
+const TRAVEL_MS = 60;
+
+interface Drag {
+  readonly from: number;
+  readonly isRange: boolean;
+  /** Where the handle is, and the version that the address has. */
+  wanted: number;
+  last: number;
+  wentAt: number;
+  timer: ReturnType<typeof setTimeout> | undefined;
+  isPushed: boolean;
+}
 
 export function Timeline({ step }: { step: (direction: "prev" | "next") => void }): ReactElement {
   const view = useView();
   const { questions, moment, head, address, tags, go, branches } = view;
   const [span, setSpan] = useState<Span>("version");
-  const drag = useRef<{ from: number; last: number; isRange: boolean; isPushed: boolean } | undefined>(undefined);
+  const drag = useRef<Drag | undefined>(undefined);
   const [dragged, setDragged] = useState<number | undefined>(undefined);
   const [range, setRange] = useState<readonly [number, number] | undefined>(undefined);
   const track = useRef<HTMLDivElement>(null);
   const prefix = address.screen === "entity" ? address.params["id"] ?? "" : address.params["prefix"] ?? "";
-  const filter = { ...(prefix ? { prefix } : {}), ...(branches.length > 1 && address.screen !== "commits" ? { branch: address.branch } : {}) };
-  const slowHead = useThrottled(head, 2_000);
+  const isOfBranch = branches.length > 1 && address.screen !== "commits" && (address.branch !== MAIN || prefix !== "" || head <= WALKED_MAX);
+  const filter = { ...(prefix ? { prefix } : {}), ...(isOfBranch ? { branch: address.branch } : {}) };
+  const [isUnfinished, setUnfinished] = useState(false);
+  const slowHead = useThrottled(head, isUnfinished ? UNFINISHED_MS : 2_000);
   const ms = SPANS.find((one) => one.span === span)!.ms;
   const key = JSON.stringify([span, filter, slowHead]);
   const { data } = useAsked(head === 0 ? undefined : key, () => questions.histogram({
     by: span === "version" ? "version" : "time", buckets: Math.min(BUCKETS, Math.max(24, Math.ceil(slowHead / COMMITS_IN_BAR))), ...filter, ...(ms === undefined ? {} : { since: Math.max(1, Date.now() - ms) }),
   }), `${span} ${view.space.did} ${JSON.stringify(filter)}`);
+  useEffect(() => setUnfinished(data?.exact === false), [data]);
   const buckets = data?.buckets ?? [];
   const axis = useMemo(() => new Axis(buckets, span !== "version", head), [buckets, span, head]);
   const shown = dragged ?? moment.shown;
@@ -49,17 +69,23 @@ export function Timeline({ step }: { step: (direction: "prev" | "next") => void 
     event.currentTarget.setPointerCapture(event.pointerId);
     track.current?.querySelector<HTMLElement>(".handle")?.focus();
     const version = versionAt(event);
-    drag.current = { from: version, last: moment.shown, isRange: event.shiftKey, isPushed: false };
+    drag.current = { from: version, wanted: moment.shown, last: moment.shown, wentAt: 0, timer: undefined, isRange: event.shiftKey, isPushed: false };
     if (event.shiftKey) setRange([version, version]);
     else dragTo(version);
   };
-  /** One entry in the history of the browser for a whole drag: back leads to where it began. */
   const dragTo = (version: number): void => {
     const now = drag.current!;
     setDragged(version);
-    if (version === now.last) return;
-    travel(version, now.isPushed);
-    [now.last, now.isPushed] = [version, true];
+    now.wanted = version;
+    now.timer ??= setTimeout(() => arrive(now), Math.max(0, now.wentAt + TRAVEL_MS - Date.now()));
+  };
+  /** One entry in the history of the browser for a whole drag: back leads to where it began. */
+  const arrive = (now: Drag): void => {
+    clearTimeout(now.timer);
+    now.timer = undefined;
+    if (now.wanted === now.last) return;
+    travel(now.wanted, now.isPushed);
+    [now.last, now.isPushed, now.wentAt] = [now.wanted, true, Date.now()];
   };
   const move = (event: ReactPointerEvent<HTMLDivElement>): void => {
     if (drag.current === undefined) return;
@@ -69,6 +95,7 @@ export function Timeline({ step }: { step: (direction: "prev" | "next") => void 
   };
   const up = (): void => {
     const chosen = drag.current?.isRange ? range : undefined;
+    if (drag.current?.isRange === false) arrive(drag.current);
     drag.current = undefined;
     setDragged(undefined);
     setRange(undefined);

@@ -1,6 +1,6 @@
 // The bar on top: space, branch, moment, go to, copy link, own pending and rejected commits, link, theme.
 import type { Status } from "@stemmadb/client";
-import { type ReactElement, useEffect, useState } from "react";
+import { type ReactElement, useEffect, useMemo, useState } from "react";
 import { HEAD, MAIN, markOf, parseAt, ROOT, write } from "../address.ts";
 import { useView } from "../data/view.ts";
 import { Icon, Mark } from "../parts/icons.tsx";
@@ -14,13 +14,17 @@ const LINKS: { readonly [state: string]: string } = { open: "live", connecting: 
 export function TopBar({ status, onHelp }: { status: Status; onHelp: () => void }): ReactElement {
   const view = useView();
   const { name, space, branches, address, go, moment, head, commit } = view;
-  const names = branches.some((one) => one.name === MAIN) ? branches : [{ name: MAIN, fork: 0, head: 0 }, ...branches];
+  // The same elements until there are other branches: a space may have thousands.
+  const options = useMemo(() => {
+    const names = branches.some((one) => one.name === MAIN) ? branches : [{ name: MAIN, fork: 0, head: 0 }, ...branches];
+    return names.map((one) => <option key={one.name} value={one.name}>{visible(one.name)}{"deleted" in one && one.deleted ? " (deleted)" : ""}</option>);
+  }, [branches]);
   return (
     <header className="topbar">
       <a className="brand" href={ROOT} title={`All spaces\n${space.did}`}><Mark /><strong><bdi>{visible(name)}</bdi></strong></a>
       <label className="branch-pick"><Icon name="branches" /><span className="spoken">Branch</span>
         <select value={address.branch} onChange={(event) => go({ branch: event.currentTarget.value })}>
-          {names.map((one) => <option key={one.name} value={one.name}>{visible(one.name)}{"deleted" in one && one.deleted ? " (deleted)" : ""}</option>)}
+          {options}
         </select>
       </label>
       <div className="moment" title={commit === undefined ? undefined : longTime(commit.time)}>
