@@ -8,8 +8,9 @@ from typing import Any, Final
 from scripts.clientkit.recording import Event, name_of
 
 from stemmadb.client.drafting import MISSING, TransactionDraft
-from stemmadb.client.nursery.entities import ABSENT, Absent, CachedEntity, CommitName, Shown, ShownLayer
+from stemmadb.client.nursery.entities import ABSENT, Absent, CachedEntity, CommitName
 from stemmadb.client.nursery.pending import named
+from stemmadb.client.nursery.shown import Shown, ShownLayer, ShownLayers
 from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model import patch
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Local, Version
@@ -40,7 +41,7 @@ class PlainView:
         found = {id_: one for id_, one in sorted(self._shown.items()) if id_.startswith(prefix)}
         return {id_: one for id_, one in found.items() if one.value is not ABSENT}
 
-    def layers_under(self, prefix: str) -> dict[EntityId, tuple[ShownLayer, ...]]:
+    def layers_under(self, prefix: str) -> dict[EntityId, ShownLayers]:
         return {id_: one.layers for id_, one in sorted(self._shown.items()) if id_.startswith(prefix) and one.layers}
 
     def replayed(self, _id: EntityId, base: Any) -> Shown:
@@ -98,7 +99,7 @@ def _shown(random: Random) -> Shown:
     for name in names[: random.choice((0, 0, 1, 2, 3))]:
         paths = random.choice((None, ("/n",), ("/list", "/done"), ("",)))
         layers.append(ShownLayer(name, paths, value))
-    return Shown(value, basis, tuple(layers))
+    return Shown(value, basis, ShownLayers.of(layers))
 
 
 def _value(random: Random, depth: int = 0) -> Any:

@@ -14,6 +14,7 @@ import stemmadb.client.nursery
 from nursery_hands import SESSION, Hand, adding, deleting, hand, patching, setting
 from nursery_oracle import Log, Oracle, Read
 from space import delete_, patch_, session_of, set_
+from stemmadb.client.nursery.commit_names import CommitNames
 from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CommitName
 from stemmadb.client.nursery.pending import named
 from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
@@ -560,7 +561,7 @@ class Many:
         last: dict[EntityId, CommitName] = {}
         for number in range(MANY):
             id_ = self.ids[number % distinct]
-            read = PlannedRead(Version(1), id_, through=(last[id_],) if id_ in last else ())
+            read = PlannedRead(Version(1), id_, through=CommitNames.of([last[id_]] if id_ in last else []))
             last[id_] = self.hand.write(setting(id_, number), reads=[read])
 
     def accepted(self, count: int) -> Sync:
@@ -634,5 +635,5 @@ def test_the_oracle_skips_what_does_not_apply_and_what_is_built_on_it() -> None:
 
 
 def plan_of(*writes: CommitWrite, through: CommitName | None = None) -> CommitPlan:
-    names = () if through is None else (through,)
+    names = CommitNames.of([] if through is None else [through])
     return CommitPlan(MAIN, writes, (PlannedRead(Version(0), EntityId(A), through=names),))

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from stemmadb.client.nursery.commit_names import CommitNames
 from stemmadb.client.nursery.entities import CommitName
 from stemmadb.client.nursery.pending import Pending
 from stemmadb.client.session.outgoing import Outgoing
@@ -56,7 +57,7 @@ class Queue(Outgoing):
 
 
 def commit(number: int, session: bytes = NEW, *, on: Pending | None = None, content: bytes = b"x") -> Pending:
-    depends = frozenset() if on is None else frozenset({on.name})
+    depends = CommitNames.of([] if on is None else [on.name])
     name = CommitName(session, Local(number))
     return Pending(name, nonce=b"", content=content, branch=MAIN, writes=(), depends=depends)
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from space import MemorySpace, session_of
 from stemmadb.client.drafting import MISSING, TransactionDraft
-from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CachedEntity, CommitName, Nothing, Shown, ShownLayer
+from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CachedEntity, CommitName, Nothing
 from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
+from stemmadb.client.nursery.shown import Shown, ShownLayer, ShownLayers
 from stemmadb.protocol.errors import PatchFailed, StemmaError
 from stemmadb.protocol.model import patch
 from stemmadb.protocol.model.commit.admission import Outcome
@@ -60,7 +61,7 @@ class PlainView:
         found = {EntityId(id_): self.shown(EntityId(id_)) for id_ in ids if id_.startswith(prefix)}
         return {id_: shown for id_, shown in found.items() if shown is not None and shown.value is not ABSENT}
 
-    def layers_under(self, prefix: str) -> dict[EntityId, tuple[ShownLayer, ...]]:
+    def layers_under(self, prefix: str) -> dict[EntityId, ShownLayers]:
         ids = {write.id for _, writes in self.pending for write in writes if write.id.startswith(prefix)}
         found = {id_: self.shown(id_) for id_ in sorted(ids)}
         return {id_: shown.layers for id_, shown in found.items() if shown is not None and shown.layers}
@@ -78,7 +79,7 @@ class PlainView:
             whole = any(write.paths is None for write in own)
             paths = None if whole else tuple(path for write in own for path in write.paths or ())
             layers.append(ShownLayer(commit, paths, value))
-        return Shown(value, basis, tuple(layers))
+        return Shown(value, basis, ShownLayers.of(layers))
 
 
 def after_all(value: Value | Nothing, writes: Iterable[CommitWrite]) -> tuple[Value | Nothing] | None:

@@ -8,11 +8,12 @@ from typing import Any
 from nursery_oracle import Log, Oracle, Picture, Place
 from service_peers import Key, Peer, ServiceHarness
 from stemmadb.client.nursery.confirmed import Membership
-from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CachedEntity, CommitName, Shown, ShownLayer
+from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CachedEntity, CommitName
 from stemmadb.client.nursery.nursery import Nursery
 from stemmadb.client.nursery.outcomes import Integrated
 from stemmadb.client.nursery.pending import Pending, named
 from stemmadb.client.nursery.plans import CommitPlan
+from stemmadb.client.nursery.shown import Shown, ShownLayer, ShownLayers
 from stemmadb.client.nursery.view import NurseryView
 from stemmadb.client.watching import Watcher
 from stemmadb.protocol.model.query.query import Query, Root
@@ -176,7 +177,7 @@ class Client:
         value = self.oracle.shown(place, picture)
         if value is UNKNOWN and not layers:
             return None
-        return Shown(value, self.oracle.basis(place), tuple(ShownLayer(*one) for one in layers))
+        return Shown(value, self.oracle.basis(place), ShownLayers.of(ShownLayer(*one) for one in layers))
 
     def _listing(
         self, branch: BranchName, prefix: str, shows: dict[EntityId, Shown | None]
@@ -315,7 +316,7 @@ def _told(shown: Shown | None) -> Any:
     return shown.value, shown.basis, layers
 
 
-def _names(layers: tuple[ShownLayer, ...]) -> list[CommitName]:
+def _names(layers: ShownLayers) -> list[CommitName]:
     return [one.name for one in layers]
 
 

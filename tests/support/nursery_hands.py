@@ -11,12 +11,14 @@ from typing import Any
 import msgspec
 
 from space import ALICE, BOB, SPACE, MemorySpace, session_of
+from stemmadb.client.nursery.commit_names import CommitNames
 from stemmadb.client.nursery.confirmed import Membership
-from stemmadb.client.nursery.entities import CachedEntity, CommitName, Shown
+from stemmadb.client.nursery.entities import CachedEntity, CommitName
 from stemmadb.client.nursery.nursery import Nursery
 from stemmadb.client.nursery.outcomes import Integrated
 from stemmadb.client.nursery.pending import named
 from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
+from stemmadb.client.nursery.shown import Shown
 from stemmadb.client.watching import Watcher
 from stemmadb.protocol.model.commit.admission import Accepted as Decided
 from stemmadb.protocol.model.commit.admission import RefusedCommit
@@ -89,7 +91,7 @@ class Hand:
         shown = self.nursery.view(MAIN).shown(EntityId(id_))
         layers = () if shown is None else shown.layers
         basis = self.nursery.to if shown is None else shown.basis
-        return PlannedRead(basis, EntityId(id_), path=path, through=tuple(layer.name for layer in layers))
+        return PlannedRead(basis, EntityId(id_), path=path, through=CommitNames.of(layer.name for layer in layers))
 
     def watch(self, prefix: str) -> Watcher:
         """Watches all under a prefix; it is filled by the next frame."""

@@ -12,6 +12,7 @@ from nursery_client import Captured, Client, same
 from nursery_oracle import Log, after, overlaps
 from plain_patch import CannotApply
 from service_peers import ALICE, BOB, Peer, ServiceHarness, patch, put, remove, service_harness
+from stemmadb.client.nursery.commit_names import CommitNames
 from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CachedEntity
 from stemmadb.client.nursery.plans import CommitPlan, CommitWrite, PlannedRead
 from stemmadb.protocol.model.commit.admission import Accepted
@@ -381,13 +382,13 @@ class Planning:
         shown = self.shows[id_]
         basis = self.view.to if shown is None or id_ in self.bases else shown.basis
         layers = () if shown is None else shown.layers
-        through = tuple(one.name for one in layers if overlaps(one.paths, path))
+        through = CommitNames.of(one.name for one in layers if overlaps(one.paths, path))
         self.reads.append(PlannedRead(basis, id_, path=path, through=through))
 
     def _list(self, prefix: str) -> None:
         if self.view.listing(prefix) is not None:
             under = [one for id_, one in self.shows.items() if one is not None and id_.startswith(prefix)]
-            through = tuple(dict.fromkeys(layer.name for one in under for layer in one.layers))
+            through = CommitNames.of(dict.fromkeys(layer.name for one in under for layer in one.layers))
             self.reads.append(PlannedRead(self.view.to, prefix=prefix, through=through))
 
 

@@ -13,7 +13,6 @@ from space import ALICE, SPACE, delete_, patch_, read_, session_of, set_
 from stemmadb.protocol.model.commit.admission import Accepted
 from stemmadb.protocol.model.commit.proposal import Proposal
 from stemmadb.protocol.model.commit.request import PendingName
-from stemmadb.protocol.model.log.commit_record import LocalIdentity
 from stemmadb.protocol.model.values.ids import Local, Version
 from stemmadb.server.engine.base.executors import Executors
 from stemmadb.server.engine.base.settings import Settings
@@ -83,8 +82,7 @@ async def test_commits_that_many_reads_were_made_through_are_looked_up_once() ->
         one, two, three = Local(1), Local(2), Local(3)
         other = (session_of("u"), two)
         needs = Needs([through(it, [one, two, other], 50), through(it, [two, three], 50)], SPACE)
-        mine = [LocalIdentity(ALICE, session_of("t"), local) for local in (one, two, three)]
-        assert list(needs.named) == [*mine[:2], LocalIdentity(ALICE, *other), mine[2]]
+        assert needs.named == {(ALICE, session_of("t")): {one, two, three}, (ALICE, session_of("u")): {two}}
 
 
 async def test_commits_that_reads_were_made_through_count_for_the_size_of_a_batch() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from stemmadb.client.nursery.entities import CommitName, Shown, ShownLayer
+from stemmadb.client.nursery.commit_names import CommitNames
 from stemmadb.client.nursery.plans import PlannedRead
+from stemmadb.client.nursery.shown import Shown, ShownLayers
 from stemmadb.protocol.errors import LimitExceeded
-from stemmadb.protocol.model.log import changes
 from stemmadb.protocol.model.values import pointer
 from stemmadb.protocol.model.values.ids import EntityId, Version
 from stemmadb.protocol.model.values.limits import Limits
@@ -38,13 +38,13 @@ class Reads:
             return
         places[path] = shown
 
-    def declare_prefix(self, prefix: str, version: Version, layers: dict[EntityId, tuple[ShownLayer, ...]]) -> None:
+    def declare_prefix(self, prefix: str, version: Version, layers: dict[EntityId, ShownLayers]) -> None:
         """A read of all that is under a prefix, through every commit that is pending there."""
         if prefix in self._prefixes:
             return
         self._add()
         names = {layer.name for shown_layers in layers.values() for layer in shown_layers}
-        in_order = tuple(sorted(names, key=lambda name: (name.local, name.session)))
+        in_order = CommitNames.of(sorted(names, key=lambda name: (name.local, name.session)))
         self._prefixes[prefix] = PlannedRead(version, prefix=prefix, through=in_order)
 
     def planned(self) -> tuple[PlannedRead, ...]:
@@ -60,7 +60,7 @@ class Reads:
         for id_, places in self._places.items():
             for path, shown in places.items():
                 if len(places) == 1 or not _is_covered(path, shown, places):
-                    yield PlannedRead(shown.basis, id_, None, path, through(shown.layers, path))
+                    yield PlannedRead(shown.basis, id_, None, path, shown.layers.through(path))
 
     def _add(self) -> None:
         """One more; only where they seem too many are they counted as they will be sent."""
@@ -77,21 +77,6 @@ class Reads:
                 del places[path]
 
 
-def through(layers: tuple[ShownLayer, ...], path: str) -> tuple[CommitName, ...]:
-    """The pending commits that a read of this path sees, in their order (COMMIT-4)."""
-    if path == pointer.ROOT:
-        return tuple(layer.name for layer in layers)
-    return tuple(layer.name for layer in layers if _is_under(layer, path))
-
-
-def _is_under(layer: ShownLayer, path: str) -> bool:
-    """A patch of very many paths counts as one of the whole entity when it is decided, so it is named as one."""
-    paths = layer.paths
-    if paths is None or len(paths) > changes.PATHS_MAX:
-        return True
-    return any(pointer.overlaps(written, path) for written in paths)
-
-
 def _is_covered(path: str, shown: Shown, places: _Places) -> bool:
     """Whether a wider read claims as much: at the same version, and through at least the same commits."""
     while path:
@@ -103,4 +88,4 @@ def _is_covered(path: str, shown: Shown, places: _Places) -> bool:
 
 
 def _claims_the_same(one: Shown, other: Shown) -> bool:
-    return one.basis == other.basis and through(one.layers, pointer.ROOT) == through(other.layers, pointer.ROOT)
+    return one.basis == other.basis and one.layers.names == other.layers.names

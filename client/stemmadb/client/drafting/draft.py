@@ -10,8 +10,9 @@ from stemmadb.client.drafting.declared_reads import Reads
 from stemmadb.client.drafting.entity_draft import DraftEntry, EntityDraft
 from stemmadb.client.drafting.port import MISSING, MissingFromView, ViewLike
 from stemmadb.client.drafting.steps import Delete, DraftContext, DraftStep, Patch, Put, StepBase, Update
-from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CachedEntity, Nothing, Shown
+from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, CachedEntity, Nothing
 from stemmadb.client.nursery.plans import CommitPlan
+from stemmadb.client.nursery.shown import Shown
 from stemmadb.protocol.errors import LimitExceeded, NotInView, StemmaError
 from stemmadb.protocol.model import patch
 from stemmadb.protocol.model.patch.operation import Operation

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from stemmadb.client.drafting.steps import DraftState, DraftStep, StepBase
-from stemmadb.client.nursery.entities import UNKNOWN, CachedEntity, Shown
+from stemmadb.client.nursery.entities import UNKNOWN, CachedEntity
 from stemmadb.client.nursery.plans import CommitWrite
+from stemmadb.client.nursery.shown import Shown
 
 
 class DraftEntry:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Final, Protocol
 
-from stemmadb.client.nursery.entities import Absent, Shown, ShownLayer
+from stemmadb.client.nursery.entities import Absent
+from stemmadb.client.nursery.shown import Shown, ShownLayers
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
 from stemmadb.protocol.model.values.json_values import Value
 
@@ -38,7 +39,7 @@ class ViewLike(Protocol):
         """Everything under the prefix, pending commits included; None if not all of it is held."""
         ...
 
-    def layers_under(self, prefix: str) -> dict[EntityId, tuple[ShownLayer, ...]]:
+    def layers_under(self, prefix: str) -> dict[EntityId, ShownLayers]:
         """The entities under the prefix that pending commits write."""
         ...
 

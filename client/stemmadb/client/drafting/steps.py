@@ -6,8 +6,9 @@ from typing import Final, NamedTuple, Protocol
 
 from stemmadb.client.drafting.declared_reads import PATHS_MAX, Reads
 from stemmadb.client.drafting.inputs import CheckedPatch, CheckedValue
-from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, Nothing, Shown
+from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, Nothing
 from stemmadb.client.nursery.plans import CommitWrite
+from stemmadb.client.nursery.shown import Shown
 from stemmadb.protocol.errors import AlreadyExists, LimitExceeded, NotFound, PatchFailed, StemmaError
 from stemmadb.protocol.model import patch
 from stemmadb.protocol.model.patch import Footprint

@@ -43,10 +43,9 @@ def with_dependents(refusals: Iterable[CommitRefusal], layers: PendingLayers) ->
     todo = list(found)
     for name in todo:
         root = found[name].because or name
-        for above in layers.dependents(name):
-            if above not in found:
-                pending = layers.find(above)
-                assert pending is not None, "dependents are pending"
-                found[above] = rejected_because_of(pending, root)
-                todo.append(above)
+        for above in layers.dependents(name, beside=found):
+            pending = layers.find(above)
+            assert pending is not None, "dependents are pending"
+            found[above] = rejected_because_of(pending, root)
+            todo.append(above)
     return tuple(found.values())

@@ -1,4 +1,4 @@
-"""What is held of an entity, and what is shown of it."""
+"""What is held of an entity, and the names of own commits."""
 
 from __future__ import annotations
 
@@ -42,25 +42,3 @@ class CommitName(NamedTuple):
 
     session: bytes
     local: Local
-
-
-class ShownLayer(NamedTuple):
-    """What one pending commit does to one entity, as the view shows it."""
-
-    name: CommitName
-    paths: tuple[str, ...] | None
-    """What it writes there, as JSON Pointers; None is the whole entity."""
-    value: Value | Nothing
-    """What is shown with this layer on top."""
-
-
-class Shown(NamedTuple):
-    """An entity in a view: its value, the confirmed version beneath, and the pending commits it is seen through.
-
-    A layer that is skipped, since it no longer applies, is not among `layers`.
-    """
-
-    value: Value | Nothing
-    basis: Version
-    """The version to declare for a read of it: the view's own for what is watched, else the one it was read at."""
-    layers: tuple[ShownLayer, ...] = ()

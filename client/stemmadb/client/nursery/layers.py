@@ -14,14 +14,16 @@ Example: `x` is confirmed as 1, and two pending commits increment it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
-from stemmadb.client.nursery.entities import CommitName, Key, Nothing, ShownLayer
+from stemmadb.client.nursery.dependents import Dependents
+from stemmadb.client.nursery.entities import CommitName, Key, Nothing
 from stemmadb.client.nursery.operations import DoesNotApply, after
 from stemmadb.client.nursery.pending import Pending
 from stemmadb.client.nursery.plans import CommitWrite
+from stemmadb.client.nursery.shown import NO_LAYERS, ShownLayer, ShownLayers
 from stemmadb.protocol.model.values.ids import BranchName
 from stemmadb.protocol.model.values.json_values import Value
 
@@ -94,7 +96,11 @@ class PendingLayers:
         self._count = 0
         self._by_commit: dict[CommitName, dict[Key, EntityLayer]] = {}
         self._by_entity: dict[Key, list[EntityLayer]] = {}
-        self._dependents: dict[CommitName, list[CommitName]] = {}
+        self._seen_through: dict[Key, ShownLayers] = {}
+        """The shown layers as views keep them: made when asked for, dropped when a layer below the top changes."""
+        self._hidden: dict[CommitName, Pending] = {}
+        """The commits that are not shown; nearly always there are none."""
+        self._dependents = Dependents()
         self.branches: Counter[BranchName] = Counter()
         """How many pending commits write on each branch."""
 
@@ -114,9 +120,14 @@ class PendingLayers:
     def has(self, key: Key) -> bool:
         return key in self._by_entity
 
-    def dependents(self, name: CommitName) -> list[CommitName]:
-        """The pending commits that were read through this one."""
-        return [one for one in self._dependents.get(name, ()) if one in self._commits]
+    def dependents(self, name: CommitName, *, beside: Container[CommitName] = ()) -> list[CommitName]:
+        """The pending commits that were read through this one, in order, without those that are given."""
+        found = {one for one in self._dependents.of(name) if one not in beside}
+        return sorted(found, key=self._order.__getitem__)
+
+    def hidden_above(self, names: Collection[CommitName]) -> set[CommitName]:
+        """The hidden commits that were read through one of these."""
+        return {one.name for one in self._hidden.values() if any(one.depends.among(names))}
 
     # ------------------------------------------------------------ what is shown
 
@@ -128,6 +139,16 @@ class PendingLayers:
     def shown_layers(self, key: Key) -> tuple[EntityLayer, ...]:
         """The layers that are shown, the lowest first."""
         return tuple(one for one in self._by_entity.get(key, ()) if one.pending.is_shown)
+
+    def seen_through(self, key: Key) -> ShownLayers:
+        """The same for views, which keep them."""
+        if key not in self._by_entity:
+            return NO_LAYERS
+        found = self._seen_through.get(key)
+        if found is None:
+            found = ShownLayers.of(layer.shown() for layer in self.shown_layers(key))
+            self._seen_through[key] = found
+        return found
 
     def shown_on(self, pending: Pending, key: Key, value: Value | Nothing) -> Value | Nothing | None:
         """What the commit's layer shows, if it is shown and was applied to this very value; None otherwise."""
@@ -151,12 +172,11 @@ class PendingLayers:
     # ------------------------------------------------------------ changing it
 
     def push(self, pending: Pending) -> None:
-        """Adds a commit on top. Costs what the commit writes, however many are beneath."""
+        """Adds a commit on top. Costs what it writes and the runs of commits it was read through."""
         name = pending.name
         self._count += 1
         self._commits[name], self._order[name] = pending, self._count
-        for below in pending.depends:
-            self._dependents.setdefault(below, []).append(name)
+        self._dependents.add(name, pending.depends)
         self.branches[pending.branch] += 1
         own = self._by_commit[name] = {}
         for key in pending.written():
@@ -165,26 +185,33 @@ class PendingLayers:
             layer.apply(self.shown(key))
             self._by_entity.setdefault(key, []).append(layer)
             own[key] = layer
-        if not self._may_show(pending):
+        if self._may_show(pending):
+            for key, layer in own.items():
+                seen = self._seen_through.get(key)
+                if seen is not None:
+                    self._seen_through[key] = seen.under(layer.shown())
+        else:
             self._flip(pending)
             self.replay(pending.written())
 
-    def remove(self, decided: Iterable[Pending]) -> set[CommitName]:
-        """Removes commits; returns those that were built on them. Call `replay` for their entities next."""
+    def remove(self, decided: Iterable[Pending]) -> None:
+        """Removes commits. Call `replay` for their entities next."""
         names = {one.name for one in decided}
         keys = {key for name in names for key in self._commits[name].written()}
         for key in keys:
             self._about_to_change(key)
+            self._seen_through.pop(key, None)
             left = [layer for layer in self._by_entity[key] if layer.pending.name not in names]
             if left:
                 self._by_entity[key] = left
             else:
                 del self._by_entity[key]
-        built = {one for name in names for one in self._dependents.pop(name, ())}
         for name in names:
-            self.branches[self._commits.pop(name).branch] -= 1
+            pending = self._commits.pop(name)
+            self.branches[pending.branch] -= 1
+            self._dependents.discard(name, pending.depends)
+            self._hidden.pop(name, None)
             del self._order[name], self._by_commit[name]
-        return {one for one in built if one in self._commits}
 
     def replay(self, keys: Iterable[Key], suspects: Iterable[CommitName] = ()) -> set[Key]:
         """Applies the layers of these entities anew; returns the entities whose shown value may have changed.
@@ -217,6 +244,7 @@ class PendingLayers:
         for layer in self._by_entity.get(key, ()):
             if not layer.is_applied_to(value):
                 self._about_to_change(key)
+                self._seen_through.pop(key, None)
                 layer.apply(value)
                 name = layer.pending.name
                 heappush(met, (self._order[name], name))
@@ -229,15 +257,17 @@ class PendingLayers:
         for layer in self._by_commit[pending.name].values():
             if not layer.applies:
                 return False
-        return all(map(self._is_satisfied, pending.depends))
-
-    def _is_satisfied(self, below: CommitName) -> bool:
-        pending = self._commits.get(below)
-        return pending is None or pending.is_shown or pending.is_integrated
+        hidden = self._hidden
+        return not hidden or all(hidden[name].is_integrated for name in pending.depends.among(hidden))
 
     def _flip(self, pending: Pending) -> None:
         for key in pending.written():
             self._about_to_change(key)
+            self._seen_through.pop(key, None)
         pending.is_shown = not pending.is_shown
+        if pending.is_shown:
+            del self._hidden[pending.name]
+        else:
+            self._hidden[pending.name] = pending
         for layer in self._by_commit[pending.name].values():
             layer.invalidate()

@@ -96,7 +96,7 @@ class Nursery(Overlay):
 
     def add(self, pending: Pending, bases: Iterable[tuple[EntityId, CachedEntity]] = ()) -> CommitRefusal | None:
         """In the view at once (NURSERY-5); or refused at once, if one it was read through has been refused."""
-        below = next((one for one in pending.depends if one in self._refused), None)
+        below = next(pending.depends.among(self._refused), None)
         if below is not None:
             self._remember(self._refused, pending.name, None)
             return cascade.rejected_because_of(pending, below)
@@ -238,8 +238,8 @@ class Nursery(Overlay):
             for key in pending.written():
                 touched.add(key)
                 self._remember(self._accepted, key, verdict.version)
-        built = self._layers.remove(one.pending for one in own)
-        return {name for name in built if (one := self._layers.find(name)) is not None and not one.is_shown}
+        self._layers.remove(one.pending for one in own)
+        return self._layers.hidden_above({one.pending.name for one in own})
 
     def _mark_integrated(self, frame: Sync) -> set[CommitName]:
         """Marks own commits of older sessions whose facts are in the frame; their verdicts come after a resend."""
@@ -273,8 +273,7 @@ class Nursery(Overlay):
         for one in every:
             self._remember(self._refused, one.pending.name, None)
         keys = {key for one in every for key in one.pending.written()}
-        built = self._layers.remove(one.pending for one in every)
-        assert not built, "a cascade rejects every dependent commit"
+        self._layers.remove(one.pending for one in every)
         touched |= self._layers.replay(keys)
         return every
 

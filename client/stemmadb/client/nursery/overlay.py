@@ -7,9 +7,10 @@ from typing import Protocol
 from weakref import WeakSet
 
 from stemmadb.client.nursery.confirmed import Confirmed, Membership
-from stemmadb.client.nursery.entities import UNKNOWN, CachedEntity, Key, Nothing, Shown
+from stemmadb.client.nursery.entities import UNKNOWN, CachedEntity, Key, Nothing
 from stemmadb.client.nursery.layers import EntityLayer, PendingLayers
 from stemmadb.client.nursery.pending import Pending
+from stemmadb.client.nursery.shown import Shown
 from stemmadb.client.nursery.view import NurseryView
 from stemmadb.protocol.errors import StemmaError
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Version
@@ -101,9 +102,7 @@ class Overlay:
         cached = self._confirmed.get(key)
         basis = to if cached is None or cached.as_of is None else cached.as_of
         if self._layers.has(key):
-            return Shown(
-                self._layers.shown(key), basis, tuple(layer.shown() for layer in self._layers.shown_layers(key))
-            )
+            return Shown(self._layers.shown(key), basis, self._layers.seen_through(key))
         if cached is not None:
             return Shown(cached.value, basis)
         return Shown(UNKNOWN, to) if self._confirmed.is_doubtful(key) else None

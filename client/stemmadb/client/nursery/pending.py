@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stemmadb.client.nursery.commit_names import CommitNames
 from stemmadb.client.nursery.entities import CommitName, Key
 from stemmadb.client.nursery.plans import CommitPlan, CommitWrite
 from stemmadb.protocol.model.commit.request import Content, Operation, PendingName, Read, digest_request
@@ -37,7 +38,7 @@ class Pending:
         content: bytes,
         branch: BranchName,
         writes: tuple[CommitWrite, ...],
-        depends: frozenset[CommitName],
+        depends: CommitNames,
     ) -> None:
         self.name = name
         self.nonce = nonce
@@ -46,7 +47,7 @@ class Pending:
         self.writes = writes
         self.depends = depends
         """The own commits it was read through: if one of them is refused, so is this one (COMMIT-4)."""
-        self.depends_elsewhere = tuple([below for below in depends if below.session != name.session])
+        self.depends_elsewhere = CommitNames(tuple([run for run in depends.runs if run.session != name.session]))
         """Those of them that were made in another session."""
         self.is_shown = True
         """Whether the view has it: False while one of its operations, or one it builds on, does not apply."""
@@ -72,7 +73,7 @@ class Pending:
 
 def named(plan: CommitPlan, name: CommitName, *, nonce: bytes) -> Pending:
     """The commit that a plan becomes once it has a name: encoded here, once."""
-    depends = frozenset([below for read in plan.reads for below in read.through])
+    depends = CommitNames.union([read.through for read in plan.reads])
     content = Content(
         operations=tuple([Operation(op=one.op, id=one.id, body=one.body, blind=one.blind) for one in plan.writes]),
         reads=tuple(
@@ -83,7 +84,7 @@ def named(plan: CommitPlan, name: CommitName, *, nonce: bytes) -> Pending:
                     prefix=read.prefix,
                     path=read.path,
                     branch=read.branch,
-                    locals=tuple([_wire_name(below, name.session) for below in read.through]),
+                    locals=read.through.as_sent(name.session),
                 )
                 for read in plan.reads
             ]
@@ -101,10 +102,6 @@ def named(plan: CommitPlan, name: CommitName, *, nonce: bytes) -> Pending:
     )
 
 
-def _wire_name(below: CommitName, session: bytes) -> PendingName:
-    return below.local if below.session == session else (below.session, below.local)
-
-
 def restored(name: CommitName, *, nonce: bytes, content: bytes) -> Pending:
     """The commit as the journal has it: read from the bytes that will be sent."""
     read = read_content(content)
@@ -114,7 +111,9 @@ def restored(name: CommitName, *, nonce: bytes, content: bytes) -> Pending:
         content=content,
         branch=read.branch,
         writes=writes_of(read),
-        depends=frozenset(_meant(below, name.session) for one in read.reads for below in one.locals),
+        depends=CommitNames.union(
+            [CommitNames.of(_meant(below, name.session) for below in one.locals) for one in read.reads]
+        ),
     )
 
 

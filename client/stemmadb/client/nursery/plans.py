@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-from stemmadb.client.nursery.entities import CachedEntity, CommitName
+from stemmadb.client.nursery.commit_names import NO_COMMITS, CommitNames
+from stemmadb.client.nursery.entities import CachedEntity
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
 from stemmadb.protocol.model.values.json_values import Value
 
@@ -34,7 +35,7 @@ class PlannedRead(NamedTuple):
     id: EntityId | None = None
     prefix: str | None = None
     path: str = ""
-    through: tuple[CommitName, ...] = ()
+    through: CommitNames = NO_COMMITS
     branch: BranchName | None = None
     """The branch read, if it is not the one written."""
 

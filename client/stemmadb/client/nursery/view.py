@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from stemmadb.client.nursery.confirmed import WatchCoverage
-from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, Absent, Key, Nothing, Shown, ShownLayer
+from stemmadb.client.nursery.entities import ABSENT, UNKNOWN, Absent, Key, Nothing
 from stemmadb.client.nursery.layers import EntityLayer
 from stemmadb.client.nursery.operations import DoesNotApply, after
+from stemmadb.client.nursery.shown import Shown, ShownLayer, ShownLayers
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
 from stemmadb.protocol.model.values.json_values import Value
 
@@ -61,7 +62,7 @@ class NurseryView:
                 found[id_] = shown
         return found
 
-    def layers_under(self, prefix: str) -> dict[EntityId, tuple[ShownLayer, ...]]:
+    def layers_under(self, prefix: str) -> dict[EntityId, ShownLayers]:
         """The entities under the prefix that pending commits wrote when the view was captured."""
         found = {id_: self.shown(id_) for id_ in self._ids(prefix)}
         return {id_: shown.layers for id_, shown in found.items() if shown is not None and shown.layers}
@@ -76,7 +77,7 @@ class NurseryView:
             except DoesNotApply:
                 continue
             layers.append(ShownLayer(layer.pending.name, layer.paths, value))
-        return Shown(value, self.to, tuple(layers))
+        return Shown(value, self.to, ShownLayers.of(layers))
 
     def _layers_of(self, id_: EntityId) -> tuple[EntityLayer, ...]:
         return self._retained[id_][1] if id_ in self._retained else self._source.shown_layers((self.branch, id_))

@@ -83,13 +83,22 @@ def _changed_under(
 def _versions_of(names: tuple[PendingName, ...], proposal: Proposal, draft: BatchDraft) -> frozenset[Version]:
     """The versions of the own commits a read was made through; one that was not accepted sinks it (COMMIT-4)."""
     versions = []
-    meant = dict(proposal.meant)
+    meant, found = proposal.meant or {}, draft.read_through(proposal.identity)
     for name in names:
-        known = draft.accepted(_named(name, proposal.identity))
-        if known is None or meant.get(name, known.request) != known.request:
-            raise Dependency(local=name if isinstance(name, int) else name[1])
+        known = found.get(name)
+        if known is None:
+            known = draft.accepted(_named(name, proposal.identity))
+            if known is None:
+                raise _refused(name)
+            found[name] = known
+        if name in meant and meant[name] != known.request:
+            raise _refused(name)
         versions.append(known.version)
     return frozenset(versions)
+
+
+def _refused(name: PendingName) -> Dependency:
+    return Dependency(local=name if isinstance(name, int) else name[1])
 
 
 def _named(name: PendingName, identity: Identity) -> LocalIdentity:

@@ -9,6 +9,7 @@ from stemmadb.protocol.errors import BranchDeleted, UnknownBranch
 from stemmadb.protocol.model.access import delegation
 from stemmadb.protocol.model.access.access_roles import Rights
 from stemmadb.protocol.model.access.delegation import DelegatedRights
+from stemmadb.protocol.model.commit.request import PendingName
 from stemmadb.protocol.model.log.commit_record import Commit, Identity, LocalIdentity
 from stemmadb.protocol.model.log.state import BranchState, DecisionView, EntityState, KnownCommit, NotGathered
 from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Local, TimeMs, Version
@@ -57,6 +58,7 @@ class BatchDraft:
         self._taken: list[Commit] = []
         self._accepted: dict[Identity, KnownCommit] = {}
         """Of those taken, as many as there were when it was last asked for."""
+        self._read_through: dict[tuple[Did, bytes | None], dict[PendingName, KnownCommit]] = {}
         self._highest: dict[tuple[Did, bytes], Local] = {}
         self._listed: dict[BranchName, list[EntityId]] = {}
         self._listed_at = view.version
@@ -112,6 +114,14 @@ class BatchDraft:
         for commit in self._taken[len(known) :]:
             known[commit.identity] = KnownCommit(commit.version, commit.request)
         return known.get(identity) or self._view.accepted(identity)
+
+    def read_through(self, identity: Identity) -> dict[PendingName, KnownCommit]:
+        """The accepted commits that reads of one session named so far: many commits of a batch name the same ones.
+
+        What was accepted stays so; the caller adds what it has looked up.
+        """
+        session = identity.session if isinstance(identity, LocalIdentity) else None
+        return self._read_through.setdefault((identity.principal, session), {})
 
     def is_newest(self, identity: Identity) -> bool:
         """Whether it comes after all of its session, so that it cannot have been accepted before (COMMIT-5)."""

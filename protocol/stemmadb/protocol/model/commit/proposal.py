@@ -36,7 +36,8 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     claims: tuple[str, ...]
 
 
-Meant: TypeAlias = tuple[tuple[PendingName, Hash], ...]
+Meant: TypeAlias = dict[PendingName, Hash] | tuple[()]
+"""By name; nearly always there are none."""
 
 
 class Proposal(msgspec.Struct, frozen=True, gc=False):
@@ -218,7 +219,8 @@ def _check_form(read: Read, index: int, limits: Limits) -> None:
 def _check_locals(read: Read, index: int, limits: Limits) -> None:
     if len(read.locals) > limits.locals_max:
         raise LimitExceeded(bound="locals_max", maximum=limits.locals_max, actual=len(read.locals))
-    if any(isinstance(name, int) and not 0 < name <= INT_MAX for name in read.locals):
+    locals_ = [name for name in read.locals if isinstance(name, int)]
+    if locals_ and not 0 < min(locals_) <= max(locals_) <= INT_MAX:
         raise Malformed(path=f"reads/{index}/locals", why="a local is 1 or more and fits in 64 bits")
 
 

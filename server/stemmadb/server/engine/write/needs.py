@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from stemmadb.protocol.model.access import access_roles
@@ -19,7 +19,7 @@ from stemmadb.protocol.model.log.commit_record import (
     TagDelete,
 )
 from stemmadb.protocol.model.log.state import NotGathered
-from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Hash, Version
+from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, Hash, Local, Version
 from stemmadb.protocol.model.values.json_values import INT_MAX
 from stemmadb.server.engine.base.head_cache import Key
 
@@ -50,8 +50,8 @@ class Needs:
         self.delegations: set[Hash] = set()
         """The delegations that callers act under: the batch needs to know whether they were revoked (ACL-4)."""
         self.identities: list[Identity] = []
-        self.named: dict[LocalIdentity, None] = {}
-        """Commits that reads were made through (COMMIT-4), each once, in order."""
+        self.named: dict[tuple[Did, bytes], set[Local]] = {}
+        """Commits that reads were made through (COMMIT-4), by principal and session."""
         for proposal in batch:
             self.identities.append(proposal.identity)
             if proposal.refusal is None:
@@ -71,19 +71,26 @@ class Needs:
             self.branches.add(branch)
         else:
             self.branches.update(step.branch for step in proposal.steps)
-        # Reads of one commit name much the same ones: each becomes an identity only once.
-        names: dict[PendingName, None] = {}
         delegated = proposal.delegated
         if delegated:
             self.delegations.update(name for one in delegated for name in one.names)
         for read in proposal.reads:
             self._add_read(read, read.branch or branch, delegated)
             if read.locals:
-                names.update(dict.fromkeys(read.locals))
-        if names:
-            self.named.update(dict.fromkeys(_named(names, proposal.identity)))
+                self._add_named(read.locals, proposal.identity)
         if proposal.details is not None:
             self._add_structure(proposal.details)
+
+    def _add_named(self, names: Sequence[PendingName], identity: Identity) -> None:
+        """Commits of a batch name much the same ones, thousands of them: each is looked up only once."""
+        locals_ = [name for name in names if isinstance(name, int)]
+        if locals_:
+            assert isinstance(identity, LocalIdentity), "only a commit of a session reads through locals of its own"
+            self.named.setdefault((identity.principal, identity.session), set()).update(locals_)
+        if len(locals_) < len(names):
+            for name in names:
+                if isinstance(name, tuple):
+                    self.named.setdefault((identity.principal, name[0]), set()).add(name[1])
 
     def _add_read(self, read: Read, branch: BranchName | None, delegated: tuple[DelegatedRights, ...]) -> None:
         assert branch is not None, "a write without a branch names the branch of each read"
@@ -114,12 +121,3 @@ class Needs:
             self.tags.add(details.name)
         elif isinstance(details, TagDelete):
             self.tags.add(details.name)
-
-
-def _named(names: Iterable[PendingName], identity: Identity) -> Iterator[LocalIdentity]:
-    for name in names:
-        if isinstance(name, tuple):
-            yield LocalIdentity(identity.principal, name[0], name[1])
-        else:
-            assert isinstance(identity, LocalIdentity), "only a commit of a session reads through locals of its own"
-            yield LocalIdentity(identity.principal, identity.session, name)

@@ -188,9 +188,11 @@ class WriterState:
                 if identity.local > highest.get(session, UNREAD):
                     continue  # what comes after all of its session is new
             self._find_identity(identity, view, wanted)
-        for named in needs.named:
-            if named.local <= highest.get((named.principal, named.session), UNREAD):
-                self._find_identity(named, view, wanted)
+        for session, locals_ in needs.named.items():
+            newest = highest.get(session, UNREAD)
+            for local in locals_:
+                if local <= newest:
+                    self._find_identity(LocalIdentity(*session, local), view, wanted)
 
     def _find_session(self, session: Session, found: dict[Session, Local], wanted: ReadsNeeded) -> None:
         highest = self._fresh.highest.get(session) or self._highest.get(session)

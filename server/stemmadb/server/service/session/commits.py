@@ -14,7 +14,7 @@ from stemmadb.protocol.errors import LimitExceeded, RateLimited, StemmaError, Un
 from stemmadb.protocol.model.access.delegation import DelegatedRights
 from stemmadb.protocol.model.commit.admission import Accepted, Outcome, RefusedCommit, Repeated
 from stemmadb.protocol.model.commit.proposal import Meant, Proposal, prepare_or_refuse
-from stemmadb.protocol.model.commit.request import Read, digest_request
+from stemmadb.protocol.model.commit.request import PendingName, Read, digest_request
 from stemmadb.protocol.model.log.commit_record import LocalIdentity
 from stemmadb.protocol.model.values.ids import Did, Hash, Local
 from stemmadb.protocol.model.values.limits import Limits
@@ -67,7 +67,7 @@ class Commits:
         """What the client has the bytes of, beside what its own session sent here, which comes in order."""
         self._first, self._highest = _NOTHING
         self._undecided = 0
-        self._requests: dict[tuple[bytes, Local], Hash] = {}
+        self._requests: dict[PendingName, Hash] = {}
         """The digests of what came here and was not accepted: what is built on a commit later means this one, whoever
         else uses its name."""
         self._settled: dict[bytes, Local] = {}
@@ -120,7 +120,7 @@ class Commits:
 
     def _submit(self, proposal: Proposal, identity: LocalIdentity) -> bool:
         requests = self._requests
-        requests[identity.session, identity.local] = proposal.request
+        requests[self._place(identity.session, identity.local)] = proposal.request
         if len(requests) > self._limits.locals_max:
             del requests[next(iter(requests))]
         self._undecided += 1
@@ -128,14 +128,21 @@ class Commits:
 
     def _meant(self, session: bytes, reads: Iterable[Read]) -> Meant:
         """Which commits its reads were made through, as sent here; plain locals are those of its own session."""
+        meant: dict[PendingName, Hash] = {}
+        requests, is_own = self._requests, session == self._session
         for read in reads:
-            if read.locals:
-                break
-        else:
-            return ()
-        names = {name for read in reads for name in read.locals}
-        asked = ((name, name if isinstance(name, tuple) else (session, name)) for name in names)
-        return tuple([(name, self._requests[place]) for name, place in asked if place in self._requests])
+            for name in read.locals:
+                is_plain = is_own and isinstance(name, int)
+                request = requests.get(name if is_plain else self._place(session, name))
+                if request is not None:
+                    meant[name] = request
+        return meant or ()
+
+    def _place(self, session: bytes, name: PendingName) -> PendingName:
+        """What a commit of some session calls another one, as a commit of this session would."""
+        if isinstance(name, tuple):
+            session, name = name
+        return name if session == self._session else (session, name)
 
     def _hold(self, session: bytes, local: Local) -> None:
         """The client has the bytes of this commit of an older session."""
@@ -158,7 +165,7 @@ class Commits:
         """Verdicts on accepted commits of its own session come from the feed, which hears of them just before."""
         self._undecided -= 1
         if isinstance(outcome, Accepted):
-            self._requests.pop((identity.session, identity.local), None)
+            self._requests.pop(self._place(identity.session, identity.local), None)
             if identity.session != self._session:
                 self._author.accepted(CommitEvent(outcome.commit, outcome.facts))
         elif isinstance(outcome, StemmaError):
