@@ -12,7 +12,6 @@ import psycopg
 
 from stemmadb.protocol import identity
 from stemmadb.protocol.errors import Unavailable, UnknownSpace
-from stemmadb.protocol.model.log import commit_record
 from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.server.storage.port import OwnedElsewhere, SpaceLog, StorageFailed, Worker
 from stemmadb.server.storage.postgres import claims, incoming, members, schema
