@@ -15,18 +15,20 @@ import pytest
 
 from event_reader import EventReader
 from graphs import link
-from http_worlds import HttpWorld, http_world
+from http_worlds import PATIENCE, HttpWorld, http_world
 from space import SPACE
 from stemmadb.client import Identity
 from stemmadb.protocol.model.access import access_token, text_form
 from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, TimeMs, Version
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
 from stemmadb.protocol.wire.messages.base import Request
 from stemmadb.protocol.wire.messages.reading import QueryRequest
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem, Left, Sync
 from stemmadb.server.http import stream_events, watch_routes
 from stemmadb.server.http.calls import SpaceCall
 from stemmadb.server.http.stream_events import ChangeEvents, StreamEvent, change_of
+from stemmadb.server.http.watch_routes import StreamSocket
 
 PATCH = b'[{"op":"add","path":"/m","value":2}]'
 SCHEMA = {"properties": {"next": {"$ref": "#"}}}
@@ -199,6 +201,56 @@ async def test_streams_are_bounded_and_given_back(tmp_path: Path) -> None:
             await asyncio.sleep(0.02)
         else:
             pytest.fail("a stream that was cut is still counted")
+
+
+@pytest.mark.rule("HTTP-10")
+async def test_a_stream_counts_as_a_connection_of_its_principal(tmp_path: Path) -> None:
+    async with http_world(tmp_path, connections_per_principal_max=3) as world:
+        guest = Identity.make()
+        await world.space.acl.set(guest.did, "read")
+        readers = [EventReader(world, "urn:s:*") for _ in range(2)]  # beside the owner's WebSocket
+        for reader in readers:
+            await reader.connect()
+        full = await world.get("/watch?select=urn:s:*&wait=0")
+        assert (full.status, full.code, "retry-after" in full.headers) == (429, "limit_exceeded", True)
+        assert (await world.get("/log")).status == 200, "a request is no stream"
+        assert (await world.get("/watch?select=urn:s:*&wait=0", token=world.token_of(guest))).status == 200
+        readers[0].cut()
+        async with asyncio.timeout(PATIENCE):
+            while (await world.get("/watch?select=urn:s:*&wait=0")).status != 200:
+                await asyncio.sleep(0.02)
+
+
+@pytest.mark.rule("HTTP-2", "HTTP-10", "SYNC-6")
+async def test_a_stream_that_nobody_reads_is_bounded_and_ends_in_the_same_map(
+    world: HttpWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sockets = list[StreamSocket]()
+    sizes = list[int]()
+
+    class Seen(StreamSocket):
+        def __init__(self) -> None:
+            super().__init__()
+            sockets.append(self)
+
+        def send(self, data: Data) -> None:
+            super().send(data)
+            sizes.append(self.unsent)
+
+    monkeypatch.setattr(watch_routes, "StreamSocket", Seen)
+    slow, quick = EventReader(world, "urn:s:*"), EventReader(world, "urn:s:*")
+    for reader in (slow, quick):
+        await reader.connect()
+        await reader.until("ready")
+    slow.pause()
+    for number in range(40):
+        await world.put(f"urn:s:{number % 3}", {"n": number, "text": "x" * 900_000})
+        while quick.map.get(f"urn:s:{number % 3}", {}).get("n") != number:
+            await quick.until("change")
+    assert max(sizes) < 12_000_000, "36 MB were written"
+    slow.resume()
+    while slow.map != quick.map:
+        await slow.until("change")
 
 
 @pytest.mark.rule("HTTP-10")
