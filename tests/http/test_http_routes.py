@@ -154,6 +154,8 @@ BAD: list[tuple[str, str, Any, dict[str, str], int]] = [
     ("GET", "/entity?id=urn:a:1&time=2030-01-01T00:00:00", None, {}, 400),
     ("GET", "/entity?id=urn:a:1&time=2030-13-01T00:00:00Z", None, {}, 400),
     ("GET", "/entity?id=urn:a:1&time=1&version=2", None, {}, 400),
+    ("GET", "/entities?version=-9999999999999999999", None, {}, 400),
+    ("GET", "/entities?version=9999999999999999999", None, {}, 400),
     ("GET", "/entities?limit=0", None, {}, 400),
     ("GET", "/entities?limit=-1&limit=1", None, {}, 400),
     ("GET", "/entities?after=x", None, {}, 400),
