@@ -98,8 +98,9 @@ class EventLink:
         self.sock.close()
 
 
-def request(method: str, target: str, token: str, body: bytes = b"", **headers: str) -> bytes:
-    lines = [f"{method} {target} HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {token}"]
+def request(method: str, target: str, token: str | None, body: bytes = b"", **headers: str) -> bytes:
+    lines = [f"{method} {target} HTTP/1.1", "Host: 127.0.0.1"]
+    lines += [] if token is None else [f"Authorization: Bearer {token}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     if body:
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]

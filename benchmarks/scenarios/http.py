@@ -70,12 +70,15 @@ class HttpWriter:
 
 
 class EtcdWriter(HttpReader):
-    """The same on etcd's HTTP gateway, which takes gRPC messages as JSON; without a condition."""
+    """The same on etcd's HTTP gateway, which takes gRPC messages as JSON; without a condition.
+
+    Without a token, too: etcd answers 401 to any that it does not know.
+    """
 
     def __init__(self, port: int) -> None:
         value = base64.b64encode(json.dumps(DOCUMENT).encode()).decode()
         body = json.dumps({"key": base64.b64encode(b"http").decode(), "value": value}).encode()
-        super().__init__(port, request("POST", "/v3/kv/put", "none", body))
+        super().__init__(port, request("POST", "/v3/kv/put", None, body))
 
 
 class Side:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ from benchmarks.harness.plan import Plan
 from benchmarks.harness.rows import Key, Row
 from benchmarks.harness.turns import Turns, of_times
 from benchmarks.load.loop import closed_loop, closing
-from benchmarks.load.processes import DIRECTORY
+from benchmarks.load.processes import DIRECTORY, cpu_seconds
 from benchmarks.load.websocket import WebSocket
 from benchmarks.ours import service, sessions
 from benchmarks.ours.service import Server
@@ -39,8 +40,9 @@ def run(plan: Plan) -> list[Row]:
                 for has_http in kinds:
                     _commits(turns, plan, server if has_http else other, spaces[has_http], (has_http, turn, clients))
             for has_http in kinds:
-                took = [_start(has_http=has_http) for _ in range(STARTS)]
-                turns.add(Key(START[has_http], rows.OURS, 1), of_times(took), n=STARTS)
+                took, used = zip(*(_start(has_http=has_http) for _ in range(STARTS)), strict=True)
+                cpu = {"cpu_us_per_op": statistics.median(used) * 1e6}
+                turns.add(Key(START[has_http], rows.OURS, 1), of_times(took) | cpu, n=STARTS)
     return turns.rows()
 
 
@@ -52,19 +54,19 @@ def _commits(turns: Turns, plan: Plan, server: Server, space: Space, which: tupl
     turns.add_figures(Key(COMMIT[has_http], rows.OURS, clients), figures)
 
 
-def _start(*, has_http: bool) -> float:
-    """Seconds from the start of the process to the first message on a WebSocket."""
+def _start(*, has_http: bool) -> tuple[float, float]:
+    """Seconds, and those of CPU, from the start of the process to the first message on a WebSocket."""
     with tempfile.TemporaryDirectory(prefix="stemmadb-bench-", dir=DIRECTORY) as name:
         began = time.perf_counter()
         server = service.start(Path(name), service.COMMAND if has_http else service.WITHOUT_HTTP)
         try:
             socket = WebSocket(server.port, space_path(sessions.Key().did), MSGPACK)
             socket.recv()
-            took = time.perf_counter() - began
+            took, used = time.perf_counter() - began, cpu_seconds(server.pid)
             socket.close()
         finally:
             server.stop()
-    return took
+    return took, used
 
 
 _LOADED_SECONDS = 1.0

@@ -86,6 +86,37 @@ async def test_every_route_answers_as_the_websocket_does(world: HttpWorld, role:
                 assert http.json()["details"] == wire.get("details", {})
 
 
+COMMITS: list[dict[str, Any]] = [
+    {"operations": [{"op": "set", "id": "urn:a:1", "body": 1, "blind": True}]},
+    {"operations": [{"op": "set", "id": "urn:b:1", "body": 1, "blind": True}]},
+    {"operations": [{"op": "set", "id": f"urn:{one}:9", "body": 1, "blind": True} for one in "ab"]},
+    {"operations": [{"op": "set", "id": "urn:a:0", "body": 1, "blind": True}], "branch": ".."},
+    {"operations": [{"op": "delete", "id": "urn:a:0"}], "reads": [{"id": "urn:a:0", "version": 1}]},
+    {"operations": [{"op": "set", "id": "urn:a:3", "body": 1}], "reads": [{"id": "urn:b:1", "version": 99}]},
+    {"operations": [{"op": "set", "id": "urn:a:3", "body": 1}]},
+    {"operations": [{"op": "patch", "id": "urn:a:4", "body": [{"op": "no"}], "blind": True}]},
+    {"operations": [{"op": "patch", "id": "urn:a:4", "body": [{"op": "remove", "path": "/x"}], "blind": True}]},
+    {"operations": [{"op": "set", "id": "urn:a:4", "body": 1, "blind": True}], "branch": "none"},
+    {"operations": []},
+]
+
+
+@pytest.mark.rule("HTTP-5", "HTTP-6")
+@pytest.mark.parametrize("role", ["read", "write"])
+@pytest.mark.parametrize("prefix", ["", "urn:a:"])
+async def test_every_write_is_decided_as_on_the_websocket(world: HttpWorld, role: str, prefix: str) -> None:
+    token = world.token_of(world.db.identity, role=role, prefixes=(prefix,))
+    verdicts = list[tuple[str, str]]()
+    async with JsonSocket.open(world, role=role, prefix=prefix) as socket:
+        for content in COMMITS:
+            answer = await world.ask("POST", "/commits", content, token=token)
+            wire = await socket.commit(content)
+            verdicts.append(("accepted" if answer.status == 201 else answer.code, wire))
+    assert [http for http, _ in verdicts] == [wire for _, wire in verdicts]
+    accepted = [http for http, _ in verdicts].count("accepted")
+    assert accepted == (0 if role == "read" else 4 if prefix == "" else 2)
+
+
 def _same(answer: Any, role: str, prefix: str) -> Any:
     """Cursors belong to one request each."""
     return {name: value for name, value in answer.items() if name != "next"}
@@ -123,6 +154,8 @@ BAD: list[tuple[str, str, Any, dict[str, str], int]] = [
     ("GET", "/entity?id=urn:a:1&time=2030-01-01T00:00:00", None, {}, 400),
     ("GET", "/entity?id=urn:a:1&time=2030-13-01T00:00:00Z", None, {}, 400),
     ("GET", "/entity?id=urn:a:1&time=1&version=2", None, {}, 400),
+    ("GET", "/entities?version=-9999999999999999999", None, {}, 400),
+    ("GET", "/entities?version=9999999999999999999", None, {}, 400),
     ("GET", "/entities?limit=0", None, {}, 400),
     ("GET", "/entities?limit=-1&limit=1", None, {}, 400),
     ("GET", "/entities?after=x", None, {}, 400),

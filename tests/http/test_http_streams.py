@@ -15,18 +15,20 @@ import pytest
 
 from event_reader import EventReader
 from graphs import link
-from http_worlds import HttpWorld, http_world
+from http_worlds import PATIENCE, HttpWorld, http_world
 from space import SPACE
 from stemmadb.client import Identity
 from stemmadb.protocol.model.access import access_token, text_form
 from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, TimeMs, Version
+from stemmadb.protocol.wire.codec.msgpack_codec import Data
 from stemmadb.protocol.wire.messages.base import Request
 from stemmadb.protocol.wire.messages.reading import QueryRequest
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem, Left, Sync
 from stemmadb.server.http import stream_events, watch_routes
 from stemmadb.server.http.calls import SpaceCall
 from stemmadb.server.http.stream_events import ChangeEvents, StreamEvent, change_of
+from stemmadb.server.http.watch_routes import StreamSocket
 
 PATCH = b'[{"op":"add","path":"/m","value":2}]'
 SCHEMA = {"properties": {"next": {"$ref": "#"}}}
@@ -202,6 +204,56 @@ async def test_streams_are_bounded_and_given_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("HTTP-10")
+async def test_a_stream_counts_as_a_connection_of_its_principal(tmp_path: Path) -> None:
+    async with http_world(tmp_path, connections_per_principal_max=3) as world:
+        guest = Identity.make()
+        await world.space.acl.set(guest.did, "read")
+        readers = [EventReader(world, "urn:s:*") for _ in range(2)]  # beside the owner's WebSocket
+        for reader in readers:
+            await reader.connect()
+        full = await world.get("/watch?select=urn:s:*&wait=0")
+        assert (full.status, full.code, "retry-after" in full.headers) == (429, "limit_exceeded", True)
+        assert (await world.get("/log")).status == 200, "a request is no stream"
+        assert (await world.get("/watch?select=urn:s:*&wait=0", token=world.token_of(guest))).status == 200
+        readers[0].cut()
+        async with asyncio.timeout(PATIENCE):
+            while (await world.get("/watch?select=urn:s:*&wait=0")).status != 200:
+                await asyncio.sleep(0.02)
+
+
+@pytest.mark.rule("HTTP-2", "HTTP-10", "SYNC-6")
+async def test_a_stream_that_nobody_reads_is_bounded_and_ends_in_the_same_map(
+    world: HttpWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sockets = list[StreamSocket]()
+    sizes = list[int]()
+
+    class Seen(StreamSocket):
+        def __init__(self) -> None:
+            super().__init__()
+            sockets.append(self)
+
+        def send(self, data: Data) -> None:
+            super().send(data)
+            sizes.append(self.unsent)
+
+    monkeypatch.setattr(watch_routes, "StreamSocket", Seen)
+    slow, quick = EventReader(world, "urn:s:*"), EventReader(world, "urn:s:*")
+    for reader in (slow, quick):
+        await reader.connect()
+        await reader.until("ready")
+    slow.pause()
+    for number in range(40):
+        await world.put(f"urn:s:{number % 3}", {"n": number, "text": "x" * 900_000})
+        while quick.map.get(f"urn:s:{number % 3}", {}).get("n") != number:
+            await quick.until("change")
+    assert max(sizes) < 12_000_000, "36 MB were written"
+    slow.resume()
+    while slow.map != quick.map:
+        await slow.until("change")
+
+
+@pytest.mark.rule("HTTP-10")
 @pytest.mark.parametrize("op", ["set", "patch", "delete"])
 async def test_what_is_written_and_taken_out_of_the_answer_has_left_and_is_not_updated(
     world: HttpWorld, op: str
@@ -246,7 +298,7 @@ async def test_a_frame_may_bring_the_fact_of_what_left(world: HttpWorld, monkeyp
     made = await change_of(calls[0], main, frame)
     assert made.event.data["left"] == ["urn:s:1"]
     assert made.event.data["updated"] == [{"id": "urn:s:2", "version": 2, "value": 2}]
-    assert (made.is_whole, made.read_bytes) == (True, 0)
+    assert (made.is_whole, made.kept_bytes) == (True, len(made.event.text or b"")), "it read nothing"
 
 
 @pytest.mark.rule("HTTP-10", "ACL-2")
@@ -310,6 +362,30 @@ async def test_an_event_is_made_once_and_kept_up_to_a_bound_of_bytes(
     for reader in readers:
         await reader.until("change")
     assert events.held_bytes == 0, "one that is larger is not kept"
+
+
+@pytest.mark.rule("HTTP-10", "WATCH-2")
+async def test_streams_and_websockets_that_watch_the_same_each_get_what_is_theirs(world: HttpWorld) -> None:
+    """Each kind is told together, in frames of its own form."""
+    readers = [EventReader(world, "urn:s:*") for _ in range(3)]
+    async with world.space.live("urn:s:*") as live:
+        await live.ready
+        for reader in readers:
+            await reader.connect()
+            await reader.until("ready")
+        for number in range(20):
+            await world.put(f"urn:s:{number % 4}", number)
+            if number == 10:
+                readers[0].cut()
+                await readers[0].connect()
+        expected = {f"urn:s:{number % 4}": number for number in range(16, 20)}
+        for reader in readers:
+            async with asyncio.timeout(PATIENCE):
+                while reader.map != expected:
+                    await reader.until("change")
+        async with asyncio.timeout(PATIENCE):
+            while dict(live) != expected:
+                await asyncio.sleep(0.01)
 
 
 @pytest.mark.rule("HTTP-10")

@@ -75,10 +75,15 @@ async def test_wrong_tokens_are_401_and_the_answer_says_why(world: HttpWorld) ->
         "a delegation": f"stk1.{text_form.write(_delegation(world, other))}",
         "a changed byte": access_token.write_text(data[:-1] + bytes([data[-1] ^ 1])),
     }
+    kept = await world.peer()
     for name, token in wrong.items():
         answer = await world.get("/log", token=token)
         assert (answer.status, answer.code) == (401, "unauthenticated"), name
         assert answer.headers["www-authenticate"].startswith("Bearer error=")
+        kept.write(world.request("GET", "/log") + world.request("GET", "/log", token=token))
+        assert (await kept.answer()).status == 200
+        again = await kept.answer()
+        assert (again.status, again.body) == (401, answer.body), f"{name}: no request has the token of another one"
     assert (await world.get("/log", token="")).status == 401
     assert (await world.get("/log", Authorization=f"Basic {world.token}")).status == 401
     soon = world.token_of(me, not_before=TimeMs(int(time.time() * 1_000) + 30_000))

@@ -34,6 +34,17 @@ class EventReader:
         assert self._peer is not None
         self._peer.leave()
 
+    def pause(self) -> None:
+        """Reads nothing more, so that the server cannot go on writing."""
+        self._transport().pause_reading()
+
+    def resume(self) -> None:
+        self._transport().resume_reading()
+
+    def _transport(self) -> Any:
+        assert self._peer is not None
+        return self._peer.writer.transport
+
     async def until(self, name: str) -> dict[str, Any]:
         """Takes events up to the next of this name."""
         while True:

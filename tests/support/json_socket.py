@@ -32,7 +32,7 @@ class JsonSocket:
 
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
-        self._last = 0
+        self._last = self._local = 0
 
     @classmethod
     @asynccontextmanager
@@ -83,3 +83,17 @@ class JsonSocket:
                 answer: dict[str, Any] = json.loads(await self._connection.recv())
                 if answer.get("id") == self._last and answer["type"] in ("ok", "error"):
                     return answer
+
+    async def commit(self, content: dict[str, Any]) -> str:
+        """`accepted`, or the code of the verdict against it, or of the end of the session."""
+        self._local += 1
+        message = {"type": "commit", "local": self._local, "nonce": text(os.urandom(16)), "content": content}
+        await self._connection.send(json.dumps(message))
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                came: dict[str, Any] = json.loads(await self._connection.recv())
+                if came["type"] == "goodbye":
+                    return str(came["code"])
+                for verdict in came.get("verdicts", ()):
+                    if verdict["local"] == self._local:
+                        return str(verdict.get("code", "accepted"))

@@ -17,6 +17,7 @@ from stemmadb.protocol.model.values.ids import MAIN, BranchName, Did, EntityId, 
 from stemmadb.protocol.model.values.json_values import Value
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.codec import untyped
+from stemmadb.protocol.wire.messages.fields import WireVersion
 from stemmadb.protocol.wire.messages.reading import QueriedEntity, QueryAnswer, QueryRequest, Shape
 from stemmadb.protocol.wire.messages.structure import ListTags
 from stemmadb.server.engine.base import moments, states
@@ -57,7 +58,7 @@ class EntitiesParams(PageParams, frozen=True, kw_only=True):
 
     prefix: str = ""
     branch: str = MAIN
-    version: int | None = None
+    version: WireVersion | None = None
     shape: Shape = "whole"
 
 

@@ -12,6 +12,7 @@ from msgspec import Meta
 from stemmadb.protocol.model.values.ids import Hash
 from stemmadb.protocol.wire.messages.fields import BODIES_OF_THE_MODEL, EncodedField
 from stemmadb.server.http.commits import CommitWriter
+from stemmadb.server.http.conditions import LETTERS
 from stemmadb.server.http.error_table import LIMIT_STATUSES, STATUSES
 from stemmadb.server.http.identities import OwnSessions
 from stemmadb.server.http.route_table import ME, OPENAPI, SPACE, SPACES, Route, routes
@@ -150,7 +151,8 @@ def _operation(route: Route, schemas: Schemas) -> dict[str, Any]:
     for field in msgspec.structs.fields(route.params):
         schema = schemas.of(hints[field.name])
         parameters.append({"name": field.name, "in": "query", "required": field.required, "schema": schema})
-    parameters += [_header(name) for name in (*(("Idempotency-Key",) if route.writes else ()), *route.headers)]
+    parameters += [_header("Idempotency-Key")] if route.writes else []
+    parameters += [_header(name, is_write=route.writes) for name in route.headers]
     answer = {} if route.answer is None else schemas.reference(route.answer)
     said: dict[str, Any] = {
         "summary": route.summary,
@@ -159,7 +161,7 @@ def _operation(route: Route, schemas: Schemas) -> dict[str, Any]:
         "responses": {str(route.status): _answer(route.content, answer), **_also(route), **_ERRORS},
     }
     if route.body != "none":
-        said["requestBody"] = {"required": route.body != "fields", "content": _body(route, schemas)}
+        said["requestBody"] = {"required": route.body not in ("fields", "bytes"), "content": _body(route, schemas)}
     return said
 
 
@@ -176,11 +178,13 @@ def _body(route: Route, schemas: Schemas) -> dict[str, Any]:
 
 
 def _in_path(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": _PATHS[name]}}
 
 
-def _header(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
+def _header(name: str, *, is_write: bool = True) -> dict[str, Any]:
+    pattern = _HEADERS.get(name) if is_write else None
+    schema = {"type": "string"} | ({} if pattern is None else {"pattern": pattern})
+    return {"name": name, "in": "header", "required": False, "schema": schema}
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:
@@ -206,3 +210,11 @@ _ERRORS: Final = {
         "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
 }
+
+_PATHS: Final = {"space": "^did:key:z[1-9A-HJ-NP-Za-km-z]+$", "blob": "^b3:[a-z2-7]{52}$"}
+_HEADERS: Final = {
+    "Idempotency-Key": "^[!-~]{1,128}$",
+    "If-Match": rf'^"[0-9]{{1,19}}\.[a-z2-7]{{{LETTERS}}}"$',
+    "If-None-Match": r"^\*$",
+}
+"""What a write takes in them."""

@@ -18,6 +18,8 @@ from stemmadb.protocol.model.values import body
 from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.wire import records
 from stemmadb.protocol.wire.codec.json_form import form_of
+from stemmadb.protocol.wire.codec.msgpack_codec import Codec
+from stemmadb.protocol.wire.messages import ServerMessage
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
 from stemmadb.protocol.wire.messages.sync import CommitItem, Entered, Sync
 from stemmadb.server.http.calls import SpaceCall
@@ -25,7 +27,7 @@ from stemmadb.server.http.calls import SpaceCall
 CACHED_MAX: Final = 64
 """Events that are kept for other streams; those of one frame come at the same time."""
 CACHED_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Bytes of frames and of values read for them that are kept; what is larger is shared while it is made."""
+"""Bytes of frames, of values read for them and of events that are kept; what is larger is shared while it is made."""
 _COMMIT_FIELDS: Final = ("version", "author", "time", "note")
 
 
@@ -35,11 +37,14 @@ class StreamEvent(NamedTuple):
     name: str
     data: dict[str, Any]
     id: str | None = None
+    text: bytes | None = None
+    """The data as JSON, where many streams have it in common."""
 
     def encoded(self) -> bytes:
         """As `text/event-stream` writes it."""
         mark = f"id: {self.id}\n" if self.id is not None else ""
-        return f"event: {self.name}\n{mark}data: ".encode() + msgspec.json.encode(self.data) + b"\n\n"
+        text = msgspec.json.encode(self.data) if self.text is None else self.text
+        return b"%bdata: %b\n\n" % (f"event: {self.name}\n{mark}".encode(), text)
 
 
 class ChangeMade(NamedTuple):
@@ -47,7 +52,8 @@ class ChangeMade(NamedTuple):
 
     event: StreamEvent
     is_whole: bool
-    read_bytes: int
+    kept_bytes: int
+    """Of the values that were read for it, and of its text."""
 
 
 class ChangeEvents:
@@ -62,14 +68,14 @@ class ChangeEvents:
 
     @property
     def held_bytes(self) -> int:
-        """Of frames, and of values read for events that are made."""
-        return sum(len(data) + _read_bytes(made) for (_, _, data), made in self._made.items())
+        """Of frames, and of events that are made."""
+        return sum(len(data) + _kept_bytes(made) for (_, _, data), made in self._made.items())
 
     async def of(self, call: SpaceCall[Any], branch: str, data: bytes, frame: Sync) -> StreamEvent:
         key = (call.hub.space.did, branch, data)
         made = self._made.get(key)
         if made is not None and not _has_failed(made):
-            found = await asyncio.shield(made)
+            found = made.result() if made.done() else await asyncio.shield(made)
             return found.event if found.is_whole else (await change_of(call, branch, frame)).event
         made = self._made[key] = asyncio.ensure_future(change_of(call, branch, frame))
         made.add_done_callback(lambda _: self._trim())
@@ -85,8 +91,21 @@ def _has_failed(made: asyncio.Future[ChangeMade]) -> bool:
     return made.done() and (made.cancelled() or made.exception() is not None)
 
 
-def _read_bytes(made: asyncio.Future[ChangeMade]) -> int:
-    return made.result().read_bytes if made.done() and not _has_failed(made) else 0
+def _kept_bytes(made: asyncio.Future[ChangeMade]) -> int:
+    return made.result().kept_bytes if made.done() and not _has_failed(made) else 0
+
+
+class LastMessage:
+    """The message that was read last: many streams get the same one, one after the other."""
+
+    def __init__(self) -> None:
+        self._data = b""
+        self._message: ServerMessage | None = None
+
+    def read(self, codec: Codec, data: bytes) -> ServerMessage:
+        if data is not self._data or self._message is None:
+            self._message, self._data = codec.read_server(data), data
+        return self._message
 
 
 def is_empty(frame: Sync) -> bool:
@@ -122,7 +141,8 @@ async def change_of(call: SpaceCall[Any], branch: str, frame: Sync) -> ChangeMad
         "commits": _commits(frame.commits),
     }
     is_whole = all(id_ in values.found or id_ in values.erased for id_ in wanted)
-    return ChangeMade(StreamEvent("change", said), is_whole, values.read_bytes)
+    text = msgspec.json.encode(said)
+    return ChangeMade(StreamEvent("change", said, text=text), is_whole, values.read_bytes + len(text))
 
 
 def _entered(one: Entered, known: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from stemmadb.server.http.calls import SpaceCall
 from stemmadb.server.http.conditions import EventId, StateMark, mark_of, question_of, read_event_id
 from stemmadb.server.http.parameters import Params
 from stemmadb.server.http.replies import EVENTS, NO_STORE, HttpReply, ReplyWriter, json_reply
-from stemmadb.server.http.stream_events import ChangeEvents, StreamEvent, is_empty
+from stemmadb.server.http.stream_events import ChangeEvents, LastMessage, StreamEvent, is_empty
 from stemmadb.server.service.base.request_context import check_reads
-from stemmadb.server.service.base.transport import DRAIN_BYTES, Arrival, Write
+from stemmadb.server.service.base.transport import DRAIN_BYTES, Arrival, RawWriter, Write
 
 WATCH: Final = 1
 QUIET_SECONDS: Final = 15.0
@@ -37,6 +37,7 @@ UNUSED_HASH: Final = bytes(32)
 EVENTS_MAX: Final = 1_000
 """Events of a long poll; the next one continues."""
 _changes: Final = ChangeEvents()
+_last: Final = LastMessage()
 WaitSeconds = Annotated[int, Meta(ge=0, le=60)]
 
 
@@ -51,13 +52,17 @@ class WatchParams(Params, frozen=True, kw_only=True):
 
 
 class StreamSocket:
-    """The socket of a session inside the server: what it is sent waits here for the response."""
+    """The socket of a session inside the server: what it is sent waits here for the response.
+
+    Its raw writer only saves the session its part: streams of one watch get one frame, as WebSockets do.
+    """
 
     def __init__(self) -> None:
         self.waiting: deque[bytes] = deque()
         self.unsent = 0
         self.is_over = False
         self.has_news = asyncio.Event()
+        self._raw_writer = RawWriter()
 
     def send(self, data: Data) -> None:
         assert isinstance(data, bytes), "a stream speaks msgpack inside"
@@ -75,15 +80,25 @@ class StreamSocket:
     def close(self, code: int) -> None:  # noqa: ARG002
         self.is_over = True
         self.has_news.set()
+        self._raw_writer.end()
 
     def framed(self, data: Data) -> bytes:
         assert isinstance(data, bytes), "a stream speaks msgpack inside"
         return data
 
-    def raw_writer(self, end: Callable[[], None]) -> Write | None:  # noqa: ARG002
-        return None
+    def raw_writer(self, end: Callable[[], None]) -> Write | None:
+        if self.is_over or self.unsent > DRAIN_BYTES:
+            return None
+        self._raw_writer.begin(end)
+        return self._write_raw
 
-    def release_raw_writer(self) -> None: ...
+    def _write_raw(self, data: bytes) -> None:
+        self.send(data)
+        if self.unsent > DRAIN_BYTES:
+            self._raw_writer.end()
+
+    def release_raw_writer(self) -> None:
+        self._raw_writer.release()
 
     def repeated(self, count: int, size: int) -> None: ...
 
@@ -138,7 +153,7 @@ class WatchStream:
             return []
         before = socket.unsent
         data = socket.take()
-        message = self._codec.read_server(data)
+        message = _last.read(self._codec, data)
         events: list[StreamEvent] = []
         if isinstance(message, Goodbye):
             self.is_over = True

@@ -35,6 +35,8 @@ class BroadcastKey(NamedTuple):
     subprotocol: Subprotocol
     group: WatchGroup
     watch: int
+    sockets: type[Socket]
+    """Of one class: others write a message in another way (`Socket.framed`)."""
 
 
 class Subscriber(Protocol):

@@ -402,7 +402,7 @@ class Outbox:
             return None
         connection = self._connection
         return (
-            BroadcastKey(connection.subprotocol, watch.group, watch.number)
+            BroadcastKey(connection.subprotocol, watch.group, watch.number, type(self.socket))
             if connection.state is ConnectionState.OPEN
             else None
         )
