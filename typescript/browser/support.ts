@@ -3,7 +3,7 @@ import { build, type Plugin } from "esbuild";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type Server as HttpServer } from "node:http";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import puppeteer, { type Browser, type BrowserContext, type Page } from "puppeteer-core";
 import { Server } from "../client/test/support/server.ts";
@@ -12,7 +12,7 @@ import { PAGE, script as exampleScript } from "../example/serve.ts";
 const HERE = dirname(fileURLToPath(import.meta.url));
 
 async function bundled(entry: string, plugins: Plugin[] = []): Promise<string> {
-  const made = await build({ entryPoints: [join(HERE, entry)], bundle: true, write: false, format: "iife", conditions: ["stemmadb-source"], define: { "process.env.NODE_ENV": '"development"' }, plugins });
+  const made = await build({ entryPoints: [resolve(HERE, entry)], bundle: true, write: false, format: "iife", conditions: ["stemmadb-source"], define: { "process.env.NODE_ENV": '"development"' }, plugins });
   return made.outputFiles[0]!.text;
 }
 
@@ -45,12 +45,14 @@ export class World {
   private pages!: HttpServer;
   private origin = "";
 
-  static async open(): Promise<World> {
+  /** `more`: scripts by their path in the page server, each an entry in this repository. */
+  static async open(more: { [path: string]: string } = {}): Promise<World> {
     const world = new World();
     const files: { [path: string]: string } = {
       "/page.js": await bundled("page.ts"), "/react19.js": await bundled("react_page.ts"), "/react18.js": await bundled("react_page.ts", [react18]),
       "/app.js": await exampleScript(),
     };
+    for (const [path, entry] of Object.entries(more)) files[path] = await bundled(entry);
     world.pages = createServer((request, response) => {
       const { pathname } = new URL(request.url!, "http://x");
       const script = files[pathname];
