@@ -42,10 +42,7 @@ class Skipped(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     command, *rest = arguments
-    try:
-        return COMMANDS[command](rest)
-    except Skipped as skipped:
-        return _skip(skipped)
+    return _unless_skipped(lambda: COMMANDS[command](rest))
 
 
 def install(_: Sequence[str] = ()) -> int:
@@ -71,10 +68,11 @@ def test(rest: Sequence[str]) -> int:
 
 
 def browser(rest: Sequence[str]) -> int:
-    """All browser tests in Chromium and some in Firefox, or those in the files that are named, in Chromium."""
+    """All browser tests in Chromium, some in Firefox, a smoke in WebKit; or in Chromium those in the files named."""
     install()
     build(())
-    return _browser_tests(rest) or (0 if rest else _firefox_tests())
+    engines: Sequence[Callable[[], int]] = (lambda: _browser_tests(rest), _firefox_tests, _webkit_tests)
+    return max(_unless_skipped(run) for run in engines[: 1 if rest else None])
 
 
 def build(_: Sequence[str]) -> int:
@@ -140,6 +138,23 @@ def _firefox_tests() -> int:
     os.environ.update(STEMMADB_ENGINE="firefox", STEMMADB_FIREFOX=program)
     _node_tests(["--test-concurrency=1", *FIREFOX_TESTS])
     return 0
+
+
+def _webkit_tests() -> int:
+    driver = shutil.which("WebKitWebDriver")
+    has_display = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")) or shutil.which("broadwayd")
+    if driver is None or not has_display:
+        raise Skipped("webkit", "SKIPPED WebKit: install webkit2gtk-driver and libgtk-3-bin")
+    os.environ["STEMMADB_WEBKIT"] = driver
+    _node_tests(["--test-concurrency=1", *_test_files("browser/webkit")])
+    return 0
+
+
+def _unless_skipped(run: Callable[[], int]) -> int:
+    try:
+        return run()
+    except Skipped as skipped:
+        return _skip(skipped)
 
 
 def _browser() -> str:

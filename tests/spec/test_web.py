@@ -12,6 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts/web.py"
 NO_NPM = "SKIPPED web: the npm registry cannot be reached (make web)"
 NO_BROWSER = "SKIPPED browser: install chromium"
 NO_FIREFOX = "SKIPPED Firefox: install firefox-esr"
+NO_WEBKIT = "SKIPPED WebKit: install webkit2gtk-driver and libgtk-3-bin"
 
 
 @pytest.fixture
@@ -78,6 +79,30 @@ def test_without_firefox_one_line_says_so(
     monkeypatch.setattr(web, "COMMANDS", {"browser": lambda _: web._firefox_tests()})
     assert web.main(["browser"]) == 0
     assert capsys.readouterr().out.splitlines() == [NO_FIREFOX]
+
+
+@pytest.mark.parametrize("found", [(), ("WebKitWebDriver",), ("broadwayd",)])
+def test_without_webkit_or_a_display_one_line_says_so(
+    web: ModuleType, found: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(web.shutil, "which", lambda name: name if name in found else None)
+    monkeypatch.setattr(web, "COMMANDS", {"browser": lambda _: web._webkit_tests()})
+    assert web.main(["browser"]) == 0
+    assert capsys.readouterr().out.splitlines() == [NO_WEBKIT]
+
+
+def test_each_browser_that_is_missing_is_skipped_by_itself(
+    web: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in web.LOCKS:
+        web._stamp(name)
+    monkeypatch.setattr(web, "build", lambda _: 0)
+    monkeypatch.setattr(web.shutil, "which", lambda _: None)
+    monkeypatch.setattr(web.subprocess, "run", lambda *_, **__: None)
+    assert web.main(["browser"]) == 0
+    assert capsys.readouterr().out.splitlines() == [NO_BROWSER, NO_FIREFOX, NO_WEBKIT]
 
 
 def test_the_files_that_run_in_firefox_exist(web: ModuleType) -> None:
