@@ -24,8 +24,8 @@ TYPESCRIPT = ROOT / "typescript"
 LOCKS = {"node": ROOT / "requirements/web.txt", "npm packages": TYPESCRIPT / "package-lock.json"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FIREFOXES = ("firefox", "firefox-esr")
-FIREFOX_TESTS = ("browser/journal.test.ts", "browser/example.test.ts", "browser/console.test.ts")
-"""What runs in Firefox, too: the journal, an app and the console."""
+FIREFOX_TESTS = tuple(f"browser/{name}.test.ts" for name in ("journal", "tabs", "example", "console"))
+"""What runs in Firefox, too: the journal, tabs, an app and the console."""
 QUICK = "(quick)"
 """In the names of the browser tests that `make test` runs."""
 SKIPS = "STEMMADB_SKIPS"

@@ -2,31 +2,12 @@ import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import type { Page } from "puppeteer-core";
 import { rule } from "../client/test/support/rules.ts";
+import { commits, pending, settled, write } from "./steps.ts";
 import { FIREFOX, until, World } from "./support.ts";
 
 let world: World;
 before(async () => void (world = await World.open()));
 after(async () => world?.close()); // undefined where no test was chosen
-
-/** Writes a todo, and waits until the journal has it. */
-async function write(page: Page, id: string, title: string): Promise<void> {
-  await page.evaluate(async (id, title) => {
-    window.tx = await window.space.transaction((tx) => tx.set(id, { title }, { blind: true }));
-    await window.tx.journaled();
-  }, id, title);
-}
-
-const pending = (page: Page): Promise<number> => page.evaluate(() => window.space.pending().length);
-const settled = (page: Page): Promise<void> => page.evaluate(() => window.space.settled());
-
-/** How many commits of the log wrote this id. */
-function commits(page: Page, id: string): Promise<number> {
-  return page.evaluate(async (id) => {
-    let found = 0;
-    for await (const entry of window.space.log({ prefix: id })) found += entry.kind === "merge" ? 0 : 1;
-    return found;
-  }, id);
-}
 
 rule("TS-7", "TS-8").test("reload with pending work: it is still there, shown, and confirmed once (quick)", async () => {
   const page = await world.tab("reload");
