@@ -24,7 +24,7 @@ TYPESCRIPT = ROOT / "typescript"
 LOCKS = {"node": ROOT / "requirements/web.txt", "npm packages": TYPESCRIPT / "package-lock.json"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FIREFOXES = ("firefox", "firefox-esr")
-FIREFOX_TESTS = tuple(f"browser/{name}.test.ts" for name in ("journal", "tabs", "example", "console"))
+FIREFOX_TESTS = tuple(f"browser/{name}.test.ts" for name in ("journal", "tabs", "trouble", "example", "console"))
 """What runs in Firefox, too: the journal, tabs, an app and the console."""
 QUICK = "(quick)"
 """In the names of the browser tests that `make test` runs."""
