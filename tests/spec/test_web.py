@@ -60,6 +60,29 @@ def test_what_is_installed_as_the_locks_say_needs_no_network(web: ModuleType) ->
     assert not web._is_stamped("npm packages")
 
 
+def test_bundles_are_built_again_only_where_a_source_has_changed(
+    web: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "typescript/client/src/index.ts"
+    source.parent.mkdir(parents=True)
+    for file in (source, tmp_path / "typescript/build.ts"):
+        file.write_text("export {};")
+    built: list[str] = []
+
+    def run(*arguments: str) -> None:
+        (tmp_path / "typescript/build").mkdir(exist_ok=True)
+        built.extend(arguments)
+
+    monkeypatch.setattr(web, "_node_run", run)
+    web.main(["build"])
+    (tmp_path / "server.py").write_text("# a Python file")
+    web.main(["build"])
+    assert built == ["build.ts"]
+    source.write_text("export const more = 1;")
+    web.main(["build"])
+    assert built == ["build.ts", "build.ts"]
+
+
 @pytest.mark.parametrize(("required", "code"), [("", 0), ("node", 0), ("browser", 1)])
 def test_without_a_browser_its_tests_are_skipped(
     web: ModuleType, required: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
