@@ -65,7 +65,7 @@ tests-workers: env  ## real processes with workers, and a tenth of the system te
 tests-web: env      ## typescript/: types, sizes, vectors, 10,000 cases against Python, a real server, 4 tests in Chromium
 	@$(VENV)/python scripts/web.py test $(ARGS)
 
-tests-browser: env  ## all browser tests in Chromium, some in Firefox
+tests-browser: env  ## all browser tests in Chromium, some in Firefox, a smoke in WebKit
 	@$(VENV)/python scripts/web.py browser $(ARGS)
 
 pictures: env       ## write the pictures of the web console for the docs again

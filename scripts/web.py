@@ -24,8 +24,8 @@ TYPESCRIPT = ROOT / "typescript"
 LOCKS = {"node": ROOT / "requirements/web.txt", "npm packages": TYPESCRIPT / "package-lock.json"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FIREFOXES = ("firefox", "firefox-esr")
-FIREFOX_TESTS = ("browser/journal.test.ts", "browser/example.test.ts", "browser/console.test.ts")
-"""What runs in Firefox, too: the journal, an app and the console."""
+FIREFOX_TESTS = tuple(f"browser/{name}.test.ts" for name in ("journal", "tabs", "trouble", "example", "console"))
+"""What runs in Firefox, too: the journal, tabs, an app and the console."""
 QUICK = "(quick)"
 """In the names of the browser tests that `make test` runs."""
 SKIPS = "STEMMADB_SKIPS"
@@ -42,10 +42,7 @@ class Skipped(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     command, *rest = arguments
-    try:
-        return COMMANDS[command](rest)
-    except Skipped as skipped:
-        return _skip(skipped)
+    return _unless_skipped(lambda: COMMANDS[command](rest))
 
 
 def install(_: Sequence[str] = ()) -> int:
@@ -71,15 +68,19 @@ def test(rest: Sequence[str]) -> int:
 
 
 def browser(rest: Sequence[str]) -> int:
-    """All browser tests in Chromium and some in Firefox, or those in the files that are named, in Chromium."""
+    """All browser tests in Chromium, some in Firefox, a smoke in WebKit; or in Chromium those in the files named."""
     install()
     build(())
-    return _browser_tests(rest) or (0 if rest else _firefox_tests())
+    engines: Sequence[Callable[[], int]] = (lambda: _browser_tests(rest), _firefox_tests, _webkit_tests)
+    return max(_unless_skipped(run) for run in engines[: 1 if rest else None])
 
 
 def build(_: Sequence[str]) -> int:
-    """The bundles of the packages; fails where one is larger than its bound."""
-    _node_run("build.ts")
+    """The bundles of the packages, where a source has changed; fails where one is larger than its bound."""
+    stamp, made = TYPESCRIPT / "build/.made-from", _digest(*_sources())
+    if not stamp.exists() or stamp.read_text() != made:
+        _node_run("build.ts")
+        stamp.write_text(made)
     return 0
 
 
@@ -114,6 +115,11 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 # ---------------------------------------------------------------- tests
 
 
+def _sources() -> list[Path]:
+    packages = [file for name in ("client", "react") for file in sorted((TYPESCRIPT / name / "src").rglob("*.ts"))]
+    return [TYPESCRIPT / "build.ts", LOCKS["npm packages"], *packages]
+
+
 def _test_files(*directories: str) -> list[str]:
     found = [file for name in directories for file in sorted((TYPESCRIPT / name).glob("*.test.ts"))]
     return [str(file.relative_to(TYPESCRIPT)) for file in found]
@@ -140,6 +146,23 @@ def _firefox_tests() -> int:
     os.environ.update(STEMMADB_ENGINE="firefox", STEMMADB_FIREFOX=program)
     _node_tests(["--test-concurrency=1", *FIREFOX_TESTS])
     return 0
+
+
+def _webkit_tests() -> int:
+    driver = shutil.which("WebKitWebDriver")
+    has_display = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")) or shutil.which("broadwayd")
+    if driver is None or not has_display:
+        raise Skipped("webkit", "SKIPPED WebKit: install webkit2gtk-driver and libgtk-3-bin")
+    os.environ["STEMMADB_WEBKIT"] = driver
+    _node_tests(["--test-concurrency=1", *_test_files("browser/webkit")])
+    return 0
+
+
+def _unless_skipped(run: Callable[[], int]) -> int:
+    try:
+        return run()
+    except Skipped as skipped:
+        return _skip(skipped)
 
 
 def _browser() -> str:
@@ -221,8 +244,8 @@ def _stamp_file(name: str) -> Path:
     return directory / f".{name.replace(' ', '-')}-from"
 
 
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
+def _digest(*files: Path) -> str:
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def _skip(skipped: Skipped) -> int:

@@ -9,6 +9,7 @@ import msgspec
 
 from stemmadb.protocol.errors import BY_CODE, StemmaError
 from stemmadb.protocol.model.values.limits import DEFAULTS
+from stemmadb.protocol.wire.version import FEATURES
 
 
 def module() -> str:
@@ -21,6 +22,8 @@ def module() -> str:
     return (
         "// Made from the Python code by `make web-made`: do not edit.\n"
         f"export const LIMITS = {{\n{limits}}};\n\n"
+        "/** Messages, and fields as `message.field`, that are sent only to a server that names them in `hello`. */\n"
+        f"export const FEATURES: ReadonlySet<string> = new Set({json.dumps(list(FEATURES))});\n\n"
         "/** Code: the sentence, with the names of its details, and whether trying again can help. */\n"
         f"export const ERRORS: Readonly<Record<string, readonly [string, boolean]>> = {{\n{errors}}};\n"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from scripts.soaking import client_checks, core_checks, http_checks, store_checks, system_checks
+from scripts.soaking import client_checks, core_checks, http_checks, store_checks, system_checks, typescript_checks
 from scripts.soaking.kinds import Goal, Kind, Kinds, reported
 from simulation.run import run as simulate
 
@@ -96,6 +96,13 @@ ALL: Final = (
         client_checks.service,
     ),
     Kind("nursery", "What a client shows is what the naive nursery shows", "200 lives", None, client_checks.nursery),
+    Kind(
+        "typescript",
+        "The TypeScript client decides and shows what the Python client does",
+        "10,000 cases",
+        None,
+        typescript_checks.differential,
+    ),
     Kind(
         "client",
         "In longer runs of the simulation every commit of an app is decided once, and every view converges",

@@ -12,6 +12,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts/web.py"
 NO_NPM = "SKIPPED web: the npm registry cannot be reached (make web)"
 NO_BROWSER = "SKIPPED browser: install chromium"
 NO_FIREFOX = "SKIPPED Firefox: install firefox-esr"
+NO_WEBKIT = "SKIPPED WebKit: install webkit2gtk-driver and libgtk-3-bin"
 
 
 @pytest.fixture
@@ -59,6 +60,29 @@ def test_what_is_installed_as_the_locks_say_needs_no_network(web: ModuleType) ->
     assert not web._is_stamped("npm packages")
 
 
+def test_bundles_are_built_again_only_where_a_source_has_changed(
+    web: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "typescript/client/src/index.ts"
+    source.parent.mkdir(parents=True)
+    for file in (source, tmp_path / "typescript/build.ts"):
+        file.write_text("export {};")
+    built: list[str] = []
+
+    def run(*arguments: str) -> None:
+        (tmp_path / "typescript/build").mkdir(exist_ok=True)
+        built.extend(arguments)
+
+    monkeypatch.setattr(web, "_node_run", run)
+    web.main(["build"])
+    (tmp_path / "server.py").write_text("# a Python file")
+    web.main(["build"])
+    assert built == ["build.ts"]
+    source.write_text("export const more = 1;")
+    web.main(["build"])
+    assert built == ["build.ts", "build.ts"]
+
+
 @pytest.mark.parametrize(("required", "code"), [("", 0), ("node", 0), ("browser", 1)])
 def test_without_a_browser_its_tests_are_skipped(
     web: ModuleType, required: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -78,6 +102,30 @@ def test_without_firefox_one_line_says_so(
     monkeypatch.setattr(web, "COMMANDS", {"browser": lambda _: web._firefox_tests()})
     assert web.main(["browser"]) == 0
     assert capsys.readouterr().out.splitlines() == [NO_FIREFOX]
+
+
+@pytest.mark.parametrize("found", [(), ("WebKitWebDriver",), ("broadwayd",)])
+def test_without_webkit_or_a_display_one_line_says_so(
+    web: ModuleType, found: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(web.shutil, "which", lambda name: name if name in found else None)
+    monkeypatch.setattr(web, "COMMANDS", {"browser": lambda _: web._webkit_tests()})
+    assert web.main(["browser"]) == 0
+    assert capsys.readouterr().out.splitlines() == [NO_WEBKIT]
+
+
+def test_each_browser_that_is_missing_is_skipped_by_itself(
+    web: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in web.LOCKS:
+        web._stamp(name)
+    monkeypatch.setattr(web, "build", lambda _: 0)
+    monkeypatch.setattr(web.shutil, "which", lambda _: None)
+    monkeypatch.setattr(web.subprocess, "run", lambda *_, **__: None)
+    assert web.main(["browser"]) == 0
+    assert capsys.readouterr().out.splitlines() == [NO_BROWSER, NO_FIREFOX, NO_WEBKIT]
 
 
 def test_the_files_that_run_in_firefox_exist(web: ModuleType) -> None:

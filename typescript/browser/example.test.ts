@@ -1,7 +1,7 @@
 // The example app, as a user meets it: a thousand todos, a server that goes away, a browser that is killed.
 import assert from "node:assert/strict";
 import { after, before } from "node:test";
-import type { Page } from "puppeteer-core";
+import type { Page, Target } from "puppeteer-core";
 import { rule } from "../client/test/support/rules.ts";
 import { World } from "./support.ts";
 
@@ -24,7 +24,30 @@ async function ticked(page: Page, count: number): Promise<void> {
   await page.waitForFunction(holds, WAIT, count, TODOS);
 }
 
-rule("TS-7", "TS-8", "NURSERY-7").test("tick a todo while the server is away, kill the browser, open again: confirmed once", async () => {
+/** How many undecided commits the journal of the space has. */
+function journaled(page: Page): Promise<number> {
+  return page.evaluate(async () => {
+    const name = (await indexedDB.databases()).find((one) => one.name!.startsWith("stemmadb:"))!.name!;
+    const database = await new Promise<IDBDatabase>((resolve) => (indexedDB.open(name).onsuccess = (event) => resolve((event.target as IDBOpenDBRequest).result)));
+    const pending = database.transaction("pending").objectStore("pending").count();
+    await new Promise((resolve) => (pending.onsuccess = resolve));
+    database.close();
+    return pending.result;
+  });
+}
+
+/** What Duplicate Tab makes of a page: the same address, and a copy of its sessionStorage. */
+async function duplicated(page: Page): Promise<Page> {
+  const [target] = await Promise.all([
+    new Promise<Target>((resolve) => world.browser.once("targetcreated", resolve)),
+    page.evaluate(() => void window.open(location.href)),
+  ]);
+  const copy = (await target.page())!;
+  await copy.waitForSelector("#status");
+  return copy;
+}
+
+rule("TS-7", "TS-8", "NURSERY-7").test("tick a todo while the server is away, kill the browser, open again: confirmed once; Duplicate Tab: two sessions", async () => {
   const filler = await world.tab("example");
   await filler.evaluate(async (count) => {
     for (let batch = 0; batch < count; batch += 100) {
@@ -42,7 +65,7 @@ rule("TS-7", "TS-8", "NURSERY-7").test("tick a todo while the server is away, ki
   await page.click("li input");
   await shows(page, "1 pending");
   await ticked(page, 1);
-  await new Promise((resolve) => setTimeout(resolve, 300)); // the journal has it
+  while ((await journaled(page)) === 0); // it is there once the transaction is
   await world.kill();
   await world.launch();
   const again = await open();
@@ -59,14 +82,35 @@ rule("TS-7", "TS-8", "NURSERY-7").test("tick a todo while the server is away, ki
     return found;
   });
   assert.equal(commits, 1);
+  const copy = await duplicated(again);
+  await ticked(copy, 1);
+  await world.server.stop();
+  for (const [index, one] of [again, copy].entries()) {
+    await shows(one, "offline");
+    await one.bringToFront();
+    await one.click(`li:nth-child(${index + 3}) input`);
+    await shows(one, "1 pending"); // and not what the other one made
+    await ticked(one, 2);
+  }
+  await world.server.resume();
+  for (const one of [again, copy, other]) {
+    await ticked(one, 3);
+    await shows(one, "0 pending · 0 rejected");
+  }
+  const sessions = await looker.evaluate(async () => {
+    const found: (string | undefined)[] = [];
+    for await (const entry of window.space.log({ limit: 2 })) if (found.push(entry.session) === 2) break;
+    return found;
+  });
+  assert.equal(new Set(sessions).size, 2, "each tab has a session of its own");
   await other.bringToFront();
   await other.click("#branch");
   await other.waitForFunction(() => document.querySelector("h1")!.textContent!.includes("try-"), WAIT);
-  await ticked(other, 1);
+  await ticked(other, 3);
   await other.click("li:nth-child(2) input");
-  await ticked(other, 2);
+  await ticked(other, 4);
   await shows(other, "0 pending");
-  await ticked(again, 1);
+  await ticked(again, 3);
   await other.click("#branch");
-  await ticked(again, 2);
+  await ticked(again, 4);
 });

@@ -3,7 +3,7 @@ import { build, type Plugin } from "esbuild";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type Server as HttpServer } from "node:http";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import puppeteer, { type Browser, type BrowserContext, type Page } from "puppeteer-core";
 import { Server } from "../client/test/support/server.ts";
@@ -12,7 +12,7 @@ import { PAGE, script as exampleScript } from "../example/serve.ts";
 const HERE = dirname(fileURLToPath(import.meta.url));
 
 async function bundled(entry: string, plugins: Plugin[] = []): Promise<string> {
-  const made = await build({ entryPoints: [join(HERE, entry)], bundle: true, write: false, format: "iife", conditions: ["stemmadb-source"], define: { "process.env.NODE_ENV": '"development"' }, plugins });
+  const made = await build({ entryPoints: [resolve(HERE, entry)], bundle: true, write: false, format: "iife", conditions: ["stemmadb-source"], define: { "process.env.NODE_ENV": '"development"' }, plugins });
   return made.outputFiles[0]!.text;
 }
 
@@ -38,28 +38,49 @@ export function launched(profile: string, ...args: string[]): Promise<Browser> {
   });
 }
 
-export class World {
-  server!: Server;
-  browser!: Browser;
-  private readonly profile = mkdtempSync(join(tmpdir(), "stemmadb-chromium-"));
-  private pages!: HttpServer;
-  private origin = "";
+/** A page server and a StemmaDB server that lets its pages in. */
+export class Site {
+  readonly server: Server;
+  readonly origin: string;
+  private readonly pages: HttpServer;
 
-  static async open(): Promise<World> {
-    const world = new World();
+  protected constructor(server: Server, pages: HttpServer, origin: string) {
+    this.server = server;
+    this.pages = pages;
+    this.origin = origin;
+  }
+
+  /** `more`: scripts by their path, each an entry in this repository. */
+  static async open(more: { [path: string]: string } = {}): Promise<Site> {
     const files: { [path: string]: string } = {
       "/page.js": await bundled("page.ts"), "/react19.js": await bundled("react_page.ts"), "/react18.js": await bundled("react_page.ts", [react18]),
       "/app.js": await exampleScript(),
     };
-    world.pages = createServer((request, response) => {
+    for (const [path, entry] of Object.entries(more)) files[path] = await bundled(entry);
+    const pages = createServer((request, response) => {
       const { pathname } = new URL(request.url!, "http://x");
       const script = files[pathname];
       response.setHeader("Content-Type", script === undefined ? "text/html" : "text/javascript");
       response.end(script ?? (pathname === "/example" ? PAGE : undefined) ?? `<!doctype html><title>test</title><body><script src="${pathname === "/" ? "/page" : pathname}.js"></script>`);
     });
-    await new Promise<void>((resolve) => world.pages.listen(0, "127.0.0.1", resolve));
-    world.origin = `http://127.0.0.1:${(world.pages.address() as { port: number }).port}`;
-    world.server = await Server.start("--origins", world.origin);
+    await new Promise<void>((resolve) => pages.listen(0, "127.0.0.1", resolve));
+    const origin = `http://127.0.0.1:${(pages.address() as { port: number }).port}`;
+    return new this(await Server.start("--origins", origin), pages, origin);
+  }
+
+  async close(): Promise<void> {
+    this.pages.close();
+    await this.server.close();
+  }
+}
+
+/** A site and a browser. */
+export class World extends Site {
+  browser!: Browser;
+  private readonly profile = mkdtempSync(join(tmpdir(), "stemmadb-browser-"));
+
+  static override async open(more: { [path: string]: string } = {}): Promise<World> {
+    const world = (await super.open(more)) as World;
     await world.launch();
     return world;
   }
@@ -99,10 +120,9 @@ export class World {
     }, this.server.url, name);
   }
 
-  async close(): Promise<void> {
+  override async close(): Promise<void> {
     await this.browser.close().catch(() => undefined);
-    this.pages.close();
-    await this.server.close();
+    await super.close();
     rmSync(this.profile, { recursive: true, force: true, maxRetries: 5 });
   }
 }

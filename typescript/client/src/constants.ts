@@ -28,6 +28,9 @@ export const LIMITS = {
   lost_keep_max: 1000,
 };
 
+/** Messages, and fields as `message.field`, that are sent only to a server that names them in `hello`. */
+export const FEATURES: ReadonlySet<string> = new Set(["count", "dry_run.read", "erase.entities", "log.histogram", "log.kinds", "log.with_ids", "merge.expect_target", "ping.follow", "prefixes", "query.shape", "query.window", "revoke.token"]);
+
 /** Code: the sentence, with the names of its details, and whether trying again can help. */
 export const ERRORS: Readonly<Record<string, readonly [string, boolean]>> = {
   already_exists: ["'{id}' already exists on branch '{branch}', and nothing was written. Use 'set' to replace it.", false],

@@ -37,8 +37,13 @@ export class SpaceCore implements TransactionPort {
   private readonly stopListening: () => void;
 
   static async open(space: string, url: string, identity: Identity, journal: Journal, settings: Settings, delegations: readonly string[]): Promise<SpaceCore> {
-    const state = await journal.load();
-    const session = new ClientSession(space, identity.did, journal, state, settings);
+    let session: ClientSession;
+    try {
+      session = new ClientSession(space, identity.did, journal, await journal.load(), settings);
+    } catch (error) {
+      await journal.close(); // or its locks would keep other tabs from what it holds
+      throw error instanceof StemmaError ? error : new StemmaError("journal_failed", { path: space, why: `a record cannot be read (${String(error)})` });
+    }
     return new SpaceCore(session, new ServerLink(session, url, identity, delegations));
   }
 

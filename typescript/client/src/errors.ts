@@ -42,7 +42,7 @@ export function restored(one: { code: string; message: string; details?: Details
     const stale = (one.details?.["stale"] ?? []) as StaleRead[];
     return new Conflict(one.details ?? {}, one.message, stale, []);
   }
-  return new StemmaError(one.code in ERRORS ? one.code : "internal", one.details ?? {}, one.message);
+  return new StemmaError(Object.hasOwn(ERRORS, one.code) ? one.code : "internal", one.details ?? {}, one.message);
 }
 
 export function limitExceeded(bound: string, maximum: number, actual: number): StemmaError {

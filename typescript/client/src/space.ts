@@ -240,9 +240,10 @@ export class Space {
     return this.core.requests.ask(type, fields);
   }
 
-  /** Every later commit of the space moves `status().asOf` at once, whatever is watched (SYNC-8). */
+  /** Every later commit of the space moves `status().asOf` at once, whatever is watched (SYNC-8). An older server only
+   * says which version it has. */
   async follow(): Promise<number> {
-    return (await this.core.requests.ask("ping", { follow: true })).version;
+    return (await this.core.requests.ask("ping", this.features().has("ping.follow") ? { follow: true } : {})).version;
   }
 
   /** Who may do what. */

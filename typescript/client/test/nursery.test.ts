@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { identityFromSeed } from "../src/keys/identity.ts";
 import { Membership } from "../src/nursery/confirmed.ts";
-import { ABSENT, keyOf } from "../src/nursery/entities.ts";
+import { ABSENT, keyOf, UNKNOWN } from "../src/nursery/entities.ts";
 import { Nursery } from "../src/nursery/nursery.ts";
 import { restored } from "../src/nursery/pending.ts";
 import { messageOf } from "../src/session/outgoing.ts";
@@ -12,7 +12,7 @@ import { encode } from "../src/values/msgpack.ts";
 import { Watcher } from "../src/watching/watcher.ts";
 import { Connection } from "../src/wire/connection.ts";
 import type { Query, SessionOpen, Sync } from "../src/wire/messages.ts";
-import { assertSame, type Case, checkDraft, Lives } from "./support/cases.ts";
+import { assertSame, type Case, checkDraft, Lives, wantedOf } from "./support/cases.ts";
 import { rule } from "./support/rules.ts";
 import { vectors } from "./support/vectors.ts";
 
@@ -69,7 +69,7 @@ rule("SYNC-1", "SYNC-3", "SYNC-4").test("every frame of held_frames.json leads f
       assert.deepEqual([...nursery.members(watch)].sort(), ids);
       assert.equal(nursery.isFilled(watch), filled);
     }
-    assert.deepEqual([...nursery.wanted()].sort(), after.wanted);
+    assert.deepEqual(wantedOf(nursery), after.wanted);
   }
 });
 
@@ -174,4 +174,22 @@ rule("WIRE-2", "WIRE-4", "TS-6").test("the client reads every conversation of tr
       } else if (json["type"] !== "commit") assert.equal(connection.request(json as { type: string }).id, json["id"]);
     }
   }
+});
+
+rule("NURSERY-1", "NURSERY-2").test("an entity on two branches is two, and a view stays as it was when one enters in doubt", () => {
+  const nursery = new Nursery();
+  const watchers = new Map(["main", "draft"].map((branch, index) => [branch, new Watcher(index + 1, { roots: [{ id: "urn:*" }], branch })]));
+  for (const [branch, watcher] of watchers) nursery.watch(watcher.number, new Membership(branch, [], ["urn:"]), watcher);
+  const entered = (watch: number, branch: string, id: string, body?: Json) => ({ watch, branch, id, version: 1, hash: "b3:a", ...(body === undefined ? {} : { body }) });
+  nursery.integrate({ type: "sync", from: 0, to: 1, hash: "b3:1", entered: [entered(1, "main", "urn:a", 1), entered(2, "draft", "urn:a", 2), entered(2, "draft", "urn:b", 3)], filled: [1, 2] }, "", 0);
+  const shown = (branch: string): unknown[] => (watchers.get(branch)!.take(nursery), [...watchers.get(branch)!.published]);
+  assert.deepEqual([shown("main"), shown("draft")], [[["urn:a", 1]], [["urn:a", 2], ["urn:b", 3]]]);
+  const views = ["main", "draft"].map((branch) => nursery.view(branch));
+  assert.deepEqual(views.map((view) => [...view.listing("urn:")!.keys()]), [["urn:a"], ["urn:a", "urn:b"]]);
+  nursery.integrate({ type: "sync", from: 1, to: 2, hash: "b3:2", entered: [entered(1, "main", "urn:b")], left: [{ watch: 2, branch: "draft", id: "urn:a" }] }, "", 0);
+  assert.deepEqual(wantedOf(nursery), ["main urn:b"], "it came without a value");
+  assert.equal(views[0]!.shown("urn:b")?.value, ABSENT);
+  assert.deepEqual(views.map((view) => [...view.listing("urn:")!.keys()]), [["urn:a"], ["urn:a", "urn:b"]]);
+  assert.deepEqual([nursery.value("main", "urn:a"), nursery.value("draft", "urn:a"), nursery.value("main", "urn:b")], [1, ABSENT, UNKNOWN]);
+  assert.deepEqual(shown("draft"), [["urn:b", 3]]);
 });

@@ -192,6 +192,7 @@ rule("NURSERY-7", "WIRE-4").test("wrong use and bad input get one clear error, a
   await assert.rejects(space.transaction((t) => t.set("urn:e:1", new Date())), { code: "invalid_value" });
   await assert.rejects(space.transaction((t) => t.patch("urn:e:1", [{ op: "hop", path: "" }])), { code: "patch_failed" });
   await assert.rejects(space.transaction(() => { throw new Error("the app's own"); }), /the app's own/);
+  await assert.rejects(space.ask("log", { prefix: "x".repeat(2_000_000) }), { code: "limit_exceeded" });
   assert.equal(space.pending().length, 0);
   let draft: { set(id: string, value: unknown): void } | undefined;
   await space.transaction((t) => void (draft = t));

@@ -157,7 +157,7 @@ export class IndexedDbJournal implements Journal {
   private async all<T extends { name: CommitName }>(store: (typeof STORES)[number]): Promise<T[]> {
     const rows = await this.rows<T>(store);
     for (const { session, local, record } of rows) {
-      if (typeof record !== "object" || nameKey(record.name) !== nameKey({ session, local })) {
+      if (record?.name === undefined || nameKey(record.name) !== nameKey({ session, local })) {
         throw this.fail(new Error(`a record of '${store}' is not what was written`));
       }
     }

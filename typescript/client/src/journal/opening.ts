@@ -62,7 +62,8 @@ function attempted(name: string, version: number, upgrade: (database: IDBDatabas
   request.onsuccess = () => (isOver ? request.result.close() : end(() => resolve(request.result)));
   request.onerror = (event) => {
     event.preventDefault(); // Firefox reports an aborted upgrade as an error of the page
-    if (!isOver) end(() => reject(request.error ?? new Error("the database cannot be opened")));
+    const why = request.error?.message ?? "the browser does not say why";
+    if (!isOver) end(() => reject(new StemmaError("journal_failed", { path: name, why })));
   };
   return promise;
 }

@@ -37,16 +37,23 @@ export class WatchCoverage {
 
 const NO_MEMBERS: ReadonlySet<string> = new Set();
 
+/** How many watches hold it; with the entity, since a map of its own would cost each one 50 bytes. */
+interface Watched {
+  holders: number;
+}
+type Entity = Cached & Watched;
+/** A watched entity whose value is wrong, to be fetched again; with the version of its last fact. */
+type Doubt = { readonly version: number } & Watched;
+
 /** Values by branch and id, and which watches hold them. Changed by frames, answers and the end of watches. */
 export class Confirmed {
   to = 0;
   hash: string | null = null;
   readonly watches = new Map<number, Membership>();
   private coverages = new Map<string, WatchCoverage>();
-  private cached = new Map<Key, Cached>();
-  private holdersOf = new Map<Key, number>();
-  /** Watched entities whose value is wrong, to be fetched again; with the version of their last fact. */
-  private doubts = new Map<Key, number>();
+  /** Each entity is in one of the two maps at most. */
+  private cached = new Map<Key, Entity>();
+  private doubts = new Map<Key, Doubt>();
 
   get(key: Key): Cached | undefined {
     return this.cached.get(key);
@@ -76,7 +83,7 @@ export class Confirmed {
   }
 
   isWatched(key: Key): boolean {
-    return this.holdersOf.has(key);
+    return this.holders(key) > 0;
   }
 
   isDoubtful(key: Key): boolean {
@@ -88,40 +95,46 @@ export class Confirmed {
     return this.doubts.keys();
   }
 
-  *watched(branch: string): Iterable<string> {
-    for (const key of this.holdersOf.keys()) if (branchOf(key) === branch) yield idOf(key);
+  /** Everything that a watch holds. */
+  *watched(): Iterable<Key> {
+    for (const [key, { holders }] of this.cached) if (holders) yield key;
+    for (const [key, { holders }] of this.doubts) if (holders) yield key;
   }
 
   // ------------------------------------------------------------ changing
 
   put(key: Key, cached: Cached): void {
-    this.cached.set(key, cached);
+    const { value, version, hash, asOf } = cached;
+    this.cached.set(key, { value, version, hash, asOf, holders: this.holders(key) });
     this.doubts.delete(key);
   }
 
   /** What is cached is not right, or something is missing: nobody is shown a guess (SYNC-4). */
   doubt(key: Key, version: number): void {
+    const holders = this.holders(key);
     this.cached.delete(key);
-    if (this.holdersOf.has(key)) this.doubts.set(key, version);
+    if (holders) this.doubts.set(key, { version, holders });
   }
 
   /** The last version at which the server sent a fact of a doubtful entity. */
   lastVersionOf(key: Key): number {
-    return this.doubts.get(key) ?? 0;
+    return this.doubts.get(key)?.version ?? 0;
   }
 
+  /** Of what no watch holds. */
   forget(key: Key): void {
     this.cached.delete(key);
     this.doubts.delete(key);
   }
 
-  /** The watch holds it now; whether it did not before. */
-  enter(watch: number, id: string): boolean {
-    const membership = this.watches.get(watch)!;
-    if (membership.ids.has(id)) return false;
-    membership.ids.add(id);
-    const key = keyOf(membership.branch, id);
-    this.holdersOf.set(key, this.holders(key) + 1);
+  /** The watch holds it now, in doubt if its value is not here; whether it did not hold it before. */
+  enter(watch: number, id: string, key: Key, version: number): boolean {
+    const { ids } = this.watches.get(watch)!;
+    const before = ids.size;
+    if (ids.add(id).size === before) return false;
+    const watched = this.watchedOf(key);
+    if (watched === undefined) this.doubts.set(key, { version, holders: 1 });
+    else watched.holders += 1;
     return true;
   }
 
@@ -130,18 +143,18 @@ export class Confirmed {
     const membership = this.watches.get(watch)!;
     if (!membership.ids.delete(id)) return undefined;
     const key = keyOf(membership.branch, id);
-    const left = this.holders(key) - 1;
-    if (left > 0) {
-      this.holdersOf.set(key, left);
-      return undefined;
-    }
-    this.holdersOf.delete(key);
-    return key;
+    const watched = this.watchedOf(key)!;
+    watched.holders -= 1;
+    return watched.holders > 0 ? undefined : key;
   }
 
   /** How many watches hold it. */
   holders(key: Key): number {
-    return this.holdersOf.get(key) ?? 0;
+    return this.watchedOf(key)?.holders ?? 0;
+  }
+
+  private watchedOf(key: Key): Watched | undefined {
+    return this.cached.get(key) ?? this.doubts.get(key);
   }
 
   members(watch: number): ReadonlySet<string> {
@@ -165,7 +178,6 @@ export class Confirmed {
   startOver(): Set<Key> {
     const forgotten = new Set([...this.cached.keys(), ...this.doubts.keys()]);
     this.cached = new Map();
-    this.holdersOf = new Map();
     this.doubts = new Map();
     for (const membership of this.watches.values()) {
       membership.ids = new Set();

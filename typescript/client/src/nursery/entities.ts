@@ -1,4 +1,5 @@
 // What is held of an entity, and what is shown of it.
+import { MAIN } from "../values/ids.ts";
 import type { Json } from "../values/json.ts";
 
 /** Known not to be there. */
@@ -12,19 +13,22 @@ export function isNothing(value: Seen): value is Nothing {
   return typeof value === "symbol";
 }
 
-/** An entity on a branch, as one text: neither a branch name nor an id holds a space. */
+/** An entity on a branch, as one text: neither an id nor a branch name holds a space. On `main`, where most entities
+ * are, it is the id itself, so that no map needs a string of its own. */
 export type Key = string;
 
 export function keyOf(branch: string, id: string): Key {
-  return `${branch} ${id}`;
+  return branch === MAIN ? id : `${id} ${branch}`;
 }
 
 export function branchOf(key: Key): string {
-  return key.slice(0, key.indexOf(" "));
+  const at = key.indexOf(" ");
+  return at < 0 ? MAIN : key.slice(at + 1);
 }
 
 export function idOf(key: Key): string {
-  return key.slice(key.indexOf(" ") + 1);
+  const at = key.indexOf(" ");
+  return at < 0 ? key : key.slice(0, at);
 }
 
 /** Confirmed: the value of an entity, version and hash of its last fact (NURSERY-1).

@@ -17,27 +17,35 @@ export interface AcceptedOwn {
   readonly verdict: AcceptedVerdict;
 }
 
-/** Applies one frame. `touched`: the entities whose confirmed value, basis or membership changed. */
+/** Applies one frame, and adds to `touched` the entities whose confirmed value, basis or membership changed. */
 export class FrameApplier {
-  readonly touched = new Set<Key>();
-  /** Entities that a watch began or ceased to hold. */
+  /** Entities that a watch may have ceased to hold. */
   readonly moved = new Set<Key>();
   private readonly confirmed: Confirmed;
   private readonly frame: Sync;
+  private readonly touched: Set<Key>;
   private readonly aboutToChange: (key: Key) => void;
-  private readonly bodies = new Set<Key>();
-  private readonly named = new Set<Key>();
+  private names: Map<Key, boolean> | undefined;
   private readonly leaving: Set<Key>;
 
-  constructor(confirmed: Confirmed, frame: Sync, aboutToChange: (key: Key) => void) {
+  constructor(confirmed: Confirmed, frame: Sync, touched: Set<Key>, aboutToChange: (key: Key) => void) {
     this.confirmed = confirmed;
     this.frame = frame;
+    this.touched = touched;
     this.aboutToChange = aboutToChange;
-    for (const one of frame.entered ?? []) {
-      this.named.add(keyOf(one.branch, one.id));
-      if (one.body !== undefined) this.bodies.add(keyOf(one.branch, one.id));
-    }
     this.leaving = this.ceasing();
+  }
+
+  /** What enters, and whether its value is in the frame. The first frame of a watch is long and does not need this. */
+  private get entering(): ReadonlyMap<Key, boolean> {
+    if (this.names === undefined) {
+      this.names = new Map();
+      for (const { branch, id, body } of this.frame.entered ?? []) {
+        const key = keyOf(branch, id);
+        this.names.set(key, body !== undefined || this.names.get(key) === true);
+      }
+    }
+    return this.names;
   }
 
   /** What no watch holds after this frame: the facts of others before an own one are then not sent. */
@@ -53,7 +61,7 @@ export class FrameApplier {
       const membership = confirmed.watches.get(ended.watch);
       if (membership !== undefined) for (const id of membership.ids) count(membership.branch, id);
     }
-    const gone = [...leaving].filter(([key, times]) => times >= confirmed.holders(key) && !this.named.has(key));
+    const gone = [...leaving].filter(([key, times]) => times >= confirmed.holders(key) && !this.entering.has(key));
     return new Set(gone.map(([key]) => key));
   }
 
@@ -73,7 +81,7 @@ export class FrameApplier {
   }
 
   private isPassedOver(key: Key): boolean {
-    return this.bodies.has(key) || this.leaving.has(key);
+    return this.entering.get(key) === true || this.leaving.has(key);
   }
 
   private applyFact(fact: FactItem, key: Key, version: number): void {
@@ -108,7 +116,7 @@ export class FrameApplier {
   /** True if the commit's facts are no longer current: it was integrated before, or a filled watch covers the entity
    * and does not hold it after this frame, because others removed it since. */
   private hasPassed(key: Key, own: AcceptedOwn): boolean {
-    return own.pending.isIntegrated || (!this.named.has(key) && this.confirmed.covered(key));
+    return own.pending.isIntegrated || (!this.entering.has(key) && this.confirmed.covered(key));
   }
 
   /** Nothing was cached: a `set` or `delete` among the operations says what is there all the same. */
@@ -159,7 +167,8 @@ export class FrameApplier {
         continue;
       }
       const cached = this.confirmed.get(key);
-      if (this.confirmed.enter(one.watch, one.id)) this.moved.add(key);
+      if (cached === undefined) this.change(key);
+      if (this.confirmed.enter(one.watch, one.id, key, one.version)) this.touched.add(key);
       if (cached === undefined || (cached.hash !== null && cached.hash !== one.hash)) this.doubt(key, one.version);
       else if (cached.asOf !== null || cached.hash === null) this.put(key, { ...cached, asOf: null, hash: one.hash });
     }

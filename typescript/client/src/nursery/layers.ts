@@ -193,7 +193,7 @@ export class PendingLayers {
     for (const id of pending.byId.keys()) this.lay(pending, id, own);
     if (!this.mayShow(pending)) {
       this.flip(pending);
-      this.replay(pending.written());
+      this.replay(new Set(pending.written()));
     }
   }
 
@@ -228,13 +228,13 @@ export class PendingLayers {
     return [...built].map((one) => this.commits.get(one)).filter((one) => one !== undefined);
   }
 
-  /** Applies the layers of these entities anew; returns the entities whose shown value may have changed.
+  /** Applies the layers of these entities anew; adds to them the others whose shown value may have changed.
    *
    * Whether a commit is shown depends only on the confirmed values and the commits before it. So the commits whose
    * layers were applied are judged from the oldest up; one that changes has the layers above it applied again.
    */
-  replay(keys: Iterable<Key>, suspects: Iterable<Pending> = []): Set<Key> {
-    const touched = new Set(keys);
+  replay(touched: Set<Key>, suspects: Iterable<Pending> = []): Set<Key> {
+    if (!this.commits.size) return touched;
     const judged = new Judged();
     for (const pending of suspects) judged.push(pending);
     for (const key of touched) this.applyLayers(key, judged);
@@ -251,8 +251,10 @@ export class PendingLayers {
   }
 
   private applyLayers(key: Key, met: Judged): void {
+    const layers = this.byEntity.get(key);
+    if (layers === undefined) return;
     let value = this.base(key);
-    for (const layer of this.byEntity.get(key) ?? []) {
+    for (const layer of layers) {
       if (!layer.isAppliedTo(value)) {
         this.aboutToChange(key);
         layer.apply(value);

@@ -98,7 +98,7 @@ export class Nursery extends Overlay {
   passOver(names: Iterable<string>): void {
     const found = [...names].map((one) => this.layers.find(one)).filter((one) => one !== undefined);
     for (const pending of found) pending.isIntegrated = true;
-    this.changed(this.layers.replay([], found));
+    this.changed(this.layers.replay(new Set(), found));
   }
 
   // ------------------------------------------------------------ answers
@@ -124,7 +124,7 @@ export class Nursery extends Overlay {
     if (!isNewer || isOld || this.confirmed.isWatched(key)) return;
     this.aboutToChange(key);
     this.confirmed.put(key, { ...cached, asOf });
-    if (this.layers.has(key)) this.changed(this.layers.replay([key]));
+    if (this.layers.has(key)) this.changed(this.layers.replay(new Set([key])));
   }
 
   // ------------------------------------------------------------ frames
@@ -137,7 +137,7 @@ export class Nursery extends Overlay {
     const touched = frame.reset === undefined ? new Set<Key>() : this.startOver();
     if (frame.reset === "history") this.forgetHistory();
     const { own, strangers } = this.ownOf(frame, session, issued);
-    const applier = new FrameApplier(this.confirmed, frame, (key) => this.aboutToChange(key));
+    const applier = new FrameApplier(this.confirmed, frame, touched, (key) => this.aboutToChange(key));
     applier.applyFacts(own, this.layers);
     applier.enter();
     applier.leave();
@@ -145,13 +145,13 @@ export class Nursery extends Overlay {
     this.confirmed.to = frame.to;
     this.confirmed.hash = frame.hash;
     this.dropOrphans(applier.moved);
-    addAll(touched, applier.touched, applier.moved);
+    addAll(touched, applier.moved);
     if (frame.filled?.length || ended.length) {
       applier.fill();
       addAll(touched, this.forgetCovered(), this.uncached());
     }
     const suspects = [...this.settle(own, touched), ...this.markIntegrated(frame)];
-    addAll(touched, this.layers.replay(touched, suspects));
+    this.layers.replay(touched, suspects);
     const refused = this.rejectWithDependents(this.refusals(frame, session), touched);
     this.dropUnneeded([...own, ...refused].map((one) => one.pending));
     this.changed(touched);

@@ -1,7 +1,7 @@
 // What is shown: confirmed values with the pending layers on top, the views of it, and its watchers.
 import type { StemmaError } from "../errors.ts";
 import { Confirmed, type Membership } from "./confirmed.ts";
-import { branchOf, type Cached, idOf, isNothing, type Key, keyOf, type Seen, type Shown, UNKNOWN } from "./entities.ts";
+import { branchOf, type Cached, idOf, type Key, keyOf, type Seen, type Shown, UNKNOWN } from "./entities.ts";
 import { type EntityLayer, PendingLayers } from "./layers.ts";
 import type { Pending } from "./pending.ts";
 import { NurseryView, type ViewSource } from "./view.ts";
@@ -96,9 +96,14 @@ export class Overlay implements ViewSource {
   /** Entities under the prefix that are watched or written by pending commits. */
   idsUnder(branch: string, prefix: string): Set<string> {
     const found = new Set<string>();
-    for (const id of this.layered(branch)) if (id.startsWith(prefix)) found.add(id);
-    for (const id of this.confirmed.watched(branch)) if (id.startsWith(prefix)) found.add(id);
+    for (const key of this.keysUnder(branch, prefix)) found.add(idOf(key));
     return found;
+  }
+
+  private *keysUnder(branch: string, prefix: string): Iterable<Key> {
+    for (const keys of [this.layers.keys(), this.confirmed.watched()]) {
+      for (const key of keys) if (key.startsWith(prefix) && branchOf(key) === branch) yield key;
+    }
   }
 
   // ------------------------------------------------------------ for watchers and server reads
@@ -108,9 +113,11 @@ export class Overlay implements ViewSource {
     return this.confirmed.members(watch);
   }
 
-  /** Entities whose value is known here: watched ones, and those that pending commits write. */
-  under(branch: string, prefix: string): string[] {
-    return [...this.idsUnder(branch, prefix)].filter((id) => !isNothing(this.value(branch, id)));
+  /** What is shown of the entities under the prefix that are watched or written by pending commits. */
+  under(branch: string, prefix: string): Map<string, Seen> {
+    const found = new Map<string, Seen>();
+    for (const key of this.keysUnder(branch, prefix)) found.set(idOf(key), this.layers.shown(key));
+    return found;
   }
 
   /** The entities that pending commits write on a branch. */

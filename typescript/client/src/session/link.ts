@@ -5,6 +5,7 @@ import { fromBase64, toBase64 } from "../values/bytes.ts";
 import { encode } from "../values/msgpack.ts";
 import { Connection } from "../wire/connection.ts";
 import type { Hello } from "../wire/messages.ts";
+import { bounded } from "./requests.ts";
 import type { ClientSession } from "./session.ts";
 
 export type LinkState = "connecting" | "open" | "offline" | "refused" | "closed";
@@ -123,7 +124,7 @@ export class ServerLink {
 
   /** The pauses grow, and are drawn evenly from nothing to the ceiling, so that clients do not come back together. */
   private pause(retryAfterMs: number): Promise<void> {
-    const ms = Math.max(FLOOR_MS, Math.random() * this.ceiling) + Math.min(retryAfterMs, 3_600_000);
+    const ms = Math.max(FLOOR_MS, Math.random() * this.ceiling) + bounded(retryAfterMs);
     this.ceiling = Math.min(this.session.settings.mostPauseMs, this.ceiling * 2);
     return new Promise((resolve) => {
       const timer = setTimeout(() => this.wake?.(), ms);

@@ -1,11 +1,12 @@
 // Requests that wait for their answers, across lost connections too (WIRE-4).
-import { LIMITS } from "../constants.ts";
+import { FEATURES, LIMITS } from "../constants.ts";
 import { StemmaError } from "../errors.ts";
 import { toBase64 } from "../values/bytes.ts";
 import type { Connection, Limits } from "../wire/connection.ts";
 import type { Answers, ClientMessages } from "../wire/messages.ts";
 
 const UNANSWERED_MAX = 1_000;
+const WAIT_MAX_MS = 3_600_000;
 /** The fields of a write that name commits of the history that the app knows. */
 const NAMING_VERSIONS = ["versions", "version", "since", "fork", "floor", "source_version"];
 
@@ -68,15 +69,15 @@ export class Requests {
 
   private once(message: { type: string }, timeoutMs: number): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      const queued = this.begin(message, (result, error) => {
-        clearTimeout(timer);
-        if (error === undefined) resolve(result);
-        else reject(error);
-      });
       const timer = setTimeout(() => {
         this.giveUp(queued);
         reject(this.whySilent ?? new StemmaError("timed_out", { timeout_ms: timeoutMs }));
       }, timeoutMs);
+      const queued = this.begin(message, (result, error) => { // at once, if it cannot be sent
+        clearTimeout(timer);
+        if (error === undefined) resolve(result);
+        else reject(error);
+      });
     });
   }
 
@@ -145,6 +146,15 @@ export class Requests {
     for (const queued of waiting) queued.onAnswer(undefined, error);
   }
 
+  /** An older server would refuse a message or a field that it does not know (WIRE-5). */
+  private checkFeatures(message: { readonly type: string }): void {
+    const { type, ...fields } = message;
+    const named = Object.entries(fields).filter(([, value]) => value !== undefined).map(([name]) => `${type}.${name}`);
+    const wanted = [type, ...named].find((name) => FEATURES.has(name) && !this.features.has(name));
+    if (wanted === undefined) return;
+    throw new StemmaError("unsupported_protocol", { wanted, spoken: [...this.features].join(", ") || "no features" });
+  }
+
   private flush(): void {
     for (const queued of [...this.waiting]) {
       if (this.connection?.state !== "open" || this.sent.size >= UNANSWERED_MAX) return;
@@ -156,6 +166,7 @@ export class Requests {
 
   private sendOne(queued: Queued, connection: Connection): void {
     try {
+      this.checkFeatures(queued.message);
       const { id, text } = connection.request(queued.message);
       this.sent.set(id, queued);
       this.send(text);
@@ -167,6 +178,11 @@ export class Requests {
 }
 
 function ignore(): void {}
+
+/** How long to wait where a server says so: a larger number would be taken for none by a timer. */
+export function bounded(ms: number): number {
+  return ms >= 0 ? Math.min(ms, WAIT_MAX_MS) : 0;
+}
 
 export function randomId(): string {
   return toBase64(crypto.getRandomValues(new Uint8Array(16)));

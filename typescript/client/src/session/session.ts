@@ -12,7 +12,7 @@ import type { Deferred, Kept, SessionOpen, Sync } from "../wire/messages.ts";
 import { Losses } from "./losses.ts";
 import { type Handle, Notifier, RejectedCommit, type RetryPort } from "./notifier.ts";
 import { Outgoing } from "./outgoing.ts";
-import { randomId, Requests } from "./requests.ts";
+import { bounded, randomId, Requests } from "./requests.ts";
 import type { Settings } from "./settings.ts";
 import { Subscriptions } from "./subscriptions.ts";
 
@@ -255,7 +255,7 @@ export class ClientSession implements RetryPort {
       if (connection !== this.connection) return;
       this.outgoing.resume();
       this.flush();
-    }, Math.max(event.retry_after_ms ?? 0, this.settings.firstPauseMs));
+    }, Math.max(bounded(event.retry_after_ms ?? 0), this.settings.firstPauseMs));
   }
 
   // ------------------------------------------------------------ frames

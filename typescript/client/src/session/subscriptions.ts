@@ -7,7 +7,7 @@ import { type Change, Watcher } from "../watching/watcher.ts";
 import { stringify } from "../values/json.ts";
 import { wholeBody } from "../wire/entities.ts";
 import type { HeldWatch, Query, QueryAnswer } from "../wire/messages.ts";
-import { pause, type Requests } from "./requests.ts";
+import { bounded, pause, type Requests } from "./requests.ts";
 
 /** How often an entity that does not fit is asked for, before the connection is given up. */
 const ASKED_AGAIN_MAX = 3;
@@ -180,5 +180,5 @@ export class Subscriptions {
 }
 
 function waitOf(error: StemmaError): number {
-  return Number(error.details["retry_after_ms"] ?? RETRY_AFTER_MS);
+  return bounded(Number(error.details["retry_after_ms"] ?? RETRY_AFTER_MS));
 }

@@ -8,7 +8,7 @@ const DIFFERENCE_MAX = 128;
 
 export class Snapshot<V> implements ReadonlyMap<string, V> {
   readonly size: number;
-  /** Sorted: only `merged` makes one. */
+  /** Sorted. */
   private readonly base: ReadonlyMap<string, V>;
   /** Undefined for what is in the base and no longer here. */
   private readonly difference: ReadonlyMap<string, V | undefined>;
@@ -24,20 +24,14 @@ export class Snapshot<V> implements ReadonlyMap<string, V> {
     return new Snapshot<V>(new Map(), new Map(), 0);
   }
 
-  /** The snapshot after these entities came or changed and those left. */
-  changed(came: readonly ReadonlyMap<string, V>[], left: readonly string[]): Snapshot<V> {
+  /** The snapshot after these entities came or changed and those left; what came is sorted. */
+  changed(entered: ReadonlyMap<string, V>, updated: ReadonlyMap<string, V>, left: readonly string[]): Snapshot<V> {
+    if (this.size === 0) return new Snapshot<V>(entered, new Map(), entered.size);
     const difference = new Map(this.difference);
-    let size = this.size;
-    for (const values of came) {
-      for (const [id, value] of values) {
-        if (!this.has(id)) size += 1;
-        difference.set(id, value);
-      }
-    }
-    for (const id of left) {
-      if (this.has(id)) size -= 1;
-      difference.set(id, undefined);
-    }
+    for (const [id, value] of entered) difference.set(id, value);
+    for (const [id, value] of updated) difference.set(id, value);
+    for (const id of left) difference.set(id, undefined);
+    const size = this.size + entered.size - left.length;
     const made = new Snapshot(this.base, difference, size);
     return difference.size > DIFFERENCE_MAX ? new Snapshot<V>(made.all(), new Map(), size) : made;
   }

@@ -18,7 +18,7 @@ export interface WatchOverlay {
   readonly to: number;
   value(branch: string, id: string): Seen;
   members(watch: number): ReadonlySet<string>;
-  under(branch: string, prefix: string): Iterable<string>;
+  under(branch: string, prefix: string): Map<string, Seen>;
 }
 
 /** Takes the app from what it was told last to what is shown now; everything in it is in the order of ids. */
@@ -110,14 +110,14 @@ export class Watcher implements Watched {
     if (!this.hasNews()) return undefined;
     const isWhole = this.isAnew;
     const members = overlay.members(this.number);
-    for (const id of isWhole ? members : this.marked) {
-      if (members.has(id) && overlay.value(this.branch, id) === UNKNOWN) {
+    const seen = isWhole ? this.everything(overlay) : this.look(overlay, this.marked);
+    for (const [id, value] of seen) {
+      if (value === UNKNOWN && members.has(id)) {
         this.lookAnew();
         this.isHeldBack = true;
         return undefined;
       }
     }
-    const seen = isWhole ? this.everything(overlay) : this.look(overlay, this.marked);
     this.isAnew = false;
     this.marked = new Set();
     const change = this.publish(seen, overlay.to, isWhole);
@@ -128,9 +128,8 @@ export class Watcher implements Watched {
 
   private everything(overlay: WatchOverlay): Map<string, Seen> {
     if (!this.isPlain) return this.look(overlay, overlay.members(this.number));
-    const ids = new Set(this.names);
-    for (const prefix of this.prefixes) for (const id of overlay.under(this.branch, prefix)) ids.add(id);
-    return this.look(overlay, ids);
+    const found = this.look(overlay, this.names);
+    return this.prefixes.map((prefix) => overlay.under(this.branch, prefix)).reduce(merged, found);
   }
 
   private look(overlay: WatchOverlay, ids: Iterable<string>): Map<string, Seen> {
@@ -157,7 +156,14 @@ export class Watcher implements Watched {
       } else if (old === undefined) entered.set(id, value);
       else if (!equal(old, value)) updated.set(id, value);
     }
-    if (entered.size || updated.size || left.length) this.published = before.changed([entered, updated], left);
+    if (entered.size || updated.size || left.length) this.published = before.changed(entered, updated, left);
     return { version, entered, updated, left: sortedIds(left) };
   }
+}
+
+/** Both together; the larger one is not copied. */
+function merged(one: Map<string, Seen>, other: Map<string, Seen>): Map<string, Seen> {
+  if (one.size > other.size) return merged(other, one);
+  for (const [id, value] of one) other.set(id, value);
+  return other;
 }

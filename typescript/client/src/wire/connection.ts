@@ -80,7 +80,7 @@ export class Connection {
     if (hello.protocol !== PROTOCOL) {
       throw new StemmaError("unsupported_protocol", { wanted: hello.protocol, spoken: PROTOCOL });
     }
-    const known = Object.entries(hello.limits ?? {}).filter(([name, value]) => name in LIMITS && Number.isSafeInteger(value));
+    const known = Object.entries(hello.limits ?? {}).filter(([name, value]) => Object.hasOwn(LIMITS, name) && Number.isSafeInteger(value));
     this.limits = { ...LIMITS, ...Object.fromEntries(known) };
     this.features = new Set(hello.features ?? []);
     this.state = "greeted";
@@ -102,6 +102,8 @@ export class Connection {
   // ------------------------------------------------------------ frames (SYNC-1)
 
   private frame(part: Sync, size: number): Event | undefined {
+    const path = misshapen(part);
+    if (path !== undefined) throw malformed(path, "it is not what the message schema says");
     this.characters += size;
     if (this.characters > FRAME_CHARACTERS_MAX) throw outOfOrder("sync", "its parts are too large together");
     const why = this.parts.length ? stranger(part, this.parts[0]!) : this.offence(part);
@@ -130,6 +132,52 @@ export class Connection {
     this.state = "closed";
     return { kind: "closed", error, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
   }
+}
+
+/** What the parts of a frame are made of, as far as applying it relies on that: a frame is taken whole or not at all. */
+const SHAPES: { readonly [list: string]: Shape } = {
+  commits: { version: "integer", facts: "list" },
+  verdicts: { verdict: "string", local: "integer" },
+  entered: { watch: "integer", branch: "string", id: "string", version: "integer", hash: "string" },
+  left: { watch: "integer", branch: "string", id: "string" },
+  ended: { watch: "integer", code: "string" },
+  kept: { local: "integer", version: "integer", hash: "string" },
+};
+const FACT = { id: "string", kind: "string" };
+const ACCEPTED = { version: "integer", hash: "string", request: "string", hashes: "list", salts: "list" };
+type Shape = { readonly [field: string]: string };
+
+/** The path of the first thing that is not as it must be. */
+function misshapen(part: Sync): string | undefined {
+  const lists = part as unknown as { readonly [name: string]: unknown };
+  for (const name in SHAPES) {
+    const path = unlike(lists[name], SHAPES[name]!, `/${name}`);
+    if (path !== undefined) return path;
+  }
+  for (const commit of part.commits ?? []) {
+    const path = unlike(commit.facts, FACT, "/commits/facts");
+    if (path !== undefined) return path;
+  }
+  const accepted = part.verdicts?.filter((one) => one.verdict === "accepted");
+  return unlike(accepted, ACCEPTED, "/verdicts") ?? (isList(part.filled, Number.isSafeInteger) ? undefined : "/filled");
+}
+
+function unlike(list: unknown, shape: Shape, path: string): string | undefined {
+  let found: string | undefined;
+  const fits = (one: { readonly [field: string]: unknown } | null): boolean => {
+    for (const field in shape) if (!isLike(one?.[field], shape[field]!)) found ??= `${path}/${field}`;
+    return found === undefined;
+  };
+  return isList(list, fits) ? undefined : (found ?? path);
+}
+
+function isList(list: unknown, fits: (one: never) => boolean): boolean {
+  return list === undefined || (Array.isArray(list) && (list as never[]).every(fits));
+}
+
+function isLike(value: unknown, kind: string): boolean {
+  if (kind === "integer") return Number.isSafeInteger(value);
+  return kind === "list" ? Array.isArray(value) : typeof value === kind;
 }
 
 const TYPES = new Set(["hello", "sync", "deferred", "ok", "error", "goodbye"]);

@@ -4,7 +4,7 @@ import { LIMITS } from "../../src/constants.ts";
 import { MISSING, TransactionDraft, type ViewLike } from "../../src/drafting/draft.ts";
 import { StemmaError } from "../../src/errors.ts";
 import { Membership } from "../../src/nursery/confirmed.ts";
-import { ABSENT, type Cached, type CommitName, keyOf, type Seen, type Shown, UNKNOWN } from "../../src/nursery/entities.ts";
+import { ABSENT, branchOf, type Cached, type CommitName, idOf, keyOf, type Seen, type Shown, UNKNOWN } from "../../src/nursery/entities.ts";
 import { Nursery } from "../../src/nursery/nursery.ts";
 import { named, restored } from "../../src/nursery/pending.ts";
 import { byCodePoint } from "../../src/nursery/view.ts";
@@ -95,8 +95,13 @@ class Life {
       shown[key] = seen(this.nursery.value(key.slice(0, at), key.slice(at + 1)));
     }
     const pending = this.nursery.pending().map((one) => [wireName(one.name), one.isShown, one.isIntegrated]);
-    return { to: this.nursery.to, shown, pending, wanted: [...this.nursery.wanted()].sort(byCodePoint) };
+    return { to: this.nursery.to, shown, pending, wanted: wantedOf(this.nursery) };
   }
+}
+
+/** As the vectors write it. */
+export function wantedOf(nursery: Nursery): string[] {
+  return [...nursery.wanted()].map((key) => `${branchOf(key)} ${idOf(key)}`).sort(byCodePoint);
 }
 
 function changeOf(change: Change): unknown {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 type Body = () => void | Promise<void>;
 
-/** `rule("TS-3", "PATCH-1").test("what holds", () => ...)`. */
-export function rule(...ids: string[]): { test(name: string, body: Body): void } {
-  return { test: (name, body) => void test(`${name} (${ids.join(", ")})`, body) };
+/** `rule("TS-3", "PATCH-1").test("what holds", () => ...)`; `skip` says why this platform cannot run it. */
+export function rule(...ids: string[]): { test(name: string, body: Body, skip?: string | false): void } {
+  return { test: (name, body, skip = false) => void test(`${name} (${ids.join(", ")})`, { skip }, body) };
 }

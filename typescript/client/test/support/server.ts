@@ -1,28 +1,41 @@
 // A real server of its own for a test: `stemmadb serve` on a free port, with its data in a directory that goes.
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, renameSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
-const STEMMADB = join(dirname(process.env["STEMMADB_PYTHON"] ?? join(ROOT, ".venv/bin/python")), "stemmadb");
+const PYTHON = process.env["STEMMADB_PYTHON"] ?? join(ROOT, ".venv/bin/python");
+const STEMMADB = [join(dirname(PYTHON), "stemmadb")];
+/** The same server, as it was before there were optional messages: it names none. */
+const WITHOUT_FEATURES = [PYTHON, "-c", "from stemmadb.server.service import service; service.FEATURES = (); from stemmadb.client.cli import main; main()"];
 
 export class Server {
   readonly port: number;
   readonly data: string;
+  private readonly program: readonly string[];
   private readonly more: readonly string[];
   private process: ChildProcess | undefined;
 
-  private constructor(port: number, more: readonly string[]) {
+  private constructor(port: number, program: readonly string[], more: readonly string[]) {
     this.port = port;
+    this.program = program;
     this.more = more;
     this.data = mkdtempSync(join(tmpdir(), "stemmadb-"));
   }
 
   static async start(...more: string[]): Promise<Server> {
-    const server = new Server(await freePort(), more);
+    return Server.running(STEMMADB, more);
+  }
+
+  static async withoutFeatures(): Promise<Server> {
+    return Server.running(WITHOUT_FEATURES, []);
+  }
+
+  private static async running(program: readonly string[], more: readonly string[]): Promise<Server> {
+    const server = new Server(await freePort(), program, more);
     await server.resume();
     return server;
   }
@@ -33,11 +46,12 @@ export class Server {
 
   /** Starts it, again after `stop`, and waits until it answers. */
   async resume(): Promise<void> {
-    const options = ["serve", "--port", String(this.port), "--data", this.data, ...this.more];
+    const [program, ...first] = this.program;
+    const options = [...first, "serve", "--port", String(this.port), "--data", this.data, ...this.more];
     // A variable STEMMADB_* is a setting of the server, and it refuses those that it does not know.
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("STEMMADB_")));
     let said = "";
-    this.process = spawn(STEMMADB, options, { stdio: ["ignore", "ignore", "pipe"], env });
+    this.process = spawn(program!, options, { stdio: ["ignore", "ignore", "pipe"], env });
     this.process.stderr!.on("data", (data) => (said = (said + String(data)).slice(-2_000)));
     for (let tries = 0; tries < 600 && this.process.exitCode === null; tries += 1) {
       const answer = await fetch(`http://127.0.0.1:${this.port}/healthz`).catch(() => undefined);
@@ -57,13 +71,23 @@ export class Server {
     clearTimeout(timer);
   }
 
+  /** A copy of its data, while it is stopped; gives how to put that back, as an operator restores a backup. */
+  backup(): () => void {
+    const copy = `${this.data}-backup`;
+    cpSync(this.data, copy, { recursive: true });
+    return () => {
+      rmSync(this.data, { recursive: true });
+      renameSync(copy, this.data);
+    };
+  }
+
   async close(): Promise<void> {
     await this.stop();
     rmSync(this.data, { recursive: true, force: true });
   }
 }
 
-function freePort(): Promise<number> {
+export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const probe = createServer();
     probe.once("error", reject);
