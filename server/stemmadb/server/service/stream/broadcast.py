@@ -1,6 +1,6 @@
 """Broadcast groups: a frame is built and encoded once for all sessions for which it is equal (WATCH-2).
 
-A session that is current (`watcher_states`) is a subscriber of the broadcast group of its watch, alone or with
+A session that is current (`watcher_states`) is a subscriber of the broadcast group of its watches, alone or with
 thousands: for each of them an event costs one write to a socket. It leaves as soon as it has anything of its own to
 send. While it is in the group, the group holds its version; the session's own copy is brought up to date when it
 leaves.
@@ -8,7 +8,7 @@ leaves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -33,8 +33,25 @@ class BroadcastKey(NamedTuple):
     """What all subscribers of a broadcast group share: from the same version on, their frames are the same bytes."""
 
     subprotocol: Subprotocol
-    group: WatchGroup
-    watch: int
+    watches: tuple[tuple[int, WatchGroup], ...]
+    """The watches of each subscriber, by their numbers."""
+
+
+class SharedWatch:
+    """A watch of all subscribers, in place of one of each of them: a `frame_changes.FrameWatch`."""
+
+    def __init__(self, number: int, group: WatchGroup) -> None:
+        self.group = group
+        self.branch = group.prepared.branch
+        self._number = number
+
+    def publish(self, frame: Frame, delta: Delta) -> Delta:
+        if delta.left:
+            frame.left += left_items(self._number, self.branch, delta.left)
+        return delta
+
+    def entered(self, entity: EntityValue, *, with_body: bool) -> Entered:
+        return entered_item(self._number, self.branch, entity, with_body=with_body)
 
 
 class Subscriber(Protocol):
@@ -61,11 +78,10 @@ class Subscriber(Protocol):
 
 
 class BroadcastGroup:
-    """A member of its watch group, in place of the watches of its subscribers; a `frame_changes.FrameWatch` too."""
+    """A member of its watch groups, in place of the watches of its subscribers."""
 
     def __init__(self, broadcasts: BroadcastGroups, key: BroadcastKey, to: Version, hash_: Hash) -> None:
         self.key = key
-        self.branch = key.group.prepared.branch
         self.to = to
         self.hash = hash_
         self._broadcasts = broadcasts
@@ -74,7 +90,9 @@ class BroadcastGroup:
         self._is_writing = False
         self._leaving: list[Subscriber] = []
         """Subscribers whose raw writer ended while a frame was being written."""
-        key.group.join(self)
+        self._watches = [SharedWatch(number, group) for number, group in key.watches]
+        for watch in self._watches:
+            watch.group.join(self)
 
     def add(self, subscriber: Subscriber) -> bool:
         """False if its socket gives no raw writer now."""
@@ -97,7 +115,8 @@ class BroadcastGroup:
     def end_if_deserted(self) -> None:
         if not self._members:
             self._broadcasts.ended(self)
-            self.key.group.leave(self)
+            for watch in self._watches:
+                watch.group.leave(self)
 
     def stepped(self, group: WatchGroup) -> None:  # noqa: ARG002  what a group calls of its members
         self._broadcasts.touch(self)
@@ -107,27 +126,28 @@ class BroadcastGroup:
 
     def flush(self) -> None:
         """Sends what is new to all subscribers; what cannot be one message, each sends by itself."""
-        group, to = self.key.group, self._broadcasts.feed.version
-        if group.is_behind and group.error is None and group.at < to:
-            return  # it waits for a read, and publishes when it has caught up
-        delta = None if group.error is not None else group.journal.between(self.to, to)
-        if delta is not None and delta.is_empty():
-            return
-        data = None if delta is None else self._encoded(delta, to)
-        if data is None:
+        feed, is_over = self._broadcasts.feed, any(watch.group.error is not None for watch in self._watches)
+        to = min([feed.version, *(watch.group.at for watch in self._watches)])
+        if to <= self.to and not is_over:
+            return  # a watch waits for a read, and publishes when that is done
+        hash_ = feed.hash if to == feed.version else feed.hash_at(to)
+        deltas = [(watch, watch.group.journal.between(self.to, to)) for watch in self._watches]
+        changes = [(watch, delta) for watch, delta in deltas if delta is not None]
+        if is_over or hash_ is None or len(changes) < len(deltas):
+            self._disband()
+        elif not all(delta.is_empty() for _, delta in changes):
+            self._publish(Frame(self.to, to, hash_), changes)
+
+    def _publish(self, frame: Frame, changes: Sequence[tuple[SharedWatch, Delta]]) -> None:
+        broadcasts = self._broadcasts
+        frame_changes.add_changes(frame, changes, broadcasts.feed.batches(self.to), _has_no_bytes)
+        message = frame.in_one_part(broadcasts.limits.part_bytes_max)
+        if message is None:
             self._disband()
         elif self._members:
-            self._send(data, to)
+            self._send(broadcasts.codecs[self.key.subprotocol].encode(message), frame.to, frame.hash)
 
-    def _encoded(self, delta: Delta, to: Version) -> Data | None:
-        broadcasts = self._broadcasts
-        frame = Frame(self.to, to, broadcasts.feed.hash)
-        batches = broadcasts.feed.batches(self.to)
-        frame_changes.add_changes(frame, ((self, delta),), batches, _has_no_bytes)
-        message = frame.in_one_part(broadcasts.limits.part_bytes_max)
-        return None if message is None else broadcasts.codecs[self.key.subprotocol].encode(message)
-
-    def _send(self, data: Data, to: Version) -> None:
+    def _send(self, data: Data, to: Version, hash_: Hash) -> None:
         socket = next(iter(self._members)).socket
         missed = self._write(socket.framed(data))
         counts, sent, size = self._broadcasts.counts, len(self._members) - len(missed), len(data)
@@ -136,7 +156,7 @@ class BroadcastGroup:
         socket.repeated(sent, size)
         for subscriber in missed:  # they are still at the version before this frame
             _detach(subscriber)
-        self.to, self.hash = to, self._broadcasts.feed.hash
+        self.to, self.hash = to, hash_
         if self._leaving:
             leaving, self._leaving = self._leaving, []
             for subscriber in leaving:
@@ -158,16 +178,6 @@ class BroadcastGroup:
     def _disband(self) -> None:
         for subscriber in tuple(self._members):
             _detach(subscriber)
-
-    # ------------------------------------------------------------ what a watch puts into a frame
-
-    def publish(self, frame: Frame, delta: Delta) -> Delta:
-        if delta.left:
-            frame.left += left_items(self.key.watch, self.branch, delta.left)
-        return delta
-
-    def entered(self, entity: EntityValue, *, with_body: bool) -> Entered:
-        return entered_item(self.key.watch, self.branch, entity, with_body=with_body)
 
 
 def _has_no_bytes(_: LocalIdentity) -> bool:
@@ -201,7 +211,7 @@ class BroadcastGroups:
         self._offered[subscriber] = None
 
     def gather(self) -> None:
-        """Called after all were flushed: those that are current join the group of their watch."""
+        """Called after all were flushed: those that are current join the group of their watches."""
         if not self._offered:
             return
         offered, self._offered = self._offered, {}
