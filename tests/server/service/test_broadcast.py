@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
@@ -20,7 +21,7 @@ from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import JSON, MSGPACK
 from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.base.transport import DRAIN_BYTES
-from stemmadb.server.service.stream import frame_changes
+from stemmadb.server.service.stream import broadcast, frame_changes
 from stemmadb.server.service.stream.broadcast import BroadcastGroup
 from stemmadb.server.service.stream.frames import Frame
 from stemmadb.server.service.stream.outbox import Outbox
@@ -169,6 +170,56 @@ async def test_a_watch_that_is_behind_holds_up_the_frames_after_its_version_only
         assert contiguous(peer.frames)
         assert told(peer)[-1][1] == version + 2
         assert broadcast_of(peer) is broadcast_of(peers[0]) is not None
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-1", "SYNC-2")
+@pytest.mark.parametrize("leaving", range(4))
+async def test_a_frame_for_many_takes_several_turns_and_any_member_may_leave_between_them(
+    home: ServiceHarness, monkeypatch: pytest.MonkeyPatch, leaving: int
+) -> None:
+    writer = await home.peer(ALICE).open()
+    peers = await subscribers(home, writer)
+    peer = peers[leaving]
+    monkeypatch.setattr(broadcast, "TURN_WRITES", 1)
+    for number in range(1, 3):  # the second one comes while the first one is being sent
+        writer.send(put(DOC, {"n": number}))
+    sent, turns, has_left = {one: len(one.wire.sent) for one in peers}, [], False
+    for _ in range(200):
+        await asyncio.sleep(0)
+        now = {one: len(one.wire.sent) for one in peers}
+        turns.append(sum(now[one] > sent[one] for one in peers))
+        sent = now
+        if not has_left and sum(turns) == 2:
+            outbox_of(peer).decide(RejectedVerdict(local=Local(1), code="conflict", message=""), outbox_of(peer).to)
+            has_left = True
+    assert has_left
+    assert max(turns) <= 2, "one by the group, and the one that left"
+    await home.settle()
+    await writer.commit(put(DOC, {"n": 3}))
+    for one in peers:
+        assert contiguous(one.frames)
+        assert one.frames[-1].to == writer.frames[-1].to
+        assert [frame.to for frame in one.frames if frame.commits][-1] == writer.frames[-1].to
+    assert [len(frame.verdicts) for frame in peer.frames if frame.verdicts] == [1]
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-1")
+async def test_what_comes_while_a_frame_is_being_sent_follows_it_at_once(
+    home: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = await home.peer(ALICE).open()
+    peers = await subscribers(home, writer, 12)
+    monkeypatch.setattr(broadcast, "TURN_WRITES", 1)
+    for reached in range(1, 13):
+        before = [len(peer.wire.sent) for peer in peers]
+        writer.send(put(DOC, {"n": reached}))
+        while sum(len(peer.wire.sent) > had for peer, had in zip(peers, before, strict=True)) < reached:
+            await asyncio.sleep(0)
+        writer.send(put(DOC, {"n": -reached}))
+        async with asyncio.timeout(60):
+            while {told(peer)[-1][1] for peer in peers} != {2 + 2 * reached}:
+                await home.settle()
+    assert all(contiguous(peer.frames) for peer in peers)
 
 
 @pytest.mark.rule("SYNC-2")
@@ -351,7 +402,10 @@ async def test_a_session_that_watches_is_current_behind_or_stalled(home: Service
 
 @pytest.mark.rule("WATCH-1", "SYNC-1", "SYNC-2", "SYNC-3", "SYNC-6", "RESUME-1")
 @pytest.mark.parametrize("seed", range(100, 112))
-async def test_what_a_watcher_holds_equals_the_query_afresh_in_broadcast_groups_of_any_size(seed: int) -> None:
+async def test_what_a_watcher_holds_equals_the_query_afresh_in_broadcast_groups_of_any_size(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broadcast, "TURN_WRITES", 256 if seed % 2 else 1)
     async with service_harness(
         limits=DEFAULTS, settings=ServiceSettings(feed_batches_max=3 if seed % 3 else 64)
     ) as made:

@@ -1,15 +1,17 @@
 """Broadcast groups: a frame is built and encoded once for all sessions for which it is equal (WATCH-2).
 
 A session that is current (`watcher_states`) is a subscriber of the broadcast group of its watches, alone or with
-thousands: for each of them an event costs one write to a socket. It leaves as soon as it has anything of its own to
-send. While it is in the group, the group holds its version; the session's own copy is brought up to date when it
-leaves.
+thousands: for each of them an event costs one write to a socket. The writes of a large frame, and those to thousands,
+take several turns of the event loop, so that other spaces go on meanwhile. A subscriber leaves as soon as it has
+anything of its own to send. While it is in the group, the group holds its version; the session's own copy is brought
+up to date when it leaves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from stemmadb.protocol.model.log.commit_record import LocalIdentity
@@ -27,6 +29,12 @@ from stemmadb.server.service.stream.frames import Frame
 from stemmadb.server.service.stream.session_watch import entered_item, left_items
 from stemmadb.server.service.watch.feed import Feed
 from stemmadb.server.service.watch.watch_groups import Delta, WatchGroup
+
+TURN_BYTES: Final = 256 * 1024
+"""Bytes of one frame, sent to many, after which the rest of them is left to the next turn of the loop."""
+
+TURN_WRITES: Final = 256
+"""Subscribers that a frame is sent to in a turn, however small it is: a few milliseconds."""
 
 
 class BroadcastKey(NamedTuple):
@@ -87,6 +95,12 @@ class BroadcastGroup:
         self._broadcasts = broadcasts
         self._members: dict[Subscriber, Write] = {}
         """Each with the raw writer of its socket."""
+        self._frame = b""
+        """The frame that was sent last, or is being sent; it takes all from `_before` to `to`."""
+        self._frame_size = 0
+        self._before = to, hash_
+        self._unsent: dict[Subscriber, None] = {}
+        """The subscribers that are still to be sent the frame."""
         self._is_writing = False
         self._leaving: list[Subscriber] = []
         """Subscribers whose raw writer ended while a frame was being written."""
@@ -101,6 +115,10 @@ class BroadcastGroup:
             self._members[subscriber] = write
         return write is not None
 
+    def standing(self, subscriber: Subscriber) -> tuple[Version, Hash]:
+        """The version that the subscriber was sent last, and the hash of its commit."""
+        return self._before if subscriber in self._unsent else (self.to, self.hash)
+
     def _writer_ended(self, subscriber: Subscriber) -> None:
         if self._is_writing:
             self._leaving.append(subscriber)
@@ -109,6 +127,7 @@ class BroadcastGroup:
 
     def remove(self, subscriber: Subscriber) -> None:
         del self._members[subscriber]
+        self._unsent.pop(subscriber, None)
         subscriber.socket.release_raw_writer()
         self.end_if_deserted()
 
@@ -126,6 +145,10 @@ class BroadcastGroup:
 
     def flush(self) -> None:
         """Sends what is new to all subscribers; what cannot be one message, each sends by itself."""
+        if self._unsent:
+            self._send()
+        if self._unsent:
+            return  # the next turn goes on
         feed, is_over = self._broadcasts.feed, any(watch.group.error is not None for watch in self._watches)
         to = min([feed.version, *(watch.group.at for watch in self._watches)])
         if to <= self.to and not is_over:
@@ -145,33 +168,41 @@ class BroadcastGroup:
         if message is None:
             self._disband()
         elif self._members:
-            self._send(broadcasts.codecs[self.key.subprotocol].encode(message), frame.to, frame.hash)
+            self._begin(broadcasts.codecs[self.key.subprotocol].encode(message), frame.to, frame.hash)
 
-    def _send(self, data: Data, to: Version, hash_: Hash) -> None:
-        socket = next(iter(self._members)).socket
-        missed = self._write(socket.framed(data))
-        counts, sent, size = self._broadcasts.counts, len(self._members) - len(missed), len(data)
-        counts.messages_out += sent
-        counts.bytes_out += sent * size
-        socket.repeated(sent, size)
-        for subscriber in missed:  # they are still at the version before this frame
-            _detach(subscriber)
+    def _begin(self, data: Data, to: Version, hash_: Hash) -> None:
+        self._frame, self._frame_size = next(iter(self._members)).socket.framed(data), len(data)
+        self._before = self.to, self.hash
         self.to, self.hash = to, hash_
-        if self._leaving:
-            leaving, self._leaving = self._leaving, []
-            for subscriber in leaving:
-                if subscriber in self._members:
-                    _detach(subscriber)
+        self._unsent = dict.fromkeys(self._members)
+        self._send()
 
-    def _write(self, frame: bytes) -> list[Subscriber]:
-        """Writes to all; returns the subscribers that failed. Each meets its error again when it is flushed alone."""
+    def _send(self) -> None:
+        """Sends the frame to as many subscribers as one turn of the loop may take."""
+        now = list(islice(self._unsent, max(1, min(TURN_WRITES, TURN_BYTES // self._frame_size))))
+        missed = self._write(now)
+        counts, sent = self._broadcasts.counts, len(now) - len(missed)
+        counts.messages_out += sent
+        counts.bytes_out += sent * self._frame_size
+        now[0].socket.repeated(sent, self._frame_size)
+        leaving, self._leaving = self._leaving, []
+        for subscriber in (*missed, *leaving):
+            if subscriber in self._members:
+                _detach(subscriber)
+        if self._unsent:
+            self._broadcasts.touch(self)
+
+    def _write(self, subscribers: Sequence[Subscriber]) -> list[Subscriber]:
+        """Writes to them; returns those that failed. Each meets its error again when it is flushed alone."""
         missed: list[Subscriber] = []
         self._is_writing = True
-        for subscriber, write in self._members.items():
+        for subscriber in subscribers:
             try:
-                write(frame)
+                self._members[subscriber](self._frame)
             except Exception:
                 missed.append(subscriber)
+            else:
+                del self._unsent[subscriber]
         self._is_writing = False
         return missed
 

@@ -101,7 +101,7 @@ class Outbox:
     @property
     def to(self) -> Version:
         """The version its client was sent last."""
-        return self._to if self._broadcast is None else self._broadcast.to
+        return self._to if self._broadcast is None else self._broadcast.standing(self)[0]
 
     # ------------------------------------------------------------ what is put in
 
@@ -413,11 +413,11 @@ class Outbox:
         """From here on the session sends its own frames again."""
         broadcast = self._broadcast
         if broadcast is not None:
+            self._to, hash_ = broadcast.standing(self)
             for watch in self.watches.values():
                 watch.group.join(watch)
-                watch.mark_notified(broadcast.to)
-            self._to = broadcast.to
-            self._connection.told(broadcast.to, broadcast.hash)
+                watch.mark_notified(self._to)
+            self._connection.told(self._to, hash_)
             self._broadcast = None
             broadcast.remove(self)
 
