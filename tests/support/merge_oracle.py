@@ -81,6 +81,17 @@ class Node:
                 todo.extend(node.parents)
         return list(found.values())
 
+    def line(self) -> list[Node]:
+        """This commit and those before it on its branch, and on those it was forked from."""
+        return [self, *(self.parents[0].line() if self.parents else [])]
+
+
+def before_split(one: Node, other: Node) -> set[int]:
+    """The versions of all that two commits have in common by their forks, whatever was merged since."""
+    theirs = {id(node) for node in other.line()}
+    split = next(node for node in one.line() if id(node) in theirs)
+    return {node.version for node in split.ancestors()}
+
 
 def best_common(one: Node, other: Node) -> list[Node]:
     """The common ancestors that are not ancestors of another common one."""
@@ -117,17 +128,18 @@ class Oracle:
         target = self.at(name, version)
         bases = best_common(source, target)
         known = {node.version for base in bases for node in base.ancestors()}
+        common = before_split(source, target)
         values: Any = None
         conflicts: set[tuple[str, str, str]] = set()
         docs: dict[str, Doc] = {}
         for id_ in {*source.state, *target.state, *(id_ for base in bases for id_ in base.state)}:
             sides = [node.state.get(id_, Doc()) for node in (*bases, source, target)]
-            docs[id_], contested = merge_docs(sides[:-2], sides[-2], sides[-1], strategy, known)
+            docs[id_], contested = merge_docs(sides[:-2], sides[-2], sides[-1], strategy, known, common)
             if contested and id_ in resolutions:
                 values, contested = resolutions[id_], [("", "resolution")]
                 docs[id_] = doc_of(values, version) if values is not None else Doc(None, version)
             else:
-                docs[id_] = with_counts(docs[id_], sides[-1], sides[-2], version)
+                docs[id_] = with_counts(docs[id_], sides[-1], sides[-2], version, common)
             is_fact = not docs[id_].equals(sides[-1]) or (contested == [("", "resolution")] and values is not None)
             docs[id_] = replace(docs[id_], fact=version if is_fact else sides[-1].fact)
             conflicts |= {(id_, path, winner) for path, winner in contested}
@@ -145,7 +157,7 @@ def adopted(target: Doc, new: Doc) -> Doc:
     return Doc({path: target.at(path) if _equal(target, new, path) else new.at(path) for path in LEAVES})
 
 
-def with_counts(new: Doc, target: Doc, source: Doc, version: int) -> Doc:
+def with_counts(new: Doc, target: Doc, source: Doc, version: int, common: set[int]) -> Doc:
     """A merged number holds the increments of both sides, if they are what it is made of."""
     if new.leaves is None:
         return new
@@ -153,7 +165,9 @@ def with_counts(new: Doc, target: Doc, source: Doc, version: int) -> Doc:
     if not (_is_number(tag) and _is_number(mine) and _is_number(theirs)) or not (mine.counted or theirs.counted):
         return new
     both = mine.counted | theirs.counted
-    if mine.base[1] == theirs.base[1] and mine.base[1] + sum(by for _, by in both) == tag.value:
+    (one, begin), (other, begin_of_other) = mine.base, theirs.base
+    is_one = one == other or (begin == begin_of_other and not {one, other} & common)
+    if is_one and begin + sum(by for _, by in both) == tag.value:
         root = theirs.base[0] if tag.base[0] == theirs.base[0] else mine.base[0]
         tag = tag._replace(counted=both, root=root, start=mine.base[1])
     elif tag.value not in (mine.value, theirs.value):
@@ -168,6 +182,11 @@ class Three(NamedTuple):
     source: Doc
     target: Doc
     known: set[int]
+    common: set[int]
+
+    def apart(self, one: frozenset[tuple[int, int]], other: frozenset[tuple[int, int]]) -> set[int]:
+        """The increments that one has and the other has not, made since the branches split."""
+        return {version for version, _ in one - other} - self.common
 
     @property
     def base(self) -> Doc | None:
@@ -181,16 +200,18 @@ class Three(NamedTuple):
             return True
         if len({base.fact for base in self.bases}) == 1:
             return False
-        return any(not side.at(path).counted <= self.counted(path) for path in paths)
+        return any(self.apart(side.at(path).counted, self.counted(path)) for path in paths)
+
+    def same_counts(self, path: str) -> bool:
+        mine, theirs = self.target.at(path).counted, self.source.at(path).counted
+        return not self.apart(mine, theirs) and not self.apart(theirs, mine)
 
     def counted(self, path: str) -> frozenset[tuple[int, int]]:
         return frozenset().union(*(base.at(path).counted for base in self.bases))
 
     def hidden(self) -> bool:
         return any(
-            self.changed(self.source, (path,))
-            and self.changed(self.target, (path,))
-            and self.source.at(path).counted != self.target.at(path).counted
+            self.changed(self.source, (path,)) and self.changed(self.target, (path,)) and not self.same_counts(path)
             for path in LEAVES
         )
 
@@ -213,19 +234,19 @@ class Three(NamedTuple):
         return Tag(value, max(mine.origin, theirs.origin), mine.assigned)
 
     def _one_root(self, theirs: Tag, mine: Tag) -> bool:
-        if theirs.base[1] != mine.base[1]:
-            return False
         if theirs.base[0] == mine.base[0]:
             return True
         roots = [tag.base[0] for tag in (theirs, mine)]
+        if theirs.base[1] != mine.base[1] or self.common.intersection(roots):
+            return False
         return roots == [theirs.assigned, mine.assigned] and len({root in self.known for root in roots}) == 1
 
 
 def merge_docs(
-    bases: list[Doc], source: Doc, target: Doc, strategy: str, known: set[int]
+    bases: list[Doc], source: Doc, target: Doc, strategy: str, known: set[int], common: set[int]
 ) -> tuple[Doc, list[tuple[str, str]]]:
     """MERGE-2 and MERGE-3, by the letter."""
-    three = Three(bases, source, target, known)
+    three = Three(bases, source, target, known, common)
     base = three.base
     if not three.changed(source):
         return target, []
@@ -235,7 +256,7 @@ def merge_docs(
         return target, []
     if strategy == "fields" and source.leaves is not None and target.leaves is not None:
         return _merge_leaves(three)
-    wins = strategy == "source" or (strategy in ("lww", "fields") and _is_later(base, source, target))
+    wins = strategy == "source" or (strategy in ("lww", "fields") and _is_later(base, source, target, common))
     return adopted(target, source) if wins else target, [("", "source" if wins else "target")]
 
 
@@ -256,10 +277,11 @@ def _merge_leaves(three: Three) -> tuple[Doc, list[tuple[str, str]]]:
             pass
         elif not target_changed:
             merged[path] = theirs
-        elif not _equal(three.source, three.target, path) or mine.counted != theirs.counted:
+        elif not _equal(three.source, three.target, path) or not three.same_counts(path):
             was = theirs.value if three.base is None else three.base.at(path).value
             is_as_it_was = theirs.value == mine.value == was  # there is nothing to take, but other increments
-            later = (theirs.origin, _bytes(theirs.value)) > (mine.origin, _bytes(mine.value))
+            origins = [0 if tag.origin in three.common else tag.origin for tag in (theirs, mine)]
+            later = (origins[0], _bytes(theirs.value)) > (origins[1], _bytes(mine.value))
             wins = later and not is_as_it_was
             merged[path] = theirs if wins else mine
             contested.append((path, "source" if wins else "target"))
@@ -270,18 +292,20 @@ def _is_number(tag: Tag) -> bool:
     return isinstance(tag.value, int)
 
 
-def _is_later(base: Doc | None, source: Doc, target: Doc) -> bool:
-    mine, theirs = _changed(base or source, target), _changed(base or target, source)
+def _is_later(base: Doc | None, source: Doc, target: Doc, common: set[int]) -> bool:
+    mine, theirs = _changed(base or source, target, common), _changed(base or target, source, common)
     return (theirs, _bytes(source.value())) > (mine, _bytes(target.value()))
 
 
-def _changed(old: Doc, new: Doc) -> list[int]:
-    """The origins of what one side changed, latest first."""
+def _changed(old: Doc, new: Doc, common: set[int]) -> list[int]:
+    """The origins of what one side changed, latest first; what is common is as old as can be."""
     if new.leaves is None:
-        return [new.deleted]
-    if old.leaves is None:
-        return [max(tag.origin for tag in new.leaves.values())]
-    return sorted((new.at(path).origin for path in LEAVES if not _equal(old, new, path)), reverse=True)
+        origins = [new.deleted]
+    elif old.leaves is None:
+        origins = [max(tag.origin for tag in new.leaves.values())]
+    else:
+        origins = [new.at(path).origin for path in LEAVES if not _equal(old, new, path)]
+    return sorted((0 if origin in common else origin for origin in origins), reverse=True)
 
 
 def _equal(one: Doc, other: Doc, path: str) -> bool:

@@ -68,7 +68,7 @@ class Schedule:
             await self.patch(name, id_, doc.leaves, version)
 
     async def patch(self, name: str, id_: str, leaves: dict[str, Tag], version: int) -> None:
-        path = self.random.choice(["/a", "/b", "/n", "/n", "/n", "/o/x", "/o/y"])
+        path = self.random.choice(["/a", "/b", "/n", "/n", "/n", "/l", "/o/x", "/o/y"])
         old = leaves[path]
         operation: dict[str, Value] = {"op": "add", "path": path, "value": self.leaf(path)}
         new = Tag(operation["value"], version, version)
@@ -76,6 +76,9 @@ class Schedule:
             by = self.random.choice([-1, 1, 1, 2])
             operation = {"op": "increment", "path": path, "by": by}
             new = Tag(old.value + by, version, old.assigned, *old.base, old.counted | {(version, by)})
+        elif old.value is not GONE and path == "/l" and self.random.random() < 0.6:
+            operation = {"op": "increment", "path": "/l/0", "by": 1}
+            new = Tag([old.value[0] + 1], version, version, counted=old.counted | {(version, 0)})
         elif old.value is not GONE and self.random.random() < 0.2:
             operation, new = {"op": "remove", "path": path}, Tag(GONE, version, version)
         await self.it.must(patch_(id_, operation, blind=True), branch=name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -20,6 +20,7 @@ from stemmadb.protocol.model.log.ancestry import (
     graph,
     is_ancestor,
     knower,
+    split,
 )
 from stemmadb.protocol.model.log.commit_record import Arguments, Strategy
 from stemmadb.protocol.model.log.facts import NO_BODY, Fact, FactKind
@@ -95,7 +96,15 @@ class Space:
     def trace(self, id_: str = "urn:x") -> OriginTrace:
         self.traces_made += 1
         written, resolved = self.facts.get(EntityId(id_), ()), self.resolved.get(EntityId(id_), ())
-        return OriginTrace(self.branches, written, self.edges, resolved)
+        return OriginTrace(self.branches, written, self.edges, resolved, common=self._common)
+
+    def _common(self, edge: MergeEdge, version: Version) -> bool:
+        source, target = BranchPoint(edge.source, edge.source_version), BranchPoint(edge.target, edge.version)
+        return self._split(source, target)(version)
+
+    def _split(self, one: BranchPoint, other: BranchPoint) -> Callable[[Version], bool]:
+        knows = knower(self.graph(), split(self.branches, one, other), self._made_on)
+        return lambda version: not version or knows(version)
 
     def graph(self) -> BranchGraph:
         return graph(self.branches, self.edges, self._last)
@@ -158,7 +167,7 @@ class Space:
 
             return MergeSide(content, self._last_fact(id_, point), stamp, knows)
 
-        return Candidate(id_, tuple(map(side, bases)), side(source), side(target))
+        return Candidate(id_, tuple(map(side, bases)), side(source), side(target), self._split(source, target))
 
     def _made_on(self, version: Version) -> BranchName:
         return next((name for name, made in self.commits.items() if version in made), MAIN)

@@ -39,13 +39,18 @@ def side(case: dict[str, Any]) -> MergeSide:
 def count(part: dict[str, Any]) -> Count | None:
     made: Count | None = None
     for version, amount in part.get("increments", []):
-        made = Count(Version(part["assigned"]), part["start"], Version(version), amount, (made,) if made else ())
+        value = (part["start"] if made is None else made.value) + amount
+        before = () if made is None else (made,)
+        made = Count(Version(part["assigned"]), part["start"], Version(version), value, amount, before)
     return made
 
 
 def planned(case: dict[str, Any]) -> MergePlan:
     bases = tuple(side(base) for base in case["bases"])
-    entity = Candidate(EntityId(case["id"]), bases, side(case["source"]), side(case["target"]))
+    common = case.get("common", [])
+    entity = Candidate(
+        EntityId(case["id"]), bases, side(case["source"]), side(case["target"]), lambda version: version in common
+    )
     resolutions = {EntityId(id_): content(choice) for id_, choice in case.get("resolutions", {}).items()}
     return plan([entity], strategy=case["strategy"], resolutions=resolutions)
 

@@ -57,10 +57,10 @@ class Story:
         fork = Version(self.it.space.version)
         await self.it.structure(BranchCreate(name=BranchName(name), parent=BranchName(parent), fork=fork))
 
-    async def set(self, branch: str, n: int) -> None:
+    async def set(self, branch: str, n: float) -> None:
         await self.it.must(set_(E, {"n": n, "t": "a", "o": {"m": 2}}, blind=True), branch=branch)
 
-    async def increment(self, branch: str, path: str, by: int) -> None:
+    async def increment(self, branch: str, path: str, by: float) -> None:
         await self.it.must(patch_(E, {"op": "increment", "path": path, "by": by}, blind=True), branch=branch)
 
     async def merge(self, source: str, target: str, strategy: Strategy) -> PlannedMerge:
@@ -213,6 +213,86 @@ async def test_increments_after_a_fork_behind_a_checkpoint_are_added() -> None:
             reports.append((told(await story.merge("b2", "b1", "fields")), await it.value(E, "b1")))
     assert reports[0] == reports[1]
     assert reports[0][1] == {"n": 22, "t": "a", "o": {"m": 2}}
+
+
+@pytest.mark.rule("MERGE-3", "COMPACT-1")
+@pytest.mark.parametrize("strategy", ["fields", "lww"])
+async def test_a_number_assigned_what_it_once_counted_from_is_another_one(strategy: Strategy) -> None:
+    """All branches have a counted number, and one assigns it what it counted from, which a compaction forgets.
+
+    It was a sum without the compaction, and a conflict with it.
+    """
+    reports = []
+    for compacted in (False, True):
+        async with engine() as it:
+            story = Story(it)
+            await story.set("main", 0)
+            for _ in range(18):
+                await story.increment("main", "/n", 1)
+            if compacted:
+                await story.compact()
+            await story.create("b1")
+            if compacted:
+                await story.compact()
+            await story.set("b1", 0)
+            await story.increment("main", "/n", 2)
+            await story.merge("b1", "main", "target")
+            await story.increment("b1", "/n", 1)
+            await story.increment("main", "/n", 2)
+            reports.append((told(await story.merge("main", "b1", strategy)), await it.value(E, "b1")))
+    assert reports[0] == reports[1]
+    assert reports[0][1] == {"n": 22, "t": "a", "o": {"m": 2}}
+
+
+@pytest.mark.rule("MERGE-3", "COMPACT-1")
+async def test_an_equal_value_is_no_conflict_for_increments_that_a_compaction_forgot() -> None:
+    """One side goes back to a value that was counted before the split, the other assigns it."""
+    reports = []
+    for compacted in (False, True):
+        async with engine() as it:
+            story = Story(it)
+            await story.set("main", 0)
+            for _ in range(18):
+                await story.increment("main", "/n", 1)
+            if compacted:
+                await story.compact()
+            await story.create("b1")
+            await story.create("b2")
+            if compacted:
+                await story.compact()
+            await story.increment("b2", "/o/m", 1)
+            await story.set("main", 5)
+            await story.merge("main", "b1", "source")
+            await story.merge("main", "b2", "target")
+            await story.merge("b2", "main", "source")
+            await story.set("b1", 18)
+            report = await story.merge("main", "b1", "fields")
+            reports.append((told(report), await it.value(E, "b1")))
+    assert reports[0] == reports[1]
+    assert reports[0] == (([(E, "", "both")], [E]), {"n": 18, "t": "a", "o": {"m": 3}})
+
+
+@pytest.mark.rule("MERGE-3", "COMPACT-1")
+async def test_a_sum_of_floats_is_the_same_after_a_compaction() -> None:
+    """The value that a compaction leaves was rounded at each increment; the exact sum of its parts is another one."""
+    reports = []
+    for compacted in (False, True):
+        async with engine() as it:
+            story = Story(it)
+            await story.set("main", 0.1)
+            for _ in range(18):
+                await story.increment("main", "/n", 0.1)
+            if compacted:
+                await story.compact()
+            await story.create("b1")
+            if compacted:
+                await story.compact()
+            await story.increment("b1", "/n", 0.2)
+            await story.increment("main", "/n", 0.3)
+            reports.append((told(await story.merge("main", "b1", "fields")), await it.value(E, "b1")))
+            await story.increment("main", "/n", 0.7)
+            reports.append((told(await story.merge("main", "b1", "fields")), await it.value(E, "b1")))
+    assert reports[:2] == reports[2:]
 
 
 @pytest.mark.rule("COMPACT-1")

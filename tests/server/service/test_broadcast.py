@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from service_machine import Machine
 from service_peers import ALICE, BOB, CAROL, Peer, ServiceHarness, patch, put, remove, service_harness
 from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.model.query.query import Query, Root
-from stemmadb.protocol.model.values.ids import Local
+from stemmadb.protocol.model.values.ids import Local, Version
 from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.protocol.wire.messages.commit import RejectedVerdict
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest, UnwatchRequest
@@ -19,7 +21,9 @@ from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import JSON, MSGPACK
 from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.base.transport import DRAIN_BYTES
+from stemmadb.server.service.stream import broadcast, frame_changes
 from stemmadb.server.service.stream.broadcast import BroadcastGroup
+from stemmadb.server.service.stream.frames import Frame
 from stemmadb.server.service.stream.outbox import Outbox
 from stemmadb.server.service.stream.watcher_states import WatcherState
 
@@ -90,6 +94,132 @@ async def test_watchers_of_two_encodings_are_in_two_broadcast_groups(home: Servi
     assert second is not None
     assert first is not second
     assert [told(peer, -3) for some in peers for peer in some] == [told(peers[0][0], -3)] * 6
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-1", "SYNC-3")
+async def test_sessions_with_equal_watches_get_one_frame_however_many_watches_they_have(
+    home: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = await home.peer(ALICE).open()
+    peers = [await home.peer(CAROL).open() for _ in range(4)]
+    for place, peer in enumerate(peers):
+        for number in (1, 2, 3) if place % 2 else (3, 1, 2):  # in whichever order
+            await peer.watch(number, f"urn:{number}:*")
+    await writer.commit(*(put(f"urn:{number}:a", 0) for number in (1, 2, 3)))
+    assert len({id(broadcast_of(peer)) for peer in peers}) == 1
+    assert broadcast_of(peers[0]) is not None
+
+    built: list[int] = []
+    add_changes = frame_changes.add_changes
+
+    def counting(frame: Frame, *more: Any) -> None:
+        built.append(frame.to)
+        add_changes(frame, *more)
+
+    monkeypatch.setattr(frame_changes, "add_changes", counting)
+    await writer.commit(put("urn:1:a", 1), remove("urn:2:a"), put("urn:3:b", 1))
+    await writer.commit(put("urn:2:a", 2))
+    assert len(built) == 2
+    for peer in peers:
+        assert contiguous(peer.frames)
+        one, other = peer.frames[-2:]
+        assert [(fact.id) for commit in one.commits for fact in commit.facts] == ["urn:1:a"]
+        assert [(left.watch, left.id) for left in one.left] == [(2, "urn:2:a")]
+        assert [(entered.watch, entered.id) for entered in one.entered] == [(3, "urn:3:b")]
+        assert [(entered.watch, entered.id) for entered in other.entered] == [(2, "urn:2:a")]
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-1")
+async def test_a_watch_more_or_less_makes_another_group(home: ServiceHarness) -> None:
+    writer = await home.peer(ALICE).open()
+    first, second, third = await watchers(home, 3)
+    for peer in (first, second):
+        await peer.watch(2, "urn:other")
+    await writer.commit(put(DOC, {"n": 0}))
+    assert broadcast_of(first) is broadcast_of(second) is not broadcast_of(third)
+    assert broadcast_of(first) is not None
+    await second.ask(UnwatchRequest, watch=2)
+    for number in range(1, 3):
+        await writer.commit(put(DOC, {"n": number}), put("urn:other", number))
+    assert broadcast_of(first) is not broadcast_of(second) is broadcast_of(third) is not None
+    for peer, facts in ((first, 2), (second, 1), (third, 1)):
+        assert contiguous(peer.frames)
+        assert [len(commit.facts) for frame in peer.frames[-1:] for commit in frame.commits] == [facts]
+
+
+@pytest.mark.rule("WATCH-1", "SYNC-1")
+async def test_a_watch_that_is_behind_holds_up_the_frames_after_its_version_only(home: ServiceHarness) -> None:
+    writer = await home.peer(ALICE).open()
+    peers = [await home.peer(CAROL).open() for _ in range(2)]
+    for peer in peers:
+        await peer.watch(1, DOC)
+        await peer.watch(2, "urn:slow")
+    await writer.commit(put(DOC, {"n": 0}))
+    assert broadcast_of(peers[0]) is broadcast_of(peers[1]) is not None
+    slow = outbox_of(peers[0]).watches[2].group
+    version = slow.at
+    for ahead in (1, 2):
+        slow.stand_at(Version(version + ahead - 1))  # as if it read
+        await writer.commit(put(DOC, {"n": ahead}))
+        assert {told(peer)[-1][1] for peer in peers} == {version + ahead - 1}
+    slow.stand_at(None)
+    for member in slow.members:
+        member.stepped(slow)
+    await home.settle()
+    for peer in peers:
+        assert contiguous(peer.frames)
+        assert told(peer)[-1][1] == version + 2
+        assert broadcast_of(peer) is broadcast_of(peers[0]) is not None
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-1", "SYNC-2")
+@pytest.mark.parametrize("leaving", range(4))
+async def test_a_frame_for_many_takes_several_turns_and_any_member_may_leave_between_them(
+    home: ServiceHarness, monkeypatch: pytest.MonkeyPatch, leaving: int
+) -> None:
+    writer = await home.peer(ALICE).open()
+    peers = await subscribers(home, writer)
+    peer = peers[leaving]
+    monkeypatch.setattr(broadcast, "TURN_WRITES", 1)
+    for number in range(1, 3):  # the second one comes while the first one is being sent
+        writer.send(put(DOC, {"n": number}))
+    sent, turns, has_left = {one: len(one.wire.sent) for one in peers}, [], False
+    for _ in range(200):
+        await asyncio.sleep(0)
+        now = {one: len(one.wire.sent) for one in peers}
+        turns.append(sum(now[one] > sent[one] for one in peers))
+        sent = now
+        if not has_left and sum(turns) == 2:
+            outbox_of(peer).decide(RejectedVerdict(local=Local(1), code="conflict", message=""), outbox_of(peer).to)
+            has_left = True
+    assert has_left
+    assert max(turns) <= 2, "one by the group, and the one that left"
+    await home.settle()
+    await writer.commit(put(DOC, {"n": 3}))
+    for one in peers:
+        assert contiguous(one.frames)
+        assert one.frames[-1].to == writer.frames[-1].to
+        assert [frame.to for frame in one.frames if frame.commits][-1] == writer.frames[-1].to
+    assert [len(frame.verdicts) for frame in peer.frames if frame.verdicts] == [1]
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-1")
+async def test_what_comes_while_a_frame_is_being_sent_follows_it_at_once(
+    home: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = await home.peer(ALICE).open()
+    peers = await subscribers(home, writer, 12)
+    monkeypatch.setattr(broadcast, "TURN_WRITES", 1)
+    for reached in range(1, 13):
+        before = [len(peer.wire.sent) for peer in peers]
+        writer.send(put(DOC, {"n": reached}))
+        while sum(len(peer.wire.sent) > had for peer, had in zip(peers, before, strict=True)) < reached:
+            await asyncio.sleep(0)
+        writer.send(put(DOC, {"n": -reached}))
+        async with asyncio.timeout(60):
+            while {told(peer)[-1][1] for peer in peers} != {2 + 2 * reached}:
+                await home.settle()
+    assert all(contiguous(peer.frames) for peer in peers)
 
 
 @pytest.mark.rule("SYNC-2")
@@ -241,7 +371,7 @@ async def test_a_frame_that_a_group_cannot_build_is_built_for_each_alone(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(BroadcastGroup, "publish", fail)
+        patched.setattr(BroadcastGroup, "_publish", fail)
         await writer.commit(put(DOC, {"n": 1}))
     await writer.commit(put(DOC, {"n": 2}))
     for peer in peers:
@@ -272,7 +402,10 @@ async def test_a_session_that_watches_is_current_behind_or_stalled(home: Service
 
 @pytest.mark.rule("WATCH-1", "SYNC-1", "SYNC-2", "SYNC-3", "SYNC-6", "RESUME-1")
 @pytest.mark.parametrize("seed", range(100, 112))
-async def test_what_a_watcher_holds_equals_the_query_afresh_in_broadcast_groups_of_any_size(seed: int) -> None:
+async def test_what_a_watcher_holds_equals_the_query_afresh_in_broadcast_groups_of_any_size(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broadcast, "TURN_WRITES", 256 if seed % 2 else 1)
     async with service_harness(
         limits=DEFAULTS, settings=ServiceSettings(feed_batches_max=3 if seed % 3 else 64)
     ) as made:

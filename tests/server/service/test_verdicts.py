@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from service_peers import ALICE, BOB, put, service_harness
+from service_peers import ALICE, BOB, put, remove, service_harness
 from stemmadb.protocol.model.values.body import encode
-from stemmadb.protocol.model.values.ids import Local
+from stemmadb.protocol.model.values.ids import EntityId, Local
+from stemmadb.protocol.wire.messages.structure import EraseRequest
 from stemmadb.server.service.base.settings import ServiceSettings
 
 OLD, NEW = b"1" * 16, b"2" * 16
@@ -56,3 +57,27 @@ async def test_verdicts_that_wait_for_one_who_does_not_read_keep_no_bodies() -> 
         waiting = [verdict for _, verdict in bob.handler.outbox._verdicts.decided]
         assert len(waiting) == 5
         assert len(repr(waiting)) < 5 * 1_000, "hashes and salts, and nothing of what was written"
+
+
+@pytest.mark.rule("SYNC-2", "ERASE-1")
+@pytest.mark.parametrize("is_away", [False, True])
+async def test_a_verdict_that_is_repeated_has_no_salt_of_what_was_erased_since(is_away: bool) -> None:
+    """Whether the client sends its commit again or asks for its verdicts as it opens the session."""
+    async with service_harness() as home:
+        alice = await home.peer(ALICE, session=OLD).open()
+        await alice.commit(put("urn:z", 0))
+        before = {"to": alice.connection.to, "hash": alice.connection.hash}
+        operations = (put("urn:x", 1), put("urn:y", 2), remove("urn:z"))
+        first = await alice.commit(*operations)
+        erase = {"entity": EntityId("urn:x"), "versions": (first.version,)}
+        await alice.ask(EraseRequest, operation=bytes(16), nonce=bytes(16), **erase)
+        now = {"to": alice.connection.to, "hash": alice.connection.hash}
+        alice.lose()
+        alice = await home.peer(ALICE, session=OLD).open(**before if is_away else now, lowest=Local(1))
+        if not is_away:
+            alice.send(*operations, local=first.local)
+            await home.settle()
+        again = alice.verdict(first.local)
+        assert [salt is None for salt in first.salts] == [False, False, True]
+        assert again.salts == (None, first.salts[1], None)
+        assert (again.version, again.hashes) == (first.version, first.hashes)

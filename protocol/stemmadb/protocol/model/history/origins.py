@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from itertools import chain
 from typing import TypeAlias
 
@@ -17,7 +18,7 @@ import msgspec
 
 from stemmadb.protocol.model.history import stamps
 from stemmadb.protocol.model.history.difference import Content, item, keys, same
-from stemmadb.protocol.model.history.stamps import Count, Stamp
+from stemmadb.protocol.model.history.stamps import Count, IsCommon, Stamp
 from stemmadb.protocol.model.log import branch_spans, replay
 from stemmadb.protocol.model.log.ancestry import BranchPoint, MergeEdge
 from stemmadb.protocol.model.log.branch_spans import Branches
@@ -73,6 +74,14 @@ def _patched(before: Traced, fact: Fact, body_: bytes) -> Traced:
     return Traced(content, fact.version, stamp)
 
 
+CommonBefore: TypeAlias = Callable[[MergeEdge, Version], bool]
+"""Whether a commit was made before the two sides of a merge split (`ancestry.split`)."""
+
+
+def _nothing_before(edge: MergeEdge, version: Version) -> bool:  # noqa: ARG001  # as `CommonBefore` is called
+    return False
+
+
 class OriginTrace:
     """One entity on all branches, at the points that are asked for."""
 
@@ -83,12 +92,15 @@ class OriginTrace:
         merges: Iterable[MergeEdge] = (),
         resolved: Collection[Version] = (),
         points: Iterable[BranchPoint] = (),
+        common: CommonBefore = _nothing_before,
     ) -> None:
         """The entity's facts and all merges that any point asked for can know, each oldest first.
 
         Merges without a fact of the entity count too: increments of both sides may have come to what was there. And
         `resolved` are the versions of those that resolved the entity: one that left it absent wrote no fact (FACT-1),
         and decided it all the same.
+
+        `common` says of a merge what its two sides had in common when they split.
 
         `points` are those that will be asked for: they are found together, in one walk along the facts. Any other
         point takes a walk of its own, for which the facts are iterated again.
@@ -97,6 +109,7 @@ class OriginTrace:
         self._facts = facts
         self._merges = tuple(merges)
         self._resolved = resolved
+        self._common = common
         self._found = self._walk(tuple(points))
 
     def at(self, point: BranchPoint) -> Traced:
@@ -108,7 +121,7 @@ class OriginTrace:
     def _walk(self, points: Sequence[BranchPoint]) -> dict[BranchPoint, Traced]:
         if not points:
             return {}
-        return _Walk(self._branches, self._merges, self._resolved, points).along(self._facts)
+        return _Walk(self._branches, self._merges, self._resolved, points, self._common).along(self._facts)
 
 
 _Event: TypeAlias = WrittenLeaves | MergeEdge | BranchPoint
@@ -128,9 +141,11 @@ class _Walk:
         merges: Sequence[MergeEdge],
         resolved: Collection[Version],
         points: Sequence[BranchPoint],
+        common: CommonBefore,
     ) -> None:
         self._branches = branches
         self._merges = merges
+        self._common = common
         self._resolved = resolved
         self._points = points
         self._heads: dict[BranchName, Traced] = {}
@@ -155,7 +170,7 @@ class _Walk:
     def _take(self, event: _Event) -> None:
         if isinstance(event, WrittenLeaves):
             branch_ = event.fact.branch
-            self._heads[branch_] = follow(self._head(branch_), event, self._inherit)
+            self._heads[branch_] = follow(self._head(branch_), event, partial(self._inherit, branch_))
         elif isinstance(event, MergeEdge):
             self._meet(event)
         else:
@@ -194,7 +209,7 @@ class _Walk:
             stamp = stamps.whole(edge.version)
         else:
             source, before = map(self._at, _looks_back(edge))
-            stamp = _met(now, before, source)
+            stamp = _met(now, before, source, edge.version, partial(self._common, edge))
         if stamp is not now.stamp:
             self._heads[edge.target] = Traced(now.content, now.version, stamp)
         for point in map(self._own, _looks_back(edge)):
@@ -205,9 +220,12 @@ class _Walk:
         if not self._uses[point]:
             del self._cached[point]
 
-    def _inherit(self, before: Traced, content: Content, version: Version, details: Merge) -> Stamp:
+    def _inherit(
+        self, target: BranchName, before: Traced, content: Content, version: Version, details: Merge
+    ) -> Stamp:
         theirs = self._at(BranchPoint(details.source, details.source_version))
-        return inherited(before.content, content, before.stamp, theirs.content, theirs.stamp, version)
+        is_common = partial(self._common, MergeEdge(target, version, details.source, details.source_version))
+        return inherited(before.content, content, before.stamp, theirs.content, theirs.stamp, version, is_common)
 
 
 def _looks_back(edge: MergeEdge) -> tuple[BranchPoint, BranchPoint]:
@@ -215,7 +233,7 @@ def _looks_back(edge: MergeEdge) -> tuple[BranchPoint, BranchPoint]:
     return BranchPoint(edge.source, edge.source_version), BranchPoint(edge.target, Version(edge.version - 1))
 
 
-def _met(now: Traced, before: Traced, source: Traced) -> Stamp:
+def _met(now: Traced, before: Traced, source: Traced, version: Version, is_common: IsCommon) -> Stamp:
     """The stamps of a merged state, with the increments of both sides wherever that is what a number is made of."""
     stamp = now.stamp
     if before.stamp is source.stamp:
@@ -225,7 +243,8 @@ def _met(now: Traced, before: Traced, source: Traced) -> Stamp:
         mine, theirs, found = (stamps.at(side, path) for side in (before.stamp, source.stamp, stamp))
         if stamps.root(found) == stamps.root(theirs):  # what it counts from stays
             mine, old, theirs, other = theirs, other, mine, old
-        count = stamps.united(mine, old, theirs, other, new) if mine.count is not theirs.count else None
+        is_same = mine.count is theirs.count
+        count = None if is_same else stamps.united(mine, old, theirs, other, new, version, is_common)
         if count is not None:
             stamp = stamps.put(stamp, path, Stamp(found.version, found.assigned, count=count))
     return stamp
@@ -237,7 +256,15 @@ def _found(content: Content, path: Sequence[str]) -> Content:
     return content
 
 
-def inherited(old: Content, new: Content, mine: Stamp, other: Content, theirs: Stamp, version: Version) -> Stamp:
+def inherited(
+    old: Content,
+    new: Content,
+    mine: Stamp,
+    other: Content,
+    theirs: Stamp,
+    version: Version,
+    is_common: IsCommon = stamps.nothing,
+) -> Stamp:
     """The stamps after a merge changed `old` to `new` at a version, with `other` being merged.
 
     What is unchanged keeps its origin; what is as on the other side comes from there; what is like neither is a sum
@@ -255,16 +282,17 @@ def inherited(old: Content, new: Content, mine: Stamp, other: Content, theirs: S
                 item(other, key),
                 stamps.child(theirs, key),
                 version,
+                is_common,
             )
             if not same(parts[0], parts[1]):
                 below[key] = inherited(*parts)
         return Stamp(mine.version, mine.assigned, below)
     if same(new, other):
         return theirs
-    count = stamps.united(mine, old, theirs, other, new)
+    count = stamps.united(mine, old, theirs, other, new, version, is_common)
     if count is None and stamps.is_number(new):
         # Something new to count from, and not the same as an equal sum elsewhere.
-        count = Count(version, new, version)
+        count = Count(version, new, version, new, 0)
     # Without a number before it is no sum: a copy, say, of a value that is compacted away where it was made.
     assigned = mine.assigned if stamps.is_number(old) else version
     return Stamp(max(stamps.latest(mine), stamps.latest(theirs)), assigned, count=count)

@@ -4,8 +4,8 @@ A merge decides by origins: which version made each leaf, and which increments a
 copied has its origin on the branch it came from, so a copy alone is not enough; the original has to stay.
 
 Only differences between branches that can still be merged matter. Facts form a tree, each below the one it continues,
-and the last fact that all those branches have in common, the trunk, stands for everything before it: whatever came
-before counts alike on every side. For example, with `draft` forked from `main` at 4:
+and the last fact that all those branches have in common, the trunk, stands for everything before it: of what was made
+before two branches split, a merge compares the values only. For example, with `draft` forked from `main` at 4:
 
     main   set 1 - patch 3 - patch 7 - merge of draft@9 at 10
     draft                  \\- patch 6 - patch 9

@@ -10,8 +10,8 @@ A stamp also knows which increments are in what it stamps, since equal sums are 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TypeGuard
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TypeAlias, TypeGuard
 
 import msgspec
 
@@ -26,17 +26,28 @@ from stemmadb.protocol.model.values.json_values import Value
 
 _NOTHING: Mapping[str, Stamp] = {}
 
+Increments: TypeAlias = Mapping[Version, int | float]
+IsCommon: TypeAlias = Callable[[Version], bool]
+"""Whether a commit was made before two branches split, so that both have it in common (`ancestry.split`)."""
+
+
+def nothing(version: Version) -> bool:  # noqa: ARG001  # as `IsCommon` is called
+    """Where nothing is in common."""
+    return False
+
 
 class Count(msgspec.Struct, frozen=True, eq=False):
     """The increments in a number since it had the value `start` at `root`: one more, or those of two sides together.
 
-    Each node shares those before it, so that a long history of increments takes one node for each.
+    Made by the commit of `version`, which made the number `value`. Each node shares those before it, so that a long
+    history of increments takes one node for each.
     """
 
     root: Version
     start: int | float
-    version: Version | None
-    amount: int | float = 0
+    version: Version
+    value: int | float
+    amount: int | float | None = None
     before: tuple[Count, ...] = ()
 
 
@@ -99,22 +110,82 @@ def total(amounts: Collection[int | float]) -> int | float | None:
         return None
 
 
-def united(mine: Stamp, old: object, theirs: Stamp, other: object, new: object) -> Count | None:
+def united(
+    mine: Stamp, old: object, theirs: Stamp, other: object, new: object, version: Version, is_common: IsCommon
+) -> Count | None:
     """The increments of both sides, if they are what the number is made of after a merge; None if not.
 
-    They are not where a side had lost some of them to a conflict, or loses them now.
+    They are not where a side had lost some of them to a conflict, or loses them now, or where the sides count from
+    two assignments that are not both later than the split of the branches.
     """
     if not (is_number(old) and is_number(other) and is_number(new)):
         return None
-    begin, both = start(mine, old), increments(mine.count) | increments(theirs.count)
-    if begin == start(theirs, other) and total((begin, *both.values())) == new:
-        return Count(root(mine), begin, None, before=tuple(side.count for side in (mine, theirs) if side.count))
-    return None
+    roots, begin = {root(mine), root(theirs)}, start(mine, old)
+    if len(roots) > 1 and begin != start(theirs, other):
+        return None
+    both = increments(mine.count).keys() | increments(theirs.count).keys()
+    if added((mine, old), (theirs, other), both, is_common) != new:
+        return None
+    if len(roots) > 1 and any(map(is_common, roots)):
+        return None
+    counts = tuple(side.count for side in (mine, theirs) if side.count)
+    return Count(root(mine), begin, version, new, before=counts)
+
+
+def added(
+    one: tuple[Stamp, int | float],
+    other: tuple[Stamp, int | float],
+    retained: Collection[Version],
+    is_common: IsCommon,
+) -> int | float | None:
+    """What two numbers come to that count from one assignment, with the increments retained of both.
+
+    One of them, and what the other one alone has. With floats that depends on which one it is reckoned from, so it is
+    reckoned from what they had in common when they split, or else it is the smaller. None if no number can hold it.
+    """
+    (stamp, value), (other_stamp, other_value) = one, other
+    of_one, of_other = increments(stamp.count), increments(other_stamp.count)
+    amounts = of_one | of_other
+    total_of_one = total((value, *_change(of_one, of_other, retained)))
+    if all(type(amount) is int for amount in (value, other_value, *amounts.values())):
+        return total_of_one
+    begin = _common_start(stamp, value, is_common)
+    if begin is not None and begin == _common_start(other_stamp, other_value, is_common):
+        return total((begin[1], *(amounts[at] for at in retained if not is_common(at))))
+    totals = (total_of_one, total((other_value, *_change(of_other, of_one, retained))))
+    return min((found for found in totals if found is not None), default=None)
+
+
+def _change(own: Increments, others: Increments, retained: Collection[Version]) -> Iterator[int | float]:
+    """What leads from a number with its own increments to one with those that are retained."""
+    yield from (by for at, by in others.items() if at in retained and at not in own)
+    yield from (-by for at, by in own.items() if at not in retained)
+
+
+def _common_start(stamp: Stamp, value: int | float, is_common: IsCommon) -> tuple[Version | None, int | float] | None:
+    """What a number was when the branches split, and since when; None where it is made of several of such."""
+    if stamp.count is None:
+        return None, value
+    found: dict[Version | None, int | float] = {}
+    for node in _nodes(stamp.count, is_common):
+        if is_common(node.version):
+            found[node.version] = node.value
+        elif not node.before:
+            found[None] = node.start
+    return found.popitem() if len(found) == 1 else None
 
 
 def increments(count: Count | None) -> dict[Version, int | float]:
     """The increments of a count: the version of each and how much it added."""
     found: dict[Version, int | float] = {}
+    for node in _nodes(count):
+        if node.amount is not None:
+            found[node.version] = found.get(node.version, 0) + node.amount
+    return found
+
+
+def _nodes(count: Count | None, is_last: IsCommon = nothing) -> Iterator[Count]:
+    """A count and those before it, each once, and none before one that is the last to be looked at."""
     seen: set[int] = set()
     todo = [count] if count is not None else []
     while todo:
@@ -122,10 +193,9 @@ def increments(count: Count | None) -> dict[Version, int | float]:
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if node.version is not None:
-            found[node.version] = found.get(node.version, 0) + node.amount
-        todo.extend(node.before)
-    return found
+        yield node
+        if not is_last(node.version):
+            todo.extend(node.before)
 
 
 def counted(stamp: Stamp, path: Tokens = ()) -> Iterator[tuple[Tokens, Stamp]]:
@@ -193,10 +263,10 @@ def _stamped(old: Stamp, operation: Operation, version: Version, value: Value, *
     return Stamp(version, old.assigned, count=_increased(old, value, version, op.step(operation)))
 
 
-def _increased(old: Stamp, start: int | float, version: Version, by: int | float) -> Count:
+def _increased(old: Stamp, value: int | float, version: Version, by: int | float) -> Count:
     if old.count is None:
-        return Count(old.assigned, start, version, by)
-    return Count(old.count.root, old.count.start, version, by, (old.count,))
+        return Count(old.assigned, value, version, increased(value, by), by)
+    return Count(old.count.root, old.count.start, version, increased(value, by), by, (old.count,))
 
 
 def _found(value: Value, path: Tokens) -> Value:

@@ -113,7 +113,19 @@ def knower(
 ) -> Callable[[Version], bool]:
     """Whether a point knows the commit of a version, given the branch each commit was made on."""
     known = knowledge(graph, point)
-    return lambda version: version <= known.get(created_on(version), EMPTY_SPACE)
+    return lambda version: version <= point.version and version <= known.get(created_on(version), EMPTY_SPACE)
+
+
+def split(branches: Branches, one: BranchPoint, other: BranchPoint) -> BranchPoint:
+    """Where two points part: the last point that both see through forks alone.
+
+    For example: with `a` and `b` forked from `main` at 5 and 8, both part at `main` 5, whatever was merged since.
+    """
+    theirs = {span.branch: span.upto for span in branch_spans.lineage(branches, other.branch, other.version)}
+    for span in branch_spans.lineage(branches, one.branch, one.version):
+        if span.branch in theirs:
+            return BranchPoint(span.branch, min(span.upto, theirs[span.branch]))
+    return ORIGIN
 
 
 def settle(graph: BranchGraph, point: BranchPoint) -> BranchPoint | None:

@@ -34,23 +34,21 @@ def add(entity: Candidate, path: Path, base: Content, source: Content, target: C
     if not (is_number(source) and is_number(target)):
         return None
     theirs, mine = stamps.at(entity.source_stamp, path), stamps.at(entity.target_stamp, path)
-    start = stamps.start(mine, target)
     of_source, of_target = stamps.increments(theirs.count), stamps.increments(mine.count)
     known, shared = _known(entity, path), of_source.keys() & of_target.keys()
-    if not _same_root(entity, path) or start != stamps.start(theirs, source):
+    if not _same_root(entity, path, source, target):
         if is_number(base) and shared <= known and _only_incremented(entity, path):
-            return _sum((source, target, -base))
+            return _sum(stamps.total((source, target, -base)))
         return None
-    retained = {at: by for at, by in (of_source | of_target).items() if at in shared or at not in known}
-    if retained.keys() == of_target.keys():
+    retained = shared | ((of_source.keys() | of_target.keys()) - known)
+    if retained == of_target.keys():
         return Sum(target, "target")
-    if retained.keys() == of_source.keys():
+    if retained == of_source.keys():
         return Sum(source, "source")
-    return _sum((start, *retained.values()))
+    return _sum(stamps.added((mine, target), (theirs, source), retained, entity.is_common))
 
 
-def _sum(amounts: tuple[int | float, ...]) -> Sum | None:
-    value = stamps.total(amounts)
+def _sum(value: int | float | None) -> Sum | None:
     return None if value is None else Sum(value, "both")
 
 
@@ -60,16 +58,21 @@ def _only_incremented(entity: Candidate, path: Path) -> bool:
     return not entity.is_crossed and len({stamps.at(side, path).assigned for side in sides}) == 1
 
 
-def _same_root(entity: Candidate, path: Path) -> bool:
-    """Whether both sides count from one assignment, or from two that can be one, if they are equal.
+def _same_root(entity: Candidate, path: Path, source: int | float, target: int | float) -> bool:
+    """Whether both sides count from one assignment, or from two of an equal value that can be one.
 
-    They can if a base knows both, or none does. If it knows one only, the other is a change of one side.
+    They can if both were made since the branches split, and a base knows both, or none does. If it knows one only,
+    the other is a change of one side.
     """
     theirs, mine = stamps.at(entity.source_stamp, path), stamps.at(entity.target_stamp, path)
     if stamps.root(theirs) == stamps.root(mine):
         return True
+    if stamps.start(theirs, source) != stamps.start(mine, target):
+        return False
     if any(stamps.root(side) != side.assigned for side in (theirs, mine)):
         return False  # a sum of what cannot be told
+    if any(entity.is_common(side.assigned) for side in (theirs, mine)):
+        return False
     return _is_known(entity, path, theirs.assigned) == _is_known(entity, path, mine.assigned)
 
 
@@ -83,7 +86,8 @@ def _is_known(entity: Candidate, path: Path, assigned: Version) -> bool:
 def are_equal(entity: Candidate, path: Path) -> bool:
     """Whether both sides hold the same increments at a path: if not, equal values are not the same change."""
     theirs, mine = stamps.at(entity.source_stamp, path), stamps.at(entity.target_stamp, path)
-    return stamps.increments(theirs.count).keys() == stamps.increments(mine.count).keys()
+    apart = stamps.increments(theirs.count).keys() ^ stamps.increments(mine.count).keys()
+    return all(map(entity.is_common, apart))
 
 
 def has_news(entity: Candidate, side: Stamp, path: Path = ()) -> bool:
@@ -92,7 +96,7 @@ def has_news(entity: Candidate, side: Stamp, path: Path = ()) -> bool:
     To be asked where bases were made crosswise. With one base, increments without an effect come to nothing.
     """
     return any(
-        not stamps.increments(found.count).keys() <= _known(entity, place)
+        not all(map(entity.is_common, stamps.increments(found.count).keys() - _known(entity, place)))
         for place, found in stamps.counted(stamps.at(side, path), path)
     )
 

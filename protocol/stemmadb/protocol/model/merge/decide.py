@@ -67,6 +67,7 @@ def _by_origin(entity: Candidate) -> MergeDecision:
         entity.target.content,
         entity.source_stamp,
         entity.target_stamp,
+        entity.is_common,
     )
     return _for_source(entity) if wins else _for_target(entity)
 

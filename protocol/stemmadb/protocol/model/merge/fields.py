@@ -6,8 +6,7 @@ from stemmadb.protocol.model.history import stamps
 from stemmadb.protocol.model.history.difference import Content, item, keys, same
 from stemmadb.protocol.model.history.stamps import Stamp
 from stemmadb.protocol.model.log.state import Missing
-from stemmadb.protocol.model.merge import counters
-from stemmadb.protocol.model.merge.precedence import source_is_later
+from stemmadb.protocol.model.merge import counters, precedence
 from stemmadb.protocol.model.merge.report import ContestedPath
 from stemmadb.protocol.model.merge.sides import Candidate
 from stemmadb.protocol.model.values.json_values import Value
@@ -69,10 +68,11 @@ class _Merge:
     def _later(self, path: Path, base: Content, source: Content, target: Content) -> Content:
         """The same leaf, or delete against edit: as `lww` on that leaf."""
         mine, theirs = stamps.at(self._entity.source_stamp, path), stamps.at(self._entity.target_stamp, path)
+        is_common = self._entity.is_common
         if same(source, base) != same(target, base):
             # One side's increments came to nothing: no value tells of that change, only its origin does.
-            wins = stamps.latest(mine) > stamps.latest(theirs)
+            wins = precedence.latest(mine, is_common) > precedence.latest(theirs, is_common)
         else:
-            wins = source_is_later(base, source, target, mine, theirs)
+            wins = precedence.source_is_later(base, source, target, mine, theirs, is_common)
         self.contested.append(ContestedPath(path, "source" if wins else "target"))
         return source if wins else target

@@ -9,7 +9,7 @@ import msgspec
 
 from stemmadb.protocol.model.history import stamps
 from stemmadb.protocol.model.history.difference import Content, is_gone, same
-from stemmadb.protocol.model.history.stamps import Stamp
+from stemmadb.protocol.model.history.stamps import IsCommon, Stamp
 from stemmadb.protocol.model.log.state import Missing
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, EntityId, Version
 
@@ -43,6 +43,9 @@ class Candidate(msgspec.Struct, frozen=True, dict=True):
     bases: tuple[MergeSide, ...]
     source: MergeSide
     target: MergeSide
+    is_common: IsCommon = stamps.nothing
+    """Whether a commit was made before source and target split. A compaction keeps of what branches have in common
+    the value alone, so that nothing else may depend on how that was made."""
 
     @cached_property
     def base(self) -> MergeSide | None:

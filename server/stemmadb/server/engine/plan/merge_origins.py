@@ -20,6 +20,8 @@ from stemmadb.server.storage.port import FactPosition, LogReader
 
 FACTS_PAGE: Final = 1_000
 LOOKED_UP_MAX: Final = 65_536
+KNOWLEDGE_MAX: Final = 1_024
+"""For how many points is remembered what they know: those of the merge, and the splits of the merges before it."""
 
 
 class MergeOrigins:
@@ -32,18 +34,30 @@ class MergeOrigins:
         self._merges = merges
         self._graph = graph
         self._points = points
-        self._knowledge = lru_cache(maxsize=len(points))(lambda point: ancestry.knowledge(graph, point))
+        self._knowledge = lru_cache(maxsize=KNOWLEDGE_MAX)(lambda point: ancestry.knowledge(graph, point))
         self._made_on = lru_cache(maxsize=LOOKED_UP_MAX)(self._look_up)
 
     def trace(self, id_: EntityId) -> OriginTrace:
         """The entity at all the points."""
         facts = _Facts(self._reader, self._merges, id_, self._known)
-        return OriginTrace(self._branches, facts, self._edges, self._merges.resolved.get(id_, ()), self._points)
+        resolved = self._merges.resolved.get(id_, ())
+        return OriginTrace(self._branches, facts, self._edges, resolved, self._points, self._common)
+
+    def split(self, one: BranchPoint, other: BranchPoint) -> Callable[[Version], bool]:
+        """Whether a commit was made before two points split: both have it in common, and so has the empty space."""
+        knows = self.knower(ancestry.split(self._graph.branches, one, other))
+        return lambda version: version == EMPTY_SPACE or knows(version)
+
+    def _common(self, edge: MergeEdge, version: Version) -> bool:
+        target = BranchPoint(edge.target, Version(edge.version - 1))
+        return self.split(BranchPoint(edge.source, edge.source_version), target)(version)
 
     def knower(self, point: BranchPoint) -> Callable[[Version], bool]:
         """Whether a point knows the commit of a version: one on a branch, or one that wrote facts on several."""
 
         def knows(version: Version) -> bool:
+            if version > point.version:  # what is later than a point is unknown to it, without a look at the log
+                return False
             known = self._knowledge(point)
             return any(version <= known.get(name, EMPTY_SPACE) for name in self._made_on(version))
 

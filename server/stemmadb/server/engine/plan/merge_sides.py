@@ -38,6 +38,7 @@ class Sides:
         self._bases = ancestry.best_common_ancestors(self._graph, source, target)
         self._points = (*self._bases, source, target)
         self._origins = MergeOrigins(reader, merges, self._graph, self._points)
+        self._is_common = self._origins.split(source, target)
 
     @property
     def is_known(self) -> bool:
@@ -62,7 +63,7 @@ class Sides:
         *bases, source, target = (
             self._side(point, state, trace) for point, state in zip(self._points, states, strict=True)
         )
-        return Candidate(id_, tuple(bases), source, target)
+        return Candidate(id_, tuple(bases), source, target, self._is_common)
 
     def _side(self, point: BranchPoint, state: LoadedEntity | None, trace: Callable[[], OriginTrace]) -> MergeSide:
         def stamp() -> Stamp:

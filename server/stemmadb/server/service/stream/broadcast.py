@@ -1,15 +1,17 @@
 """Broadcast groups: a frame is built and encoded once for all sessions for which it is equal (WATCH-2).
 
-A session that is current (`watcher_states`) is a subscriber of the broadcast group of its watch, alone or with
-thousands: for each of them an event costs one write to a socket. It leaves as soon as it has anything of its own to
-send. While it is in the group, the group holds its version; the session's own copy is brought up to date when it
-leaves.
+A session that is current (`watcher_states`) is a subscriber of the broadcast group of its watches, alone or with
+thousands: for each of them an event costs one write to a socket. The writes of a large frame, and those to thousands,
+take several turns of the event loop, so that other spaces go on meanwhile. A subscriber leaves as soon as it has
+anything of its own to send. While it is in the group, the group holds its version; the session's own copy is brought
+up to date when it leaves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from stemmadb.protocol.model.log.commit_record import LocalIdentity
@@ -28,15 +30,38 @@ from stemmadb.server.service.stream.session_watch import entered_item, left_item
 from stemmadb.server.service.watch.feed import Feed
 from stemmadb.server.service.watch.watch_groups import Delta, WatchGroup
 
+TURN_BYTES: Final = 256 * 1024
+"""Bytes of one frame, sent to many, after which the rest of them is left to the next turn of the loop."""
+
+TURN_WRITES: Final = 256
+"""Subscribers that a frame is sent to in a turn, however small it is: a few milliseconds."""
+
 
 class BroadcastKey(NamedTuple):
     """What all subscribers of a broadcast group share: from the same version on, their frames are the same bytes."""
 
     subprotocol: Subprotocol
-    group: WatchGroup
-    watch: int
+    watches: tuple[tuple[int, WatchGroup], ...]
+    """The watches of each subscriber, by their numbers."""
     sockets: type[Socket]
     """Of one class: others write a message in another way (`Socket.framed`)."""
+
+
+class SharedWatch:
+    """A watch of all subscribers, in place of one of each of them: a `frame_changes.FrameWatch`."""
+
+    def __init__(self, number: int, group: WatchGroup) -> None:
+        self.group = group
+        self.branch = group.prepared.branch
+        self._number = number
+
+    def publish(self, frame: Frame, delta: Delta) -> Delta:
+        if delta.left:
+            frame.left += left_items(self._number, self.branch, delta.left)
+        return delta
+
+    def entered(self, entity: EntityValue, *, with_body: bool) -> Entered:
+        return entered_item(self._number, self.branch, entity, with_body=with_body)
 
 
 class Subscriber(Protocol):
@@ -63,20 +88,27 @@ class Subscriber(Protocol):
 
 
 class BroadcastGroup:
-    """A member of its watch group, in place of the watches of its subscribers; a `frame_changes.FrameWatch` too."""
+    """A member of its watch groups, in place of the watches of its subscribers."""
 
     def __init__(self, broadcasts: BroadcastGroups, key: BroadcastKey, to: Version, hash_: Hash) -> None:
         self.key = key
-        self.branch = key.group.prepared.branch
         self.to = to
         self.hash = hash_
         self._broadcasts = broadcasts
         self._members: dict[Subscriber, Write] = {}
         """Each with the raw writer of its socket."""
+        self._frame = b""
+        """The frame that was sent last, or is being sent; it takes all from `_before` to `to`."""
+        self._frame_size = 0
+        self._before = to, hash_
+        self._unsent: dict[Subscriber, None] = {}
+        """The subscribers that are still to be sent the frame."""
         self._is_writing = False
         self._leaving: list[Subscriber] = []
         """Subscribers whose raw writer ended while a frame was being written."""
-        key.group.join(self)
+        self._watches = [SharedWatch(number, group) for number, group in key.watches]
+        for watch in self._watches:
+            watch.group.join(self)
 
     def add(self, subscriber: Subscriber) -> bool:
         """False if its socket gives no raw writer now."""
@@ -84,6 +116,10 @@ class BroadcastGroup:
         if write is not None:
             self._members[subscriber] = write
         return write is not None
+
+    def standing(self, subscriber: Subscriber) -> tuple[Version, Hash]:
+        """The version that the subscriber was sent last, and the hash of its commit."""
+        return self._before if subscriber in self._unsent else (self.to, self.hash)
 
     def _writer_ended(self, subscriber: Subscriber) -> None:
         if self._is_writing:
@@ -93,13 +129,15 @@ class BroadcastGroup:
 
     def remove(self, subscriber: Subscriber) -> None:
         del self._members[subscriber]
+        self._unsent.pop(subscriber, None)
         subscriber.socket.release_raw_writer()
         self.end_if_deserted()
 
     def end_if_deserted(self) -> None:
         if not self._members:
             self._broadcasts.ended(self)
-            self.key.group.leave(self)
+            for watch in self._watches:
+                watch.group.leave(self)
 
     def stepped(self, group: WatchGroup) -> None:  # noqa: ARG002  what a group calls of its members
         self._broadcasts.touch(self)
@@ -109,67 +147,70 @@ class BroadcastGroup:
 
     def flush(self) -> None:
         """Sends what is new to all subscribers; what cannot be one message, each sends by itself."""
-        group, to = self.key.group, self._broadcasts.feed.version
-        if group.is_behind and group.error is None and group.at < to:
-            return  # it waits for a read, and publishes when it has caught up
-        delta = None if group.error is not None else group.journal.between(self.to, to)
-        if delta is not None and delta.is_empty():
-            return
-        data = None if delta is None else self._encoded(delta, to)
-        if data is None:
+        if self._unsent:
+            self._send()
+        if self._unsent:
+            return  # the next turn goes on
+        feed, is_over = self._broadcasts.feed, any(watch.group.error is not None for watch in self._watches)
+        to = min([feed.version, *(watch.group.at for watch in self._watches)])
+        if to <= self.to and not is_over:
+            return  # a watch waits for a read, and publishes when that is done
+        hash_ = feed.hash if to == feed.version else feed.hash_at(to)
+        deltas = [(watch, watch.group.journal.between(self.to, to)) for watch in self._watches]
+        changes = [(watch, delta) for watch, delta in deltas if delta is not None]
+        if is_over or hash_ is None or len(changes) < len(deltas):
+            self._disband()
+        elif not all(delta.is_empty() for _, delta in changes):
+            self._publish(Frame(self.to, to, hash_), changes)
+
+    def _publish(self, frame: Frame, changes: Sequence[tuple[SharedWatch, Delta]]) -> None:
+        broadcasts = self._broadcasts
+        frame_changes.add_changes(frame, changes, broadcasts.feed.batches(self.to), _has_no_bytes)
+        message = frame.in_one_part(broadcasts.limits.part_bytes_max)
+        if message is None:
             self._disband()
         elif self._members:
-            self._send(data, to)
+            self._begin(broadcasts.codecs[self.key.subprotocol].encode(message), frame.to, frame.hash)
 
-    def _encoded(self, delta: Delta, to: Version) -> Data | None:
-        broadcasts = self._broadcasts
-        frame = Frame(self.to, to, broadcasts.feed.hash)
-        batches = broadcasts.feed.batches(self.to)
-        frame_changes.add_changes(frame, ((self, delta),), batches, _has_no_bytes)
-        message = frame.in_one_part(broadcasts.limits.part_bytes_max)
-        return None if message is None else broadcasts.codecs[self.key.subprotocol].encode(message)
+    def _begin(self, data: Data, to: Version, hash_: Hash) -> None:
+        self._frame, self._frame_size = next(iter(self._members)).socket.framed(data), len(data)
+        self._before = self.to, self.hash
+        self.to, self.hash = to, hash_
+        self._unsent = dict.fromkeys(self._members)
+        self._send()
 
-    def _send(self, data: Data, to: Version) -> None:
-        socket = next(iter(self._members)).socket
-        missed = self._write(socket.framed(data))
-        counts, sent, size = self._broadcasts.counts, len(self._members) - len(missed), len(data)
+    def _send(self) -> None:
+        """Sends the frame to as many subscribers as one turn of the loop may take."""
+        now = list(islice(self._unsent, max(1, min(TURN_WRITES, TURN_BYTES // self._frame_size))))
+        missed = self._write(now)
+        counts, sent = self._broadcasts.counts, len(now) - len(missed)
         counts.messages_out += sent
-        counts.bytes_out += sent * size
-        socket.repeated(sent, size)
-        for subscriber in missed:  # they are still at the version before this frame
-            _detach(subscriber)
-        self.to, self.hash = to, self._broadcasts.feed.hash
-        if self._leaving:
-            leaving, self._leaving = self._leaving, []
-            for subscriber in leaving:
-                if subscriber in self._members:
-                    _detach(subscriber)
+        counts.bytes_out += sent * self._frame_size
+        now[0].socket.repeated(sent, self._frame_size)
+        leaving, self._leaving = self._leaving, []
+        for subscriber in (*missed, *leaving):
+            if subscriber in self._members:
+                _detach(subscriber)
+        if self._unsent:
+            self._broadcasts.touch(self)
 
-    def _write(self, frame: bytes) -> list[Subscriber]:
-        """Writes to all; returns the subscribers that failed. Each meets its error again when it is flushed alone."""
+    def _write(self, subscribers: Sequence[Subscriber]) -> list[Subscriber]:
+        """Writes to them; returns those that failed. Each meets its error again when it is flushed alone."""
         missed: list[Subscriber] = []
         self._is_writing = True
-        for subscriber, write in self._members.items():
+        for subscriber in subscribers:
             try:
-                write(frame)
+                self._members[subscriber](self._frame)
             except Exception:
                 missed.append(subscriber)
+            else:
+                del self._unsent[subscriber]
         self._is_writing = False
         return missed
 
     def _disband(self) -> None:
         for subscriber in tuple(self._members):
             _detach(subscriber)
-
-    # ------------------------------------------------------------ what a watch puts into a frame
-
-    def publish(self, frame: Frame, delta: Delta) -> Delta:
-        if delta.left:
-            frame.left += left_items(self.key.watch, self.branch, delta.left)
-        return delta
-
-    def entered(self, entity: EntityValue, *, with_body: bool) -> Entered:
-        return entered_item(self.key.watch, self.branch, entity, with_body=with_body)
 
 
 def _has_no_bytes(_: LocalIdentity) -> bool:
@@ -203,7 +244,7 @@ class BroadcastGroups:
         self._offered[subscriber] = None
 
     def gather(self) -> None:
-        """Called after all were flushed: those that are current join the group of their watch."""
+        """Called after all were flushed: those that are current join the group of their watches."""
         if not self._offered:
             return
         offered, self._offered = self._offered, {}

@@ -90,7 +90,7 @@ class Outbox:
         self._kept: Sequence[Kept] = ()
         self._to = EMPTY_SPACE
         self._broadcast: BroadcastGroup | None = None
-        """The group that sends the changes of its only watch, as long as it is current."""
+        """The group that sends the changes of its watches, as long as it is current."""
         self._may_be_current = False
         """Whether the frame that is being sent could have been sent to others too."""
         self._is_started = False
@@ -101,7 +101,7 @@ class Outbox:
     @property
     def to(self) -> Version:
         """The version its client was sent last."""
-        return self._to if self._broadcast is None else self._broadcast.to
+        return self._to if self._broadcast is None else self._broadcast.standing(self)[0]
 
     # ------------------------------------------------------------ what is put in
 
@@ -387,43 +387,37 @@ class Outbox:
     @property
     def broadcast_key(self) -> BroadcastKey | None:
         """See `Subscriber`."""
-        if self._broadcast is not None or len(self.watches) != 1 or not self._is_started or self._parts is not None:
+        if self._broadcast is not None or not self.watches or not self._is_started or self._parts is not None:
             return None
-        (watch,) = self.watches.values()
-        if (
-            self._has_extras
-            or self._is_due
-            or self._answers.waiting
-            or not watch.is_caught_up
-            or watch.notified_to != self._to
-        ):
+        if self._has_extras or self._is_due or self._answers.waiting:
+            return None
+        if not all(watch.is_caught_up and watch.notified_to == self._to for watch in self.watches.values()):
             return None
         if not self.has_drained or self._unsent_bytes_max < DRAIN_BYTES:  # a group notices only the latter
             return None
         connection = self._connection
-        return (
-            BroadcastKey(connection.subprotocol, watch.group, watch.number, type(self.socket))
-            if connection.state is ConnectionState.OPEN
-            else None
-        )
+        if connection.state is not ConnectionState.OPEN:
+            return None
+        watches = tuple((number, self.watches[number].group) for number in sorted(self.watches))
+        return BroadcastKey(connection.subprotocol, watches, type(self.socket))
 
     def join(self, broadcast: BroadcastGroup) -> None:
-        """The broadcast group takes the place of the watch in the watch group."""
+        """The broadcast group takes the place of the watches in their watch groups."""
         if not broadcast.add(self):
             return
         self._broadcast = broadcast
-        (watch,) = self.watches.values()
-        watch.group.leave(watch)
+        for watch in self.watches.values():
+            watch.group.leave(watch)
 
     def leave_broadcast(self) -> None:
         """From here on the session sends its own frames again."""
         broadcast = self._broadcast
         if broadcast is not None:
-            (watch,) = self.watches.values()
-            watch.group.join(watch)
-            watch.mark_notified(broadcast.to)
-            self._to = broadcast.to
-            self._connection.told(broadcast.to, broadcast.hash)
+            self._to, hash_ = broadcast.standing(self)
+            for watch in self.watches.values():
+                watch.group.join(watch)
+                watch.mark_notified(self._to)
+            self._connection.told(self._to, hash_)
             self._broadcast = None
             broadcast.remove(self)
 
