@@ -142,6 +142,29 @@ async def test_a_request_joins_the_question_that_is_under_way_for_its_space() ->
     assert ownership.calls[2:] == [{one}]
 
 
+async def test_requests_that_joined_a_question_that_fails_get_nobody_and_the_next_one_asks_anew() -> None:
+    class Failing(Slow):
+        async def claim(self, spaces: Collection[Did]) -> Mapping[Did, Owner]:
+            await super().claim(spaces)
+            raise OSError("the database does not answer")
+
+    ownership = Failing({SPACE: SERVED_HERE})
+    routing = Routing(ownership)
+    found: list[Owner | None] = []
+    for _ in range(2):
+        routing.find(SPACE, found.append)
+        for _ in range(3):
+            await asyncio.sleep(0)
+    assert (ownership.calls, found) == ([{SPACE}], [])
+    ownership.may_answer.set()
+    while len(found) < 2:
+        await asyncio.sleep(0)
+    routing.find(SPACE, found.append)
+    while len(found) < 3:
+        await asyncio.sleep(0)
+    assert (ownership.calls, found) == ([{SPACE}] * 2, [None] * 3)
+
+
 async def test_a_question_that_fails_is_answered_with_nobody() -> None:
     found: list[Owner | None] = []
     Routing(Asked({})).find(SPACE, found.append)
