@@ -2,7 +2,8 @@
 
 `allowed` is the rate that all cores allow over the rate that one server core allows, from the CPU of a commit in the
 server and in the load, measured with one worker in the same turn: (cores / (server + load)) / (1 / server). `reached`
-is what came of it.
+is what came of it. `cores` is how many cores server and load used: where these are all, only a commit that takes less
+CPU gives more.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _commits(turns: Turns, workers: int, clients: int, seconds: float, alone: Fi
         spaces = [Space.made(server.port) for _ in range(clients)]
         figures = _driven(server, spaces, seconds)
     load_us = figures.load_cpu_share / figures.rate * 1e6
-    more = {"load_us_per_op": load_us}
+    more = {"load_us_per_op": load_us, "cores": figures.cpu_us_per_op * figures.rate / 1e6 + figures.load_cpu_share}
     if alone is not None:
         load = alone.load_cpu_share / alone.rate * 1e6
         cores = min(workers, os.cpu_count() or 1)

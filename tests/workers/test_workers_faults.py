@@ -93,6 +93,24 @@ async def test_all_workers_go_with_their_parent_and_another_number_of_them_loses
         server._process = None
 
 
+@pytest.mark.rule("STORE-4", "STORE-6")
+async def test_everything_is_killed_at_once_and_a_start_with_fewer_workers_loses_nothing(short: Path) -> None:
+    async with running(short, workers=3) as server:
+        spaces = [await founded(server, owner=number) for number in range(3)]
+        clients = [await counted(space, 10 + number) for number, space in enumerate(spaces)]
+        server.freeze()  # so that no worker has time to see that its parent is gone
+        processes = [server.worker(number) for number in range(3)]
+        for number in range(3):
+            server.kill_worker(number)
+        await server.kill()
+        assert not any(map(is_running, processes))
+        server.workers = 2
+        await server.start()
+        assert [await count_in(space) for space in spaces] == [10, 11, 12]
+        for client in clients:
+            await client.close()
+
+
 @pytest.mark.rule("STORE-4")
 async def test_a_killed_worker_is_back_and_other_sessions_notice_nothing(short: Path) -> None:
     async with running(short, workers=WORKERS, accept_only=0) as server:

@@ -169,6 +169,21 @@ async def test_the_limit_of_a_principal_holds_for_all_workers_together(short: Pa
             await space.close()
 
 
+async def test_the_owner_logs_the_address_of_the_client(short: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    async with world(short, log_level="debug", log_format="json") as it:
+        space = ServedSpace(it.url, key=space_key(workers=WORKERS, owner=2))
+        await space.found()
+        heard, lines = "", list[dict[str, Any]]()
+        async with asyncio.timeout(60):
+            while not lines:
+                heard += capfd.readouterr().err
+                opened = [line for line in heard.splitlines() if '"session_opened"' in line and line.endswith("}")]
+                lines = [line for line in map(json.loads, opened) if line["space"] == space.space]
+                await asyncio.sleep(0.01)
+        assert (lines[0]["worker"], lines[0]["address"]) == (2, "127.0.0.1")
+        await space.close()
+
+
 def test_bad_input_ends_with_one_line_that_says_what_to_do(short: Path) -> None:
     cases = [
         (["--workers", "0"], 2, "workers"),

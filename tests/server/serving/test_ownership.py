@@ -104,6 +104,13 @@ class Slow(Asked):
         return owners
 
 
+async def come(found: list[Owner | None], count: int) -> None:
+    """Returns once so many were answered."""
+    async with asyncio.timeout(30):
+        while len(found) < count:
+            await asyncio.sleep(0)
+
+
 async def test_requests_of_one_turn_share_one_question() -> None:
     one, two, three = spaces(3)
     ownership = Asked({one: SERVED_HERE, two: ServedBy("there")})
@@ -111,13 +118,11 @@ async def test_requests_of_one_turn_share_one_question() -> None:
     found: list[Owner | None] = []
     for space in (one, two, one, three):
         routing.find(space, found.append)
-    while len(found) < 4:
-        await asyncio.sleep(0)
+    await come(found, 4)
     assert ownership.calls == [{one, two, three}]
     assert sorted(map(repr, found)) == sorted(map(repr, [SERVED_HERE, SERVED_HERE, ServedBy("there"), None]))
     routing.find(two, found.append)
-    while len(found) < 5:
-        await asyncio.sleep(0)
+    await come(found, 5)
     assert ownership.calls[1:] == [{two}]
 
 
@@ -133,20 +138,38 @@ async def test_a_request_joins_the_question_that_is_under_way_for_its_space() ->
     assert ownership.calls == [{one}, {two}]
     assert not found
     ownership.may_answer.set()
-    while len(found) < 4:
-        await asyncio.sleep(0)
+    await come(found, 4)
     assert found == [SERVED_HERE] * 4
     routing.find(one, found.append)  # what was answered is asked anew
-    while len(found) < 5:
-        await asyncio.sleep(0)
+    await come(found, 5)
     assert ownership.calls[2:] == [{one}]
+
+
+async def test_requests_that_joined_a_question_that_fails_get_nobody_and_the_next_one_asks_anew() -> None:
+    class Failing(Slow):
+        async def claim(self, spaces: Collection[Did]) -> Mapping[Did, Owner]:
+            await super().claim(spaces)
+            raise OSError("the database does not answer")
+
+    ownership = Failing({SPACE: SERVED_HERE})
+    routing = Routing(ownership)
+    found: list[Owner | None] = []
+    for _ in range(2):
+        routing.find(SPACE, found.append)
+        for _ in range(3):
+            await asyncio.sleep(0)
+    assert (ownership.calls, found) == ([{SPACE}], [])
+    ownership.may_answer.set()
+    await come(found, 2)
+    routing.find(SPACE, found.append)
+    await come(found, 3)
+    assert (ownership.calls, found) == ([{SPACE}] * 2, [None] * 3)
 
 
 async def test_a_question_that_fails_is_answered_with_nobody() -> None:
     found: list[Owner | None] = []
     Routing(Asked({})).find(SPACE, found.append)
-    while not found:
-        await asyncio.sleep(0)
+    await come(found, 1)
     assert found == [None]
 
 

@@ -126,6 +126,14 @@ async def test_a_worker_that_cannot_be_started_for_long_is_trouble(tmp_path: Pat
     assert not it.parent.workers
 
 
+async def test_an_internal_error_of_the_parent_ends_the_server_and_is_told(tmp_path: Path) -> None:
+    it = Server(tmp_path / "data", ValueError("a mistake"))
+    with pytest.raises(ValueError, match="a mistake"):
+        await asyncio.wait_for(it.running, 30)
+    assert it.stop.is_set()
+    it._sock.close()
+
+
 async def test_a_worker_that_was_being_started_at_the_stop_is_told(tmp_path: Path) -> None:
     start = asyncio.Event()
     it = Server(tmp_path / "data", start)

@@ -18,7 +18,7 @@ FILES_KEPT: Final = 10
 class AuditFile:
     """Written, not synced. A full file becomes `audit.jsonl.1`, and so on; the oldest goes.
 
-    Several workers may write it: each goes on in the newest file, and one of them moves a full one away.
+    Several workers may write it: one of them moves a full file away, and each other adds one line to it at most.
     """
 
     def __init__(self, data: Path, *, bytes_max: int = FILE_BYTES_MAX) -> None:
@@ -27,11 +27,12 @@ class AuditFile:
         self._descriptor: int | None = None
 
     def write(self, entry: Mapping[str, object]) -> None:
-        descriptor = self._opened()
-        os.write(descriptor, msgspec.json.encode(entry) + b"\n")
-        if os.fstat(descriptor).st_size >= self._bytes_max:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if self._is_newest(descriptor):
+        if self._descriptor is None:
+            self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.write(self._descriptor, msgspec.json.encode(entry) + b"\n")
+        if os.fstat(self._descriptor).st_size >= self._bytes_max:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            if self._is_newest(self._descriptor):
                 self._shift()
             self.close()
 
@@ -39,13 +40,6 @@ class AuditFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-
-    def _opened(self) -> int:
-        if self._descriptor is not None and not self._is_newest(self._descriptor):
-            self.close()
-        if self._descriptor is None:
-            self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        return self._descriptor
 
     def _is_newest(self, descriptor: int) -> bool:
         """Whether no other process has moved the file away."""

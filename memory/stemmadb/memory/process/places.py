@@ -54,7 +54,8 @@ def checked_socket(path: Path) -> Path:
     """`Unavailable` if the path is too long for a socket."""
     size = len(os.fsencode(path))
     if size > SOCKET_BYTES_MAX:
-        raise Unavailable(f"The path of the socket {path} has {size} bytes; at most {SOCKET_BYTES_MAX} are possible.")
+        most = f"at most {SOCKET_BYTES_MAX} are possible. Choose a shorter one"
+        raise Unavailable(f"The path of the socket {path} has {size} bytes; {most}.")
     return path
 
 
