@@ -62,7 +62,12 @@ class Node:
         self._clock: tuple[int, float] | None = None
         self.on_death: Callable[[], None] = self.begin_anew
         """Called in a thread when the row has ended, or the server is another one; ends with `begin_anew`."""
-        self._begin(connection := connect())
+        connection = connect()
+        try:
+            self._begin(connection)
+        except BaseException:
+            connection.close()
+            raise
         self._threads = [
             threading.Thread(target=self._renew_for_ever, args=(connection,), name="stemmadb-heartbeat", daemon=True),
             threading.Thread(target=self._expire_for_ever, name="stemmadb-expiry", daemon=True),
