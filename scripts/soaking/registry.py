@@ -11,6 +11,7 @@ from simulation.run import run as simulate
 import faults_clients
 import faults_clock
 import faults_cycles
+from nodes_simulation import simulate_nodes
 
 CYCLE_SECONDS_MAX: Final = 1_800.0
 """A cycle with thousands of commits or many starts of a server takes minutes on a busy machine."""
@@ -116,6 +117,13 @@ ALL: Final = (
         "200 seeds",
         Goal(50_000, "runs"),
         reported(simulate),
+    ),
+    Kind(
+        "nodes",
+        "Nodes that claim and serve spaces of one database decide every commit once, and tell of no old state",
+        "16 seeds",
+        Goal(50_000, "runs"),
+        reported(simulate_nodes),
     ),
     Kind(
         "list_append",

@@ -23,9 +23,9 @@ from stemmadb.server.storage.port import AcceptedWrite, AppendBatch, LogMoved, O
 from stemmadb.server.storage.postgres import PostgresStorage
 from stemmadb.server.storage.postgres import connection as connections
 from stemmadb.server.storage.postgres.appender import NodeAppender, WaitingBatch
+from stemmadb.server.storage.postgres.claim_rules import Deposed
 from stemmadb.server.storage.postgres.connection import PgConnection, UnknownOutcome
 from stemmadb.server.storage.postgres.log import PostgresLog
-from stemmadb.server.storage.postgres.long_append import Deposed
 from stemmadb.server.thread_pool import Threads
 
 ZERO = Version(0)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -26,14 +27,14 @@ def url_of(conninfo: str) -> str:
 class NodeProcess:
     """One node; its address is known once it listens. Nodes of a directory share its key."""
 
-    def __init__(self, storage: str, data: Path, *flags: str) -> None:
+    def __init__(self, storage: str, data: Path, *flags: str, environment: Mapping[str, str] | None = None) -> None:
         chosen = ["--storage", storage, "--data", str(data), "--port", "0", "--lease-ms", str(LEASE_MS), *flags]
         self.process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-m", "stemmadb.client.cli", "serve", *chosen],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ},
+            env={**os.environ, **(environment or {})},
         )
         self.log: list[str] = []
         assert self.process.stdout is not None

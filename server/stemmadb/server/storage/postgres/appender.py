@@ -22,10 +22,10 @@ import psycopg
 from stemmadb.server.storage.port import AppendBatch, Done, LogMoved, StorageFailed
 from stemmadb.server.storage.postgres import append_statement, long_append
 from stemmadb.server.storage.postgres.append_statement import Move
+from stemmadb.server.storage.postgres.claim_rules import Deposed, RowHeld, why_not_moved
 from stemmadb.server.storage.postgres.claims import Claimed
 from stemmadb.server.storage.postgres.connection import PgConnection, UnknownOutcome, is_certain, translated
 from stemmadb.server.storage.postgres.database_counts import DatabaseCounts
-from stemmadb.server.storage.postgres.long_append import Deposed, RowHeld
 from stemmadb.server.storage.postgres.numbers import OwnedNumbers
 from stemmadb.server.storage.postgres.pool import ConnectionPool
 from stemmadb.server.storage.postgres.rows import AppendRows, SpaceRows
@@ -209,7 +209,8 @@ class NodeAppender:
                 self._counts.add("append_commits", len(one.batch.writes))
                 one.failure = None
             else:
-                one.failure = _why_not(connection, move)
+                found = connection.rows(_LOOK_UP, (space,))
+                one.failure = why_not_moved(move, *found[0]) if found else Deposed("the space is gone")
 
     def _guarded(self, connection: PgConnection, group: Sequence[WaitingBatch], work: Callable[[], None]) -> bool:
         """Does the work, and notes a failure for all of the group; whether it certainly wrote nothing."""
@@ -232,21 +233,6 @@ class NodeAppender:
             for one in group:
                 one.failure = failure
         return False
-
-
-def _why_not(connection: PgConnection, move: Move) -> BaseException:
-    """Why the end of a space did not move."""
-    rows = connection.rows(_LOOK_UP, (move.space,))
-    if not rows:
-        return Deposed("the space is gone")
-    ((owner, term, version, hash_),) = rows
-    if (owner, term) != (move.owner, move.term):
-        return Deposed("another node has claimed the space")
-    if version != move.expected:
-        return LogMoved(f"the log is at version {version} and not at {move.expected}")
-    if hash_ != move.previous:
-        return StorageFailed("the end of the log is another one")
-    return RowHeld("the row of the space is held by somebody else")
 
 
 def _is_to_wait(one: WaitingBatch) -> bool:

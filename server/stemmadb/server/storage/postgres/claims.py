@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from stemmadb.protocol.model.log import commit_record
 from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage.port import OwnedElsewhere, StorageFailed, Tip
+from stemmadb.server.storage.postgres.claim_rules import SpaceSeen, judged
 from stemmadb.server.storage.postgres.connection import PgConnection
 from stemmadb.server.storage.postgres.packing import int4s, int8s, texts
 
@@ -55,11 +56,11 @@ class Claimed(NamedTuple):
 def claim(connection: PgConnection, node: int, space: int) -> Claimed:
     """`OwnedElsewhere` if a live node owns it; after a warning nothing is claimed, and the caller tries again."""
     for _ in range(LOOKS_MAX):
-        ((owner, term, address),) = connection.rows(_LOOK, (space,))
-        if owner is not None and owner != node and address is not None:
-            raise OwnedElsewhere(address)
+        found = judged([SpaceSeen(space, *connection.rows(_LOOK, (space,))[0])], node)
+        if space in found.elsewhere:
+            raise OwnedElsewhere(found.elsewhere[space])
         connection.warnings.clear()
-        rows = connection.rows(_CLAIM, {"node": node, "space": space, "term": term})
+        rows = connection.rows(_CLAIM, {"node": node, "space": space, "term": found.free[space]})
         connection.check_warnings()
         if rows:
             ((term, version, hash_, time, owes_scrub),) = rows
@@ -81,18 +82,14 @@ def claim_all(
 
     What this node owns already, and what is not there, is in neither. Claims share one statement.
     """
-    elsewhere: dict[Did, str] = {}
     claimed: dict[int, Claimed] = {}
     for _ in range(LOOKS_MAX):
-        free: dict[int, int] = {}
-        elsewhere.clear()
-        for did, space, owner, term, address in connection.rows(_LOOK_ALL, (texts(list(dids)),)):
-            if owner == node:
-                continue
-            if owner is not None and address is not None:
-                elsewhere[Did(did)] = address
-            else:
-                free[space] = term
+        seen = {row[0]: SpaceSeen(*row[1:]) for row in connection.rows(_LOOK_ALL, (texts(list(dids)),))}
+        found = judged([one for one in seen.values() if one.owner != node], node)
+        elsewhere = {
+            Did(did): found.elsewhere[one.space] for did, one in seen.items() if one.space in found.elsewhere
+        }
+        free = found.free
         if not free:
             return elsewhere, claimed
         connection.warnings.clear()

@@ -23,9 +23,9 @@ from stemmadb.server.storage.port import (
 )
 from stemmadb.server.storage.postgres import blobs, destroy, long_append
 from stemmadb.server.storage.postgres.appender import NodeAppender, WaitingBatch
+from stemmadb.server.storage.postgres.claim_rules import Deposed
 from stemmadb.server.storage.postgres.claims import Claimed
 from stemmadb.server.storage.postgres.connection import PgConnection, is_certain, translated
-from stemmadb.server.storage.postgres.long_append import Deposed
 from stemmadb.server.storage.postgres.numbers import OwnedNumbers
 from stemmadb.server.storage.postgres.pool import ConnectionPool
 from stemmadb.server.storage.postgres.read_view import read_view

@@ -15,6 +15,7 @@ from stemmadb.server.storage import positions
 from stemmadb.server.storage.port import AcceptedWrite, AppendBatch, LogMoved, Snapshot, StorageFailed, no_snapshots
 from stemmadb.server.storage.postgres import append_statement, destroy, structure
 from stemmadb.server.storage.postgres.append_statement import Move
+from stemmadb.server.storage.postgres.claim_rules import Deposed
 from stemmadb.server.storage.postgres.claims import Claimed
 from stemmadb.server.storage.postgres.connection import PgConnection
 from stemmadb.server.storage.postgres.numbers import OwnedNumbers
@@ -30,14 +31,6 @@ _SNAPSHOT: Final = (
     "SELECT space, place, entity, branch, %s FROM fact WHERE space = %s::int AND place = %s "
     "ON CONFLICT (space, place) DO UPDATE SET body = excluded.body"
 )
-
-
-class Deposed(StorageFailed):
-    """Another node has claimed the space: this one decides nothing about it any more."""
-
-
-class RowHeld(StorageFailed):
-    """Somebody else holds the row of the space; it is as the owner left it."""
 
 
 def is_plain(batch: AppendBatch) -> bool:

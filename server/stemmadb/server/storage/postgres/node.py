@@ -21,6 +21,7 @@ from stemmadb.server.log_events import Log
 from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.postgres import schema
 from stemmadb.server.storage.postgres.connection import PgConnection, ServerMark
+from stemmadb.server.storage.postgres.lease import Lease
 
 LOG: Final = Log("node")
 LEASE_MS: Final = 3_000
@@ -52,21 +53,21 @@ class Node:
         self._connect = connect
         self._address = address
         self._program = program
-        self.lease_ms = lease_ms
+        self._lease = Lease(lease_ms)
         self._ended = threading.Event()
         self._wanted = threading.Event()
         """Set when the next renewal is to be sent at once."""
         self._beaten = threading.Condition()
         """Notified after each renewal, whether it succeeded or not."""
-        self._renewed_at = 0.0
-        self._mark_since = 0.0
-        self._mark = ServerMark("", "")
         self._clock: tuple[int, float] | None = None
-        self._has_died = False
         self.on_death: Callable[[], None] = self.begin_anew
         """Called in a thread when the row has ended, or the server is another one; ends with `begin_anew`."""
-        self.number = 0
-        self._begin(connection := connect())
+        connection = connect()
+        try:
+            self._begin(connection)
+        except BaseException:
+            connection.close()
+            raise
         self._threads = [
             threading.Thread(target=self._renew_for_ever, args=(connection,), name="stemmadb-heartbeat", daemon=True),
             threading.Thread(target=self._expire_for_ever, name="stemmadb-expiry", daemon=True),
@@ -75,31 +76,40 @@ class Node:
             thread.start()
 
     @property
+    def number(self) -> int:
+        """Of its present life."""
+        return self._lease.number
+
+    @property
+    def lease_ms(self) -> int:
+        return self._lease.lease_ms
+
+    @property
     def is_alive(self) -> bool:
-        """Whether this node may still answer from memory: two thirds of a lease since the last renewal was sent."""
-        return not self._has_died and time.monotonic() < self._renewed_at + self.lease_ms * 2 / 3_000
+        """Whether this node may still answer from memory."""
+        return self._lease.is_alive(time.monotonic())
 
     @property
     def heartbeat_age(self) -> float:
         """Seconds since the last renewal that succeeded was sent."""
-        return time.monotonic() - self._renewed_at
+        return time.monotonic() - self._lease.renewed_at
 
     @property
     def mark(self) -> ServerMark:
         """That of the last heartbeat."""
-        return self._mark
+        return self._lease.mark
 
     def admits(self, mark: ServerMark | None) -> bool:
         """Whether a new connection leads to the server of the last heartbeat. Either may be the one that is behind:
         where they differ the heartbeat looks again first.
         """
         for _ in range(LOOKS_AGAIN):
-            if mark == self._mark:
+            if mark == self.mark:
                 break
             with self._beaten:
                 self._wanted.set()
                 self._beaten.wait(LOOK_AGAIN_SECONDS)
-        return mark == self._mark
+        return mark == self.mark
 
     def listens(self, address: str) -> None:
         """Writes the address, also for the next lives of this node."""
@@ -112,7 +122,7 @@ class Node:
 
     def begin_anew(self) -> None:
         """Whatever was served before the death has ended."""
-        self._has_died = False
+        self._lease.begins_anew()
 
     def now(self) -> int | None:
         """The database's time in ms, carried on by our monotonic clock; None before the first renewal."""
@@ -138,14 +148,7 @@ class Node:
         values = (number, self._address, self._program, self.lease_ms, str(schema.SCHEMA_VERSION))
         if not connection.rows(_INSERT, values):
             raise StorageFailed("the database was migrated to another schema; start this node with the new program")
-        self.number = number
-        self._saw(connection.mark, sent)
-
-    def _saw(self, mark: ServerMark | None, sent: float) -> None:
-        assert mark is not None, "connections of a node have read it"
-        if mark != self._mark:
-            self._mark, self._mark_since = mark, time.monotonic()
-        self._renewed_at = sent
+        self._lease.began(number, _mark_of(connection), sent, time.monotonic())
 
     def _renew_for_ever(self, connection: PgConnection | None) -> None:
         while True:
@@ -178,34 +181,29 @@ class Node:
         connection.check_warnings()
         if not rows:
             LOG.warning("node_expired", node=self.number)
-            self._has_died = True
+            self._lease.ended()
             self._begin(connection)
             self.on_death()
             return
         ((now,),) = rows
         self._clock = (now, sent)
-        is_another = connection.mark != self._mark
-        if is_another:
-            LOG.warning("another_server", started="" if connection.mark is None else connection.mark.started)
-            self._has_died = True
-        self._saw(connection.mark, sent)
-        if is_another:  # it may have lost what this node remembers
+        mark = _mark_of(connection)
+        if self._lease.renewed(mark, sent, time.monotonic()):
+            LOG.warning("another_server", started=mark.started)
             self.on_death()
 
     def _expire_for_ever(self) -> None:
         connection: PgConnection | None = None
         while not self._ended.wait(self.lease_ms / 15_000):
-            # No restart and no promoted server's clock ends a node early.
-            if time.monotonic() < self._mark_since + self.lease_ms / 1_000 or not self.is_alive:
-                continue
-            connection = self.expire(connection)
+            if self._lease.may_expire_others(time.monotonic()):
+                connection = self.expire(connection)
         if connection is not None:
             connection.close()
 
     def expire(self, connection: PgConnection | None) -> PgConnection | None:
         """Deletes the rows of dead nodes; returns the connection for the next time, whatever fails as `beat`."""
         try:
-            if connection is not None and connection.mark != self._mark:
+            if connection is not None and connection.mark != self.mark:
                 connection.close()
                 connection = None
             connection = connection or self._connect()
@@ -217,6 +215,11 @@ class Node:
             _failed("expiry_failed", error, connection)
             return None
         return connection
+
+
+def _mark_of(connection: PgConnection) -> ServerMark:
+    assert connection.mark is not None, "connections of a node have read it"
+    return connection.mark
 
 
 def _failed(event: str, error: Exception, connection: PgConnection | None) -> None:

@@ -1,0 +1,290 @@
+"""Real nodes whose line to the database, or whose database, fails: nothing is lost, doubled, or shown too late."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import postgres_server
+from client_proxy import Proxy
+from node_processes import LEASE_MS, NodeProcess
+from plain_client import Gone, PlainClient
+from plain_content import query_of, set_
+from plain_world import ServedSpace, agree
+from postgres_server import OwnServer
+from stemmadb.server.maintenance.verify import verify_space
+from stemmadb.server.storage.port import StorageFailed
+from stemmadb.server.storage.postgres import PostgresStorage
+
+PATIENCE = 120.0
+CLOCK_SECONDS = 10
+DATABASES = count(1)
+SHIFTED_CLOCK = f"""
+import time
+real, real_ns = time.time, time.time_ns
+time.time = lambda: real() + {CLOCK_SECONDS}
+time.time_ns = lambda: real_ns() + {CLOCK_SECONDS} * 10**9
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[OwnServer]:
+    postgres_server.need()
+    with postgres_server.own_server() as made:
+        yield made
+
+
+class Site:
+    """Two nodes on a database of their own: the first reaches it through a proxy."""
+
+    def __init__(self, server: OwnServer, directory: Path) -> None:
+        self.name = f"faults_{next(DATABASES)}"
+        self.server, self.directory = server, directory
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {self.name}")
+        self.url = self.at(server.port)
+        self.proxy = Proxy(("127.0.0.1", server.port))
+        self.nodes: list[NodeProcess] = []
+        self.served: list[ServedSpace] = []
+
+    def at(self, port: int) -> str:
+        return f"postgresql://stemmadb@127.0.0.1:{port}/{self.name}"
+
+    async def begin(self, *, second: dict[str, str] | None = None) -> None:
+        port = int(self.proxy.url.rpartition(":")[2])
+        for url, environment in ((self.at(port), None), (self.url, second)):
+            node = await asyncio.to_thread(NodeProcess, url, self.directory / "data", environment=environment)
+            self.nodes.append(node)
+        self.served = [ServedSpace(node.url) for node in self.nodes]
+        self.served[1].key, self.served[1].owner = self.served[0].key, self.served[0].owner
+        await self.served[0].found()
+
+    def rows(self, sql: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            return connection.execute(sql).fetchall()
+
+    def verified(self) -> list[tuple[str, object]]:
+        """The ids and bodies of all facts, of a space that verifies."""
+        storage = PostgresStorage(self.url, read_only=True)
+        try:
+            (space,) = storage.spaces()
+            verify_space(storage, space)
+            with storage.open(space).reader() as reader:
+                return [(str(fact.id), fact.body) for _, facts in reader.history() for fact in facts]
+        finally:
+            storage.close()
+
+
+@asynccontextmanager
+async def site(server: OwnServer, directory: Path) -> AsyncIterator[Site]:
+    made = Site(server, directory)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(made.proxy)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                yield made
+        finally:
+            for served in made.served:
+                await served.close()
+            for node in made.nodes:
+                await asyncio.to_thread(node.close)
+
+
+async def comes_back(client: PlainClient) -> None:
+    while True:
+        try:
+            await client.resume()
+        except (OSError, Gone, TimeoutError):
+            await asyncio.sleep(0.05)
+        except Exception as refused:
+            if type(refused).__name__ not in ("InvalidStatus", "InvalidMessage"):
+                raise
+            await asyncio.sleep(0.05)
+        else:
+            return
+
+
+async def writes(client: PlainClient, name: str, times: int) -> list[str]:
+    """Commits one after the other, over as many connections as it takes; the ids that were acknowledged."""
+    done = []
+    for number in range(times):
+        local, sent = client.last_local + 1, False
+        while True:
+            try:
+                if not sent:
+                    sent = True
+                    await client.commit(set_(f"urn:{name}:{number}", number))
+                verdict = await decided(client, local)
+                break
+            except (Gone, OSError, TimeoutError):
+                await comes_back(client)
+        assert verdict["verdict"] == "accepted"
+        done.append(f"urn:{name}:{number}")
+    return done
+
+
+async def decided(client: PlainClient, local: int) -> dict[str, Any]:
+    """The verdict; what is deferred is sent again."""
+    while (identity := (client.holding.session, local)) not in client.holding.verdicts:
+        await client.pump()
+        if client.deferred:
+            await asyncio.sleep(client.deferred[-1].get("retry_after_ms", 50) / 1_000)
+            client.deferred.clear()
+            await client.send_again()
+    return client.holding.verdicts[identity]
+
+
+def check(made: Site, confirmed: list[str]) -> None:
+    ids = [id_ for id_, _ in made.verified() if id_.startswith("urn:")]
+    assert sorted(ids) == sorted(confirmed)
+
+
+@pytest.mark.rule("STORE-8", "STORE-9", "COMMIT-1", "COMMIT-5", "COMMIT-10")
+async def test_connections_that_are_cut_cost_time_only(server: OwnServer, tmp_path: Path) -> None:
+    async with site(server, tmp_path) as made:
+        await made.begin()
+        clients = [await made.served[n].enter() for n in (0, 1)]
+        work = [asyncio.create_task(writes(client, f"c{n}", 15)) for n, client in enumerate(clients)]
+        for _ in range(5):
+            made.proxy.up.cut_after = secrets.randbelow(3_000)
+            await asyncio.sleep(0.1)
+            made.proxy.cut()
+        made.proxy.up.cut_after = None
+        confirmed = [id_ for ids in await asyncio.gather(*work) for id_ in ids]
+        await asyncio.to_thread(check, made, confirmed)
+
+
+@pytest.mark.rule("STORE-8", "STORE-9", "COMMIT-1", "COMMIT-5", "COMMIT-10")
+async def test_a_node_whose_connections_are_half_open_is_replaced_and_lives_again(
+    server: OwnServer, tmp_path: Path
+) -> None:
+    async with site(server, tmp_path) as made:
+        await made.begin()
+        client = await made.served[0].enter()
+        confirmed = await writes(client, "before", 2)
+        first = await asyncio.to_thread(made.rows, "SELECT node FROM stemmadb.node ORDER BY 1")
+        made.proxy.silence()
+        client.address = made.nodes[1].url
+        client.abort()
+        await comes_back(client)
+        confirmed += await writes(client, "after", 3)
+        made.proxy.cut()  # as TCP does after some seconds, if nobody acknowledges
+        while len(now := await asyncio.to_thread(made.rows, "SELECT node FROM stemmadb.node ORDER BY 1")) < 2:
+            await asyncio.sleep(0.05)
+        assert now != first
+        again = made.served[0].client()  # through the node that lives again
+        await comes_back(again)
+        confirmed += await writes(again, "again", 2)
+        await asyncio.to_thread(check, made, confirmed)
+
+
+@pytest.mark.rule("STORE-8")
+async def test_a_renewal_whose_answer_comes_after_the_end_of_its_row_revives_nothing(
+    server: OwnServer, tmp_path: Path
+) -> None:
+    async with site(server, tmp_path) as made:
+        await made.begin()
+        writer, watcher = await made.served[0].enter(), await made.served[0].enter()
+        await watcher.watch_filled(1, query_of("urn:*"))
+        confirmed = await writes(writer, "before", 2)
+        await watcher.reach(3)
+        made.proxy.down.hold()
+        writer.address = made.nodes[1].url
+        writer.abort()
+        await comes_back(writer)  # once the row of the first node has ended
+        confirmed += await writes(writer, "after", 3)
+        frames, heard = len(watcher.holding.frames), len(watcher.heard)
+        with suppress(Gone, TimeoutError):
+            await watcher.ask("ping")  # the answer would come from memory
+            async with asyncio.timeout(0.3):
+                await watcher.pump()
+        made.proxy.down.release()
+        with suppress(Gone):
+            while True:
+                await watcher.pump()
+        assert len(watcher.holding.frames) == frames  # nothing that the first node remembers
+        assert set(watcher.heard[heard:]) <= {"goodbye"}
+        await comes_back(watcher)
+        await agree(watcher, 1)
+        assert sorted(watcher.holding.held_by(1)) == sorted(confirmed)
+        assert any("node_begins_anew" in line for line in made.nodes[0].log)
+
+
+@pytest.mark.rule("STORE-9", "COMMIT-1", "COMMIT-5")
+async def test_while_the_database_has_no_connection_left_nothing_is_lost(server: OwnServer, tmp_path: Path) -> None:
+    async with site(server, tmp_path) as made:
+        await made.begin()
+        client = await made.served[0].enter()
+        confirmed = await writes(client, "before", 2)
+        work = asyncio.create_task(writes(client, "during", 10))
+        held = await asyncio.to_thread(take_all_connections, server.url)
+        await asyncio.sleep(LEASE_MS / 1_000 * 2)  # a fault, not a wait: the leases lapse meanwhile
+        assert not work.done()
+        for connection in held:
+            connection.close()
+        confirmed += await work
+        await asyncio.to_thread(check, made, confirmed)
+
+
+def take_all_connections(url: str) -> list[psycopg.Connection[tuple[object, ...]]]:
+    """Ends those of the nodes, and leaves them none."""
+    held: list[psycopg.Connection[tuple[object, ...]]] = [psycopg.connect(url, autocommit=True)]
+    while True:
+        held[0].execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'stemmadb'")
+        try:
+            while True:
+                held.append(psycopg.connect(url, autocommit=True))
+        except psycopg.OperationalError:
+            left = held[0].execute("SELECT 1 FROM pg_stat_activity WHERE application_name = 'stemmadb'").fetchall()
+            if not left:
+                return held
+
+
+@pytest.mark.rule("STORE-8")
+def test_two_nodes_never_have_one_number(server: OwnServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Site(server, tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(secrets, "randbits", lambda _: 7)
+        one = PostgresStorage(made.url, lease_ms=LEASE_MS)
+        with pytest.raises((StorageFailed, psycopg.Error)):
+            PostgresStorage(made.url, lease_ms=LEASE_MS)
+    other = PostgresStorage(made.url, lease_ms=LEASE_MS)
+    assert one.node.is_alive
+    assert sorted([7, other.node.number]) == sorted(
+        int(str(node)) for (node,) in made.rows("SELECT node FROM stemmadb.node")
+    )
+    one.close()
+    other.close()
+
+
+@pytest.mark.rule("STORE-8", "COMMIT-7")
+async def test_a_node_whose_clock_is_off_by_ten_seconds_takes_the_time_of_the_database(
+    server: OwnServer, tmp_path: Path
+) -> None:
+    (tmp_path / "clock").mkdir()
+    (tmp_path / "clock" / "sitecustomize.py").write_text(SHIFTED_CLOCK)
+    path = os.pathsep.join([str(tmp_path / "clock"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    async with site(server, tmp_path) as made:
+        await made.begin(second={"PYTHONPATH": path})
+        ahead = ServedSpace(made.nodes[1].url)
+        await ahead.found()  # the second node owns it
+        served = [made.served[0], ahead]
+        times: list[int] = []
+        for one in (served[0], served[1], served[0], served[1]):
+            client = await one.enter()
+            before = time.time() * 1_000
+            verdict = await client.write_now(set_("urn:x", 1))
+            assert before - 2_000 < verdict["time"] < time.time() * 1_000 + 2_000
+            times.append(verdict["time"])
+        assert times == sorted(times)
+        assert len(await asyncio.to_thread(made.rows, "SELECT node FROM stemmadb.node")) == 2
