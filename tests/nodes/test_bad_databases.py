@@ -21,8 +21,8 @@ from stemmadb.client import Identity, connect
 from stemmadb.client.cli import exits
 from stemmadb.protocol import identity as identities
 from stemmadb.protocol.wire.version import JSON
+from stemmadb.server.storage.blob_directory import MARKER
 from stemmadb.server.storage.postgres import connection as connections
-from stemmadb.server.storage.postgres.shared_blobs import NAME
 
 SECRET = "hunter2"  # noqa: S105  # of no real database
 
@@ -100,7 +100,7 @@ def test_a_server_that_is_too_old_is_named(own: str, tmp_path: Path, monkeypatch
 def test_a_directory_of_blobs_that_is_not_the_shared_one_is_refused(own: str, mounted: Path, tmp_path: Path) -> None:
     url = url_of(own)
     assert "Is it mounted?" in refusal(*serving(tmp_path / "data", url, "--blobs", mounted))
-    (mounted / NAME).write_text("another one\n")
+    (mounted / MARKER).write_text("another one\n")
     assert "Is it mounted?" in refusal(*serving(tmp_path / "data", url, "--blobs", mounted))
     assert "There is no directory" in refusal(*serving(tmp_path / "data", url, "--blobs", tmp_path / "none"))
     assert "--blobs" in refusal(*serving(tmp_path / "data", url))

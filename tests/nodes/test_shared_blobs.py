@@ -22,9 +22,8 @@ from stemmadb.client import Identity, connect
 from stemmadb.client.cli import exits
 from stemmadb.protocol.errors import LimitExceeded, Unavailable, UnknownBlob
 from stemmadb.server.engine.blobs.blobs import STRAY_KEEP_MS, BlobStore
-from stemmadb.server.storage.blob_directory import blob_path
+from stemmadb.server.storage.blob_directory import MARKER, blob_path
 from stemmadb.server.storage.postgres import PostgresStorage
-from stemmadb.server.storage.postgres.shared_blobs import NAME
 from stemmadb.server.storage.sqlite import SqliteStorage
 
 LARGEST = 64 * 1024
@@ -123,7 +122,7 @@ def test_other_nodes_need_the_same_directory(own: str, shared: Path, tmp_path: P
     assert "Is it mounted?" in refused(own, tmp_path / "mount")
     assert "There is no directory" in refused(own, tmp_path / "missing")
     assert "--blobs" in refused(own, None)
-    (tmp_path / "mount" / NAME).write_text("another one\n")
+    (tmp_path / "mount" / MARKER).write_text("another one\n")
     assert "Is it mounted?" in refused(own, tmp_path / "mount")
     second = PostgresStorage(own)
     second.use_blobs(shared)
@@ -139,11 +138,11 @@ def test_a_directory_belongs_to_one_database(shared: Path) -> None:
 
 
 def test_a_first_start_that_was_interrupted_is_completed_by_the_next(first: PostgresStorage, shared: Path) -> None:
-    before = (shared / NAME).read_text()
+    before = (shared / MARKER).read_text()
     with psycopg.connect(first._dsn, autocommit=True) as connection:
         connection.execute("DELETE FROM stemmadb.meta WHERE key = 'blobs'")
     first.use_blobs(shared)
-    assert (shared / NAME).read_text() == before
+    assert (shared / MARKER).read_text() == before
     with psycopg.connect(first._dsn) as connection:
         stored = connection.execute("SELECT value FROM stemmadb.meta WHERE key = 'blobs'").fetchall()
     assert stored == [(before.strip(),)]
@@ -199,6 +198,26 @@ async def test_the_row_comes_after_the_bytes(
         await blobs.stat(name_of(LARGE))
     await blobs.put(LARGE)
     assert (await blobs.read(name_of(LARGE), length=5)).data == LARGE[:5]
+
+
+@pytest.mark.rule("BLOB-1")
+async def test_a_directory_that_is_not_mounted_any_more_takes_and_lacks_nothing(
+    first: PostgresStorage, shared: Path
+) -> None:
+    blobs = blobs_of(first, Clock())
+    kept = await blobs.put(LARGE)
+    (shared / MARKER).rename(shared.parent / "away")
+    (shared / SPACE).rename(shared.parent / "mounted before")
+    with pytest.raises(Unavailable, match="not there any more"):
+        await blobs.read(kept.hash)
+    with pytest.raises(Unavailable, match="not there any more"):
+        await blobs.put(LARGE[1:])
+    assert not (shared / SPACE / "blobs").exists()
+    (shared / SPACE / "uploads").rename(shared.parent / "uploads in the mount point")
+    (shared / SPACE).rmdir()
+    (shared.parent / "mounted before").rename(shared / SPACE)
+    (shared.parent / "away").rename(shared / MARKER)
+    assert (await blobs.read(kept.hash, length=9)).data == LARGE[:9]
 
 
 @pytest.mark.rule("ERASE-1", "BLOB-2")

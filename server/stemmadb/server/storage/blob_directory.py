@@ -22,6 +22,8 @@ from stemmadb.protocol.model.values.ids import Hash, TimeMs
 from stemmadb.server.storage.port import BlobName, OpenedBlob
 
 FOLDER: Final = "blobs"
+MARKER: Final = "stemmadb-blobs"
+"""The file with the id of a directory that nodes share, in the directory itself."""
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NS_PER_MS: Final = 1_000_000
 
@@ -60,14 +62,17 @@ def sync_directory(directory: Path) -> None:
 class BlobDirectory:
     """Implements `port.LargeBlobs`. Calls block; any thread may make them."""
 
-    def __init__(self, directory: Path, *, is_shared: bool = False) -> None:
+    def __init__(self, directory: Path, *, marker: Path | None = None) -> None:
+        """`marker` is a file that is there as long as a directory that several processes share is mounted."""
         self._directory = directory
+        self._marker = marker
         self._has_folder = False
-        self.is_shared: Final = is_shared
+        self.is_shared: Final = marker is not None
 
     def put(self, hash_: Hash, file: Path) -> None:
         """Takes over a file that was verified and synced; returns once its name is durable."""
         with as_stemma_errors():
+            self._check_mounted()
             target = blob_path(self._directory, hash_)
             self._make_folder(target.parent)
             os.replace(file, target)
@@ -80,6 +85,7 @@ class BlobDirectory:
             try:
                 file = blob_path(self._directory, hash_).open("rb")
             except FileNotFoundError:
+                self._check_mounted()
                 raise BlobMismatch(blob=reference.write(hash_), why="its file is missing") from None
             with file:
                 found = os.fstat(file.fileno())
@@ -114,6 +120,13 @@ class BlobDirectory:
             except FileNotFoundError:  # it went meanwhile
                 continue
             yield BlobName(hash_, TimeMs(changed // _NS_PER_MS))
+
+    def _check_mounted(self) -> None:
+        """What is put into a mount point after the mount has gone would be lost, and nothing there is missing."""
+        if self._marker is not None and not self._marker.is_file():
+            raise Unavailable(
+                f"The directory of large blobs is not there any more: {str(self._marker)!r} is missing."
+            )
 
     def _make_folder(self, folder: Path) -> None:
         """Whoever made the folder, its name may not be durable: a sync that failed is all we would know of it."""

@@ -15,7 +15,7 @@ from psycopg.errors import UniqueViolation
 from stemmadb.protocol.errors import NotEmpty, Unavailable
 from stemmadb.protocol.model.log import commit_record
 from stemmadb.protocol.model.values.ids import Did, Hash
-from stemmadb.server.storage.blob_directory import BlobDirectory
+from stemmadb.server.storage.blob_directory import MARKER, BlobDirectory
 from stemmadb.server.storage.postgres import schema
 from stemmadb.server.storage.postgres.connection import PgConnection
 from stemmadb.server.storage.postgres.log import PostgresLog
@@ -111,7 +111,7 @@ class IncomingSpaces:
         chosen = int4s(numbers)
         if self._blobs_in is not None:
             for did, hash_ in self._connection.rows(_FILES, (len(PREFIX) + 1, len(PREFIX) + 1, chosen)):
-                BlobDirectory(self._blobs_in / did, is_shared=True).remove([Hash(hash_)])
+                BlobDirectory(self._blobs_in / did, marker=self._blobs_in / MARKER).remove([Hash(hash_)])
         with self._connection.transaction():
             for table in schema.TABLES_OF_SPACES:
                 sql = f"DELETE FROM {table} WHERE space = ANY (%s)"  # noqa: S608  # our own tables

@@ -12,7 +12,7 @@ import psycopg
 
 from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage import blocking
-from stemmadb.server.storage.blob_directory import BlobDirectory
+from stemmadb.server.storage.blob_directory import MARKER, BlobDirectory
 from stemmadb.server.storage.port import (
     AppendBatch,
     Done,
@@ -63,7 +63,9 @@ class ReadOnlyLog:
         """`blobs_in` is the directory that all nodes share, if there is one."""
         self.space: Final = space
         self.directory: Final = None if blobs_in is None else blobs_in / space
-        self.large_blobs: Final = None if blobs_in is None else BlobDirectory(blobs_in / space, is_shared=True)
+        self.large_blobs: Final = (
+            None if blobs_in is None else BlobDirectory(blobs_in / space, marker=blobs_in / MARKER)
+        )
         self.number: Final = number
         self._view: Final = partial(read_view, readers, number, read_view_ms_max)
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Final
 
 from stemmadb.protocol.errors import Unavailable
-from stemmadb.server.storage.blob_directory import sync_directory
+from stemmadb.server.storage.blob_directory import MARKER, sync_directory
 from stemmadb.server.storage.postgres import schema
 from stemmadb.server.storage.postgres.connection import PgConnection
 
-NAME: Final = "stemmadb-blobs"
 ID_BYTES_MAX: Final = 200
 
 _KNOWN: Final = "SELECT key, value FROM meta WHERE key IN ('database', 'blobs')"
@@ -48,13 +47,13 @@ def _read(directory: Path) -> str | None:
     if not directory.is_dir():
         raise Unavailable(f"There is no directory {str(directory)!r} for --blobs. Make it, or mount it.")
     try:
-        with (directory / NAME).open() as file:
+        with (directory / MARKER).open() as file:
             return file.read(ID_BYTES_MAX).strip()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as failed:
         why = getattr(failed, "strerror", None) or "it is no text"
-        raise Unavailable(f"{str(directory / NAME)!r} cannot be read: {why}.") from None
+        raise Unavailable(f"{str(directory / MARKER)!r} cannot be read: {why}.") from None
 
 
 def _made(directory: Path, found: str | None, database: str) -> str:
@@ -65,7 +64,7 @@ def _made(directory: Path, found: str | None, database: str) -> str:
         return found
     made = f"{database} {secrets.token_hex(16)}"
     try:
-        with (directory / NAME).open("x") as file:
+        with (directory / MARKER).open("x") as file:
             file.write(made + "\n")
             file.flush()
             os.fsync(file.fileno())
