@@ -16,7 +16,7 @@ from stemmadb.client.cli import main
 from stemmadb.server.serving.settings.config import Config
 from stemmadb.server.serving.settings.sources import load
 from stemmadb.server.storage.postgres.appender import APPENDS_IN_FLIGHT_MAX
-from stemmadb.server.storage.postgres.storage import READER_CONNECTIONS, SIDE_CONNECTIONS
+from stemmadb.server.storage.postgres.storage import CLAIM_CONNECTIONS, READER_CONNECTIONS, SIDE_CONNECTIONS
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "examples" / "nodes"
@@ -37,7 +37,15 @@ HAPROXY_WORDS = {
     *("hash-type", "option", "http-check", "retry-on", "default-server", "server"),
 }
 HEARTBEAT_AND_EXPIRY = 2
-NODE_CONNECTIONS = APPENDS_IN_FLIGHT_MAX + SIDE_CONNECTIONS + READER_CONNECTIONS + HEARTBEAT_AND_EXPIRY
+AT_START_AND_END = 1
+NODE_CONNECTIONS = (
+    APPENDS_IN_FLIGHT_MAX
+    + SIDE_CONNECTIONS
+    + CLAIM_CONNECTIONS
+    + READER_CONNECTIONS
+    + HEARTBEAT_AND_EXPIRY
+    + AT_START_AND_END
+)
 
 
 def read(name: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from appends import append_to
 from command_line import here
 from engines import engine
-from kept_spaces import fill
+from kept_spaces import SMALL, blob_of, make
 from logs import LogMaker
 from node_processes import url_of
 from space import ALICE, BOB, SPACE, set_
@@ -31,8 +31,11 @@ NODE = "10.0.0.1:8420"
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
+    """A space with one of everything but a large blob, for which a database needs a directory."""
     storage = SqliteStorage(tmp_path / "data")
-    fill(storage.open(SPACE, create=True))
+    log = storage.open(SPACE, create=True)
+    append_to(log, EMPTY_SPACE, make()[1])
+    log.put_blob(blob_of(SMALL), SMALL)
     storage.close()
     return tmp_path / "data"
 
@@ -100,6 +103,7 @@ def test_an_import_that_is_not_right_leaves_nothing_in_the_database(url: str, st
     cut.write_bytes(stream[: stream.rindex(b"\n", 0, -1) + 1])
     refused = here("import", cut, "--storage", url_of(url), "--json")
     assert refused.error == "bad_stream"
+    assert "before its 'end' line" in refused.json["error"]["message"]
     assert ask(url, "SELECT did FROM stemmadb.space") == []
     assert ask(url, "SELECT count(*) FROM stemmadb.commit") == before
 

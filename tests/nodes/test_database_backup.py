@@ -98,9 +98,12 @@ def test_a_later_backup_adds_what_came_since_and_all_of_it_comes_back(world: Wor
     assert restored.code == 0, restored.err
     assert stream_of(tmp_path / "data", tmp_path / "directory.jsonl") == now
     with postgres_server.own_database(is_empty=True) as empty:
-        assert here("restore", world.target, "--storage", url_of(empty)).code == 0
-        assert stream_of(url_of(empty), tmp_path / "database.jsonl") == now
-        again = here("restore", world.target, "--storage", url_of(empty), "--json")
+        (tmp_path / "blobs").mkdir()
+        place = ("--storage", url_of(empty), "--blobs", tmp_path / "blobs")
+        assert here("restore", world.target, *place).code == 0
+        assert here("export", tmp_path / "database.jsonl", *place).code == 0
+        assert (tmp_path / "database.jsonl").read_bytes() == now
+        again = here("restore", world.target, *place, "--json")
         assert (again.code, again.error) == (exits.REFUSED, "not_empty")
 
 

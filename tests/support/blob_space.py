@@ -14,6 +14,7 @@ from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.server.engine.base.executors import Inline
 from stemmadb.server.engine.blobs.blobs import BlobStore
+from stemmadb.server.storage.blob_directory import BlobDirectory
 from stemmadb.server.storage.port import LogReader, SpaceLog, Storage
 
 T = TypeVar("T")
@@ -70,6 +71,7 @@ def blobs_on(storage: Storage, directory: Path | None, clock: Clock | None = Non
     return BlobStore(
         BlobSpace(storage, settings.pop("limits", LIMITS)),
         directory=directory,
+        large=None if directory is None else BlobDirectory(directory),
         workers=settings.pop("workers", Threads()),
         now=clock or Clock(),
         **settings,

@@ -28,6 +28,7 @@ from stemmadb.server.engine.blobs.blobs import BlobStore
 from stemmadb.server.engine.plan.known_merges import KnownMerges
 from stemmadb.server.service.base.request_context import Caller, RequestContext
 from stemmadb.server.service.requests.dispatch import answer
+from stemmadb.server.storage.blob_directory import BlobDirectory
 from stemmadb.server.storage.port import Storage
 from wire_peers import did_of, key_of
 
@@ -101,5 +102,6 @@ async def request_harness(
     roles: dict[Did, str] | None = None,
 ) -> AsyncIterator[RequestHarness]:
     async with engine(storage, access=roles or ROLES, limits=limits) as it:
-        blobs = BlobStore(it.space, directory=directory, workers=Inline(), now=it.clock)
+        large = None if directory is None else BlobDirectory(directory)
+        blobs = BlobStore(it.space, directory=directory, large=large, workers=Inline(), now=it.clock)
         yield RequestHarness(it, RequestContext(it.space, blobs, KnownMerges(), it.clock))

@@ -316,8 +316,8 @@ async def test_the_same_chunk_is_taken_once_also_when_callers_go(blobs: BlobStor
 async def test_blobs_of_a_real_space_are_there_after_a_restart(tmp_path: Path) -> None:
     for is_first in (True, False):
         async with engine(SqliteStorage(tmp_path), workers=executors.threads(writers=1, readers=1)) as it:
-            directory = await it.space.in_turn(lambda log: log.directory)
-            blobs = BlobStore(it.space, directory=directory, workers=Threads(), now=it.clock)
+            directory, large = await it.space.in_turn(lambda log: (log.directory, log.large_blobs))
+            blobs = BlobStore(it.space, directory=directory, large=large, workers=Threads(), now=it.clock)
             for data in (SMALL, LARGE):
                 if is_first:
                     await blobs.put(data)

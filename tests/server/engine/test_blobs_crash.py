@@ -16,8 +16,8 @@ from stemmadb.protocol.errors import StorageFull, Unavailable, UnknownBlob
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Hash
 from stemmadb.server.engine.base.executors import Inline
-from stemmadb.server.engine.blobs.blob_files import blob_path
 from stemmadb.server.engine.blobs.blobs import UPLOAD_KEEP_MS, BlobStore, Offset, Swept
+from stemmadb.server.storage.blob_directory import blob_path
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import StorageFailed
 

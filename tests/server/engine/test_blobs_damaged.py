@@ -16,8 +16,9 @@ from stemmadb.protocol.errors import BlobMismatch, UnknownBlob
 from stemmadb.protocol.model.values.ids import TimeMs
 from stemmadb.server.engine.base.executors import Inline
 from stemmadb.server.engine.blobs import blob_files
-from stemmadb.server.engine.blobs.blob_files import SEGMENT_BYTES, BlobFiles, blob_path
+from stemmadb.server.engine.blobs.blob_files import SEGMENT_BYTES, BlobFiles
 from stemmadb.server.engine.blobs.blobs import BlobStore, Offset
+from stemmadb.server.storage.blob_directory import BlobDirectory, blob_path
 from stemmadb.server.storage.memory import MemoryStorage
 from stemmadb.server.storage.port import StoredBlob
 
@@ -144,7 +145,7 @@ async def test_sending_again_what_the_database_lost_repairs_it(storage: MemorySt
 
 def test_only_so_many_files_are_remembered_as_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blob_files, "CHECKED_MAX", 2)
-    files = BlobFiles(tmp_path)
+    files = BlobFiles(BlobDirectory(tmp_path))
     contents = [bytes([number]) * 10 for number in range(3)]
     for data in contents:
         (tmp_path / "upload").write_bytes(data)
@@ -159,7 +160,7 @@ def test_only_so_many_files_are_remembered_as_verified(tmp_path: Path, monkeypat
 
 def test_the_files_used_last_are_the_ones_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blob_files, "CHECKED_MAX", 2)
-    files = BlobFiles(tmp_path)
+    files = BlobFiles(BlobDirectory(tmp_path))
     contents = [bytes([number]) * 10 for number in range(3)]
     for data in contents:
         (tmp_path / "upload").write_bytes(data)

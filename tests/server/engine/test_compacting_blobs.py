@@ -16,10 +16,10 @@ from stemmadb.protocol import errors
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import Hash, TimeMs
-from stemmadb.server.engine.blobs.blob_files import blob_path
 from stemmadb.server.engine.blobs.blobs import metadata_id
 from stemmadb.server.engine.plan import compaction, compaction_blobs
 from stemmadb.server.engine.plan.compaction import CompactionDone
+from stemmadb.server.storage.blob_directory import blob_path
 from stemmadb.server.storage.port import SpaceLog, StorageFailed, StoredBlob
 from stemmadb.server.storage.sqlite import SqliteStorage
 

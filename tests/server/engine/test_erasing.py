@@ -19,11 +19,11 @@ from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import MAIN, BranchName, EntityId, Hash, TimeMs, Version
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.server.engine.base.moments import ReadMoment
-from stemmadb.server.engine.blobs.blob_files import blob_path
 from stemmadb.server.engine.plan import erasure, merge
 from stemmadb.server.engine.plan.merge import MergeWanted
 from stemmadb.server.engine.plan.planned_write import ATTEMPTS_MAX
 from stemmadb.server.engine.read import entities
+from stemmadb.server.storage.blob_directory import blob_path
 from stemmadb.server.storage.port import LogReader, SpaceLog, StoredBlob
 from stemmadb.server.storage.sqlite import SqliteStorage
 

@@ -18,7 +18,7 @@ from stemmadb.protocol.model.values.ids import TimeMs
 from stemmadb.server.engine.base import executors
 from stemmadb.server.engine.base.open_log import OpenLog
 from stemmadb.server.engine.base.settings import Settings
-from stemmadb.server.engine.blobs.blob_files import blob_path
+from stemmadb.server.storage.blob_directory import blob_path
 from stemmadb.server.storage.port import SpaceLog, StoredBlob
 from stemmadb.server.storage.sqlite import SqliteStorage
 from verdicts import X

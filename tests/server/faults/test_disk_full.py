@@ -27,6 +27,7 @@ from stemmadb.protocol.model.values.limits import MEBIBYTE
 from stemmadb.server.engine.base import executors
 from stemmadb.server.engine.blobs.blobs import BlobStore
 from stemmadb.server.serving import health
+from stemmadb.server.storage.blob_directory import BlobDirectory
 from stemmadb.server.storage.sqlite import SqliteStorage, connection
 from stemmadb.server.storage.sqlite.storage import SPACES
 
@@ -187,7 +188,8 @@ async def test_a_blob_that_does_not_fit_is_told_and_goes_on_when_there_is_room(s
 
 def blobs_of(it: Engine, directory: Path) -> BlobStore:
     workers = executors.Inline()
-    return BlobStore(it.space, directory=directory, workers=workers, now=it.clock)
+    large = BlobDirectory(directory)
+    return BlobStore(it.space, directory=directory, large=large, workers=workers, now=it.clock)
 
 
 def status_of(address: str, path: str) -> int:

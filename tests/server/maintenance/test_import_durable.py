@@ -10,10 +10,10 @@ import pytest
 
 from kept_spaces import fill
 from space import SPACE
-from stemmadb.server.engine.blobs.blob_files import sync_directory
 from stemmadb.server.maintenance import incoming
 from stemmadb.server.maintenance.export import export
 from stemmadb.server.maintenance.import_batches import import_spaces
+from stemmadb.server.storage.blob_directory import sync_directory
 from stemmadb.server.storage.memory import MemoryStorage
 
 

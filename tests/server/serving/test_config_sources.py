@@ -31,6 +31,7 @@ OTHERS: Mapping[str, object] = {
     "storage": "postgresql://stemma@db/stemma",
     "node_address": "10.0.0.1:8420",
     "server_key": "k",
+    "blobs": "b",
     "lease_ms": 500,
     "read_view_ms_max": 500,
     "message_bytes_max": 2**25,

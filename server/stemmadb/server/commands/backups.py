@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.commands.database_access import database, storage_option
+from stemmadb.server.commands.database_access import Database, database, storage_options
 from stemmadb.server.commands.report import CommandReport
 from stemmadb.server.commands.shared import (
     CommandShell,
@@ -35,11 +35,11 @@ _directory = click.Path(file_okay=False, path_type=Path)
 @click.command()
 @click.argument("target", type=_directory)
 @data_option
-@storage_option
+@storage_options
 @space_option
 @click.pass_obj
 def backup(
-    shell: CommandShell, target: Path, data: Path, storage: str | None, space: Did | None
+    shell: CommandShell, target: Path, data: Path, storage: Database | None, space: Did | None
 ) -> dict[str, object]:
     """Copy the spaces of a directory, which may be in use, to TARGET.
 
@@ -73,7 +73,7 @@ def backup(
 
 
 def _backed_up(
-    data: Path, storage: str | None, target: Path, space: Did | None, on_progress: OnProgress, failed: Failed
+    data: Path, storage: Database | None, target: Path, space: Did | None, on_progress: OnProgress, failed: Failed
 ) -> list[BackedUp]:
     wanted = None if space is None else [space]
     if storage is None:
@@ -91,11 +91,11 @@ def _raised(error: Exception, target: Path) -> dict[str, object]:
 @click.command()
 @click.argument("source", type=_directory)
 @data_option
-@storage_option
+@storage_options
 @space_option
 @click.pass_obj
 def restore(
-    shell: CommandShell, source: Path, data: Path, storage: str | None, space: Did | None
+    shell: CommandShell, source: Path, data: Path, storage: Database | None, space: Did | None
 ) -> dict[str, object]:
     """Restore the spaces of the backup SOURCE into a data directory that has none.
 
@@ -110,7 +110,7 @@ def restore(
     for one in done:
         shell.say(f"{shell.named(one.space)}: restored and verified, version {one.version}, {shown(one.hash)}")
     return {
-        **({"data": str(data)} if storage is None else {"storage": storage}),
+        **({"data": str(data)} if storage is None else {"storage": storage.url}),
         "spaces": [
             {"space": one.space, "name": shell.name_of(one.space), "version": one.version, "hash": shown(one.hash)}
             for one in done
@@ -119,12 +119,12 @@ def restore(
 
 
 def _restored(
-    source: Path, data: Path, storage: str | None, spaces: list[Did] | None, on_progress: OnProgress
+    source: Path, data: Path, storage: Database | None, spaces: list[Did] | None, on_progress: OnProgress
 ) -> list[Verified]:
     if isinstance(manifests.load_any(source), ExportsManifest):
         with arriving(data, storage) as place:
             return restore_database(source, place, spaces=spaces, on_progress=on_progress)
     if storage is not None:
-        pipe = f"stemmadb export - --data {source} | stemmadb import - --storage {storage}"
+        pipe = f"stemmadb export - --data {source} | stemmadb import - --storage {storage.url}"
         raise click.UsageError(f"{str(source)!r} is no backup of a database. For one of a directory: {pipe}")
     return bring_back(source, data, spaces=spaces, on_progress=on_progress)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import click
 
@@ -22,23 +24,56 @@ READ_VIEW_MS_MAX: Final = 600_000
 PAGES_MS_MAX: Final = 5_000
 """What reads page by page goes on in later read views, so that appends are not kept waiting (STORE-10)."""
 
-storage_option = click.option(
-    "--storage", metavar="URL", help="A PostgreSQL database instead of the data directory: postgresql://user@host/db."
-)
+_STORAGE: Final = "A PostgreSQL database instead of the data directory: postgresql://user@host/db."
+_BLOBS: Final = "With --storage: the directory of large blobs that the nodes share, if they have one."
+
+T = TypeVar("T")
+
+
+class Database(NamedTuple):
+    """A database as a command is told of it."""
+
+    url: str
+    blobs: Path | None = None
+    has_blobs: bool = True
+    """Whether the command has to do with blobs: then the directory must be the one that the nodes share."""
+
+
+def _read_storage(_ctx: click.Context, _option: click.Parameter, url: str | None) -> Database | None:
+    return None if url is None else Database(url, has_blobs=False)
+
+
+storage_option = click.option("--storage", metavar="URL", callback=_read_storage, help=_STORAGE)
+
+
+def storage_options(function: Callable[..., T]) -> Callable[..., T]:
+    """`--storage` with `--blobs`, as one `storage`."""
+
+    @click.option("--storage", metavar="URL", help=_STORAGE)
+    @click.option("--blobs", "blobs_in", type=click.Path(file_okay=False, path_type=Path), help=_BLOBS)
+    @wraps(function)
+    def called(*args: object, storage: str | None, blobs_in: Path | None, **options: object) -> T:
+        if storage is None and blobs_in is not None:
+            raise click.UsageError("--blobs goes with --storage: a data directory has its blobs beside its spaces.")
+        return function(*args, storage=None if storage is None else Database(storage, blobs_in), **options)
+
+    return called
+
+
 needed_storage_option = click.option(
     "--storage", metavar="URL", required=True, help="The PostgreSQL database: postgresql://user@host/db."
 )
 
 
 @contextmanager
-def database(storage: str, *, read_view_ms_max: int = READ_VIEW_MS_MAX) -> Iterator[PostgresStorage]:
+def database(storage: Database, *, read_view_ms_max: int = READ_VIEW_MS_MAX) -> Iterator[PostgresStorage]:
     """The database, to be read only: a command that reads is no node."""
     with _opened(storage, read_only=True, read_view_ms_max=read_view_ms_max) as opened:
         yield opened
 
 
 @contextmanager
-def writable_database(storage: str) -> Iterator[PostgresStorage]:
+def writable_database(storage: Database) -> Iterator[PostgresStorage]:
     """The database, to write spaces that no live node owns: a node without an address, to which nobody connects."""
     with _opened(storage, read_only=False, read_view_ms_max=READ_VIEW_MS_MAX) as opened:
         yield opened
@@ -83,13 +118,15 @@ def checked_url(storage: str) -> str:
 
 
 @contextmanager
-def _opened(storage: str, *, read_only: bool, read_view_ms_max: int) -> Iterator[PostgresStorage]:
-    url = checked_url(storage)
+def _opened(storage: Database, *, read_only: bool, read_view_ms_max: int) -> Iterator[PostgresStorage]:
+    url = checked_url(storage.url)
     with _failures():
         with _driver():
             from stemmadb.server.storage.postgres import PostgresStorage  # noqa: PLC0415
         opened = PostgresStorage(url, read_only=read_only, program=_program(), read_view_ms_max=read_view_ms_max)
         try:
+            if storage.has_blobs:
+                opened.use_blobs(storage.blobs)
             yield opened
         finally:
             opened.close()

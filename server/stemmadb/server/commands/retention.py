@@ -32,7 +32,7 @@ from stemmadb.protocol.model.values.ids import (
     entity_id,
 )
 from stemmadb.protocol.model.values.limits import DEFAULTS as LIMITS
-from stemmadb.server.commands.database_access import claim, storage_option, writable_database
+from stemmadb.server.commands.database_access import Database, claim, storage_options, writable_database
 from stemmadb.server.commands.shared import (
     CommandShell,
     data_option,
@@ -76,7 +76,7 @@ as_option = click.option(
 
 @click.command()
 @data_option
-@storage_option
+@storage_options
 @one_space_option
 @click.option("--floor", type=click.IntRange(min=0), help="The oldest version that can still be read.")
 @click.option("--older-than", metavar="TIME", help="Instead of a version: keep what is newer than 30d, 12h or 2w.")
@@ -87,7 +87,7 @@ as_option = click.option(
 def compact(  # noqa: PLR0913, PLR0917  # one for each option
     shell: CommandShell,
     data: Path,
-    storage: str | None,
+    storage: Database | None,
     space: Did,
     floor: int | None,
     older_than: str | None,
@@ -138,7 +138,7 @@ def compact(  # noqa: PLR0913, PLR0917  # one for each option
 @click.command()
 @click.argument("id_", metavar="ID", callback=lambda _ctx, _option, text: entity_id(text))
 @data_option
-@storage_option
+@storage_options
 @one_space_option
 @click.option(
     "--version", "versions", type=click.IntRange(min=1), multiple=True, required=True, help="May be repeated."
@@ -159,7 +159,7 @@ def erase(  # noqa: PLR0913, PLR0917  # one for each option
     shell: CommandShell,
     id_: EntityId,
     data: Path,
-    storage: str | None,
+    storage: Database | None,
     space: Did,
     versions: tuple[int, ...],
     survivors: tuple[str, ...],
@@ -238,7 +238,7 @@ def _survivor(text: str) -> tuple[BranchName, bytes]:
 def _run(
     shell: CommandShell,
     data: Path,
-    storage: str | None,
+    storage: Database | None,
     space: Did,
     stage: str,
     work: Callable[[SpaceApi], Awaitable[dict[str, object]]],

@@ -102,6 +102,8 @@ def run_server(shell: ServingShell, config: Config, beside: Sequence[Companion] 
         raise Unavailable("Agent memory runs beside a data directory. Give a memory server the --url of a node.")
     if config.storage is not None and config.workers > 1:
         raise Unavailable("Workers share a data directory. With --storage, run several nodes on the machine instead.")
+    if config.blobs is not None and config.storage is None:
+        raise Unavailable("--blobs goes with --storage: a data directory has its blobs beside its spaces.")
 
     def ready(serving: Serving) -> None:
         shell.say_lines(banner.human(serving))

@@ -14,7 +14,13 @@ import click
 from stemmadb.protocol import errors, identity
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Did, TimeMs
-from stemmadb.server.commands.database_access import READ_VIEW_MS_MAX, database, served_elsewhere, writable_database
+from stemmadb.server.commands.database_access import (
+    READ_VIEW_MS_MAX,
+    Database,
+    database,
+    served_elsewhere,
+    writable_database,
+)
 from stemmadb.server.maintenance.incoming import IncomingSpaces, incoming_spaces
 from stemmadb.server.maintenance.progress import MaintenanceProgress, OnProgress
 from stemmadb.server.storage.port import DiskFull, OwnedElsewhere, Storage, StorageFailed
@@ -120,7 +126,9 @@ def _full(target: Path | None) -> errors.StorageFull:
 
 
 @contextmanager
-def reading_all(data: Path, storage: str | None, *, read_view_ms_max: int = READ_VIEW_MS_MAX) -> Iterator[Storage]:
+def reading_all(
+    data: Path, storage: Database | None, *, read_view_ms_max: int = READ_VIEW_MS_MAX
+) -> Iterator[Storage]:
     """The spaces of a directory, or those of a database, either of which may be in use."""
     if storage is None:
         with reading(data) as directory:
@@ -131,7 +139,7 @@ def reading_all(data: Path, storage: str | None, *, read_view_ms_max: int = READ
 
 
 @contextmanager
-def arriving(data: Path, storage: str | None) -> Iterator[IncomingSpaces]:
+def arriving(data: Path, storage: Database | None) -> Iterator[IncomingSpaces]:
     """Where new spaces are made: in a directory that no process uses, or in a database."""
     if storage is None:
         with incoming_spaces(data) as directory:

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.commands.database_access import PAGES_MS_MAX, storage_option
+from stemmadb.server.commands.database_access import PAGES_MS_MAX, Database, storage_options
 from stemmadb.server.commands.shared import (
     CommandShell,
     arriving,
@@ -23,13 +23,13 @@ from stemmadb.server.commands.shared import (
     shown,
     space_option,
 )
-from stemmadb.server.engine.blobs.blob_files import sync_directory
 from stemmadb.server.maintenance.backup import known_spaces
 from stemmadb.server.maintenance.export import Exported
 from stemmadb.server.maintenance.export import export as write_stream
 from stemmadb.server.maintenance.import_batches import import_into
 from stemmadb.server.maintenance.progress import OnProgress
 from stemmadb.server.maintenance.stream import LineSource
+from stemmadb.server.storage.blob_directory import sync_directory
 from stemmadb.server.storage.port import Storage
 
 STANDARD = "-"
@@ -38,11 +38,11 @@ STANDARD = "-"
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @data_option
-@storage_option
+@storage_options
 @space_option
 @click.pass_obj
 def export(
-    shell: CommandShell, file: str, data: Path, storage: str | None, space: Did | None
+    shell: CommandShell, file: str, data: Path, storage: Database | None, space: Did | None
 ) -> dict[str, object] | None:
     """Write the spaces of a directory, which may be in use, with their whole history to FILE as JSON Lines.
 
@@ -119,10 +119,12 @@ def _check_new(path: Path) -> None:
 @click.command("import")
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True))
 @data_option
-@storage_option
+@storage_options
 @space_option
 @click.pass_obj
-def import_(shell: CommandShell, file: str, data: Path, storage: str | None, space: Did | None) -> dict[str, object]:
+def import_(
+    shell: CommandShell, file: str, data: Path, storage: Database | None, space: Did | None
+) -> dict[str, object]:
     """Read spaces from FILE, or with '-' from standard input, into a data directory that no process uses.
 
     The spaces must not exist yet. Everything is verified while it is read, and visible only once it is complete.
@@ -137,7 +139,7 @@ def import_(shell: CommandShell, file: str, data: Path, storage: str | None, spa
         counts = f"{shell.counted(one.facts, 'fact')}, {shell.counted(one.blobs, 'blob')}"
         shell.say(f"{shell.named(one.space)}: imported and verified, version {one.version}, {counts}")
     return {
-        **({"data": str(data)} if storage is None else {"storage": storage}),
+        **({"data": str(data)} if storage is None else {"storage": storage.url}),
         "spaces": [
             {
                 "space": one.space,

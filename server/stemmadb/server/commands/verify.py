@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.commands.database_access import storage_option
+from stemmadb.server.commands.database_access import Database, storage_options
 from stemmadb.server.commands.report import CommandReport
 from stemmadb.server.commands.shared import (
     CommandShell,
@@ -28,10 +28,10 @@ from stemmadb.server.storage.port import Storage
 
 @click.command()
 @data_option
-@storage_option
+@storage_options
 @space_option
 @click.pass_obj
-def verify(shell: CommandShell, data: Path, storage: str | None, space: Did | None) -> dict[str, object]:
+def verify(shell: CommandShell, data: Path, storage: Database | None, space: Did | None) -> dict[str, object]:
     """Verify the whole history of each space: hashes, bodies, snapshots, blobs and files.
 
     Reads a directory that may be in use, a backup too. Names the first place of each space that does not hold, and
@@ -46,7 +46,7 @@ def verify(shell: CommandShell, data: Path, storage: str | None, space: Did | No
         for one in known_spaces(opened, None if space is None else [space]):
             report.take(one, partial(_verified, shell, opened, one, on_progress))
     if not report.spaces:
-        shell.say(f"There are no spaces in {storage or data}.")
+        shell.say(f"There are no spaces in {storage.url if storage else data}.")
     return report.answer(verified=len(report.good) == len(report.spaces))
 
 

@@ -19,13 +19,14 @@ from stemmadb.protocol.errors import BrokenChain, NotEmpty, StemmaError, Unavail
 from stemmadb.protocol.model.log.commit_record import genesis
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Did, Hash, TimeMs, Version
-from stemmadb.server.engine.blobs.blob_files import BlobFiles, blob_path, blocks, hash_of, sync_directory
+from stemmadb.server.engine.blobs.blob_files import blocks, hash_of
 from stemmadb.server.maintenance import manifest as manifests
 from stemmadb.server.maintenance.incoming import PREFIX, SPACES, incoming
 from stemmadb.server.maintenance.manifest import SpaceBackup
 from stemmadb.server.maintenance.progress import Counter, OnProgress, quiet
 from stemmadb.server.maintenance.sqlite_copy import copy_database
 from stemmadb.server.maintenance.verify import verify_space
+from stemmadb.server.storage.blob_directory import BlobDirectory, blob_path, sync_directory
 from stemmadb.server.storage.directory import LOCK, hold
 from stemmadb.server.storage.port import SpaceLog, Storage, StorageFailed
 from stemmadb.server.storage.sqlite import SqliteStorage
@@ -201,7 +202,7 @@ class _Backup:
             os.fsync(file.fileno())
         folder = self._target / SPACES / space
         folder.mkdir(parents=True, mode=0o700, exist_ok=True)
-        BlobFiles(folder).adopt(waiting, hash_)
+        BlobDirectory(folder).put(hash_, waiting)
         return True
 
     def _is_named(self, space: Did, hash_: Hash) -> bool:
@@ -223,8 +224,8 @@ class _Backup:
 
     def _sweep(self, space: Did, wanted: Collection[Hash]) -> None:
         """Removes the files of blobs that were erased or compacted away since the last backup (ERASE-1)."""
-        files = BlobFiles(self._file(space).parent)
-        files.remove(set(files.names()).difference(wanted))
+        files = BlobDirectory(self._file(space).parent)
+        files.remove({name.hash for name in files.names()}.difference(wanted))
 
     def _file(self, space: Did) -> Path:
         return self._target / SPACES / space / DATABASE

@@ -22,7 +22,6 @@ from typing import Final
 from stemmadb.protocol.errors import BrokenChain, NotEmpty, StemmaError, Unavailable, UnknownSpace
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Did, Hash, TimeMs, Version
-from stemmadb.server.engine.blobs.blob_files import sync_directory
 from stemmadb.server.maintenance import manifest as manifests
 from stemmadb.server.maintenance.backup import BackedUp, Failed, give_up, hash_at, known_spaces
 from stemmadb.server.maintenance.export import Exported, export, has_destroyed
@@ -33,6 +32,7 @@ from stemmadb.server.maintenance.progress import OnProgress, quiet
 from stemmadb.server.maintenance.regular_files import open_regular
 from stemmadb.server.maintenance.stream import BlobLine, EndLine, LineReader
 from stemmadb.server.maintenance.verify import Verified, verify
+from stemmadb.server.storage.blob_directory import sync_directory
 from stemmadb.server.storage.directory import LOCK, hold
 from stemmadb.server.storage.port import SpaceLog, Storage, StorageFailed
 

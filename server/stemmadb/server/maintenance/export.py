@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,7 +17,7 @@ from stemmadb.server.maintenance import check_blobs, records
 from stemmadb.server.maintenance.check_blobs import BlobMissing
 from stemmadb.server.maintenance.progress import Counter, OnProgress, quiet
 from stemmadb.server.maintenance.stream import CHUNK_BYTES, FORMAT, BlobLine, ChunkLine, EndLine, Header, LineWriter
-from stemmadb.server.storage.port import LogFilter, LogReader, SpaceLog, StoredBlob
+from stemmadb.server.storage.port import LargeBlobs, LogFilter, LogReader, SpaceLog, StoredBlob
 
 STRUCTURAL_PAGE: Final = 1_000
 
@@ -115,7 +114,7 @@ def _put_blobs(
         if blob.hash in without:
             continue
         try:
-            _put_blob(reader, log.directory, blob, lines)
+            _put_blob(reader, log.large_blobs, blob, lines)
         except BlobMissing:
             if check_blobs.is_there(log, blob.hash):
                 why = "there is a row for it, and its bytes are gone"
@@ -127,8 +126,8 @@ def _put_blobs(
     return counter.done
 
 
-def _put_blob(reader: LogReader, directory: Path | None, blob: StoredBlob, lines: LineWriter) -> None:
-    parts = chunks(check_blobs.read(reader, directory, blob))
+def _put_blob(reader: LogReader, large: LargeBlobs | None, blob: StoredBlob, lines: LineWriter) -> None:
+    parts = chunks(check_blobs.read(reader, large, blob))
     first = next(parts, b"")  # before the line of the blob: it may be gone
     lines.put(
         BlobLine(

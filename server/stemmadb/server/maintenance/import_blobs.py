@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from blake3 import blake3
 
@@ -12,7 +11,6 @@ from stemmadb.protocol.errors import InvalidReference
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Hash, TimeMs
 from stemmadb.protocol.model.values.json_values import INT_MAX
-from stemmadb.server.engine.blobs.blob_files import BlobFiles
 from stemmadb.server.engine.blobs.blobs import CONTENT_TYPE_MAX, INLINE_BYTES_MAX
 from stemmadb.server.maintenance.stream import BlobLine, ChunkLine, LineReader
 from stemmadb.server.storage.port import SpaceLog, StoredBlob
@@ -33,8 +31,7 @@ class ArrivingBlobs:
             if reader.blob(blob.hash) is not None:
                 self._lines.fail("the blob was here before")
         if blob.in_file:
-            assert self._log.directory is not None, "a blob is in a file only where there is a place for files"
-            self._to_file(self._log.directory, blob)
+            self._to_file(blob)
             data = None
         else:
             data = b"".join(self._chunks(blob))
@@ -50,7 +47,12 @@ class ArrivingBlobs:
             self._lines.fail("a size and a time are 0 or more and fit in 64 bits")
         if len(line.content_type) > CONTENT_TYPE_MAX or not line.content_type.isprintable():
             self._lines.fail(f"a content type is printable text of at most {CONTENT_TYPE_MAX} characters")
-        in_file = self._log.directory is not None and line.size > INLINE_BYTES_MAX
+        in_file = self._log.large_blobs is not None and line.size > INLINE_BYTES_MAX
+        if not in_file and self._log.blob_data_max is not None and line.size > self._log.blob_data_max:
+            self._lines.fail(
+                f"the blob has {line.size} bytes, and the database takes {self._log.blob_data_max}; "
+                "--blobs names a directory for larger ones"
+            )
         return StoredBlob(hash_, line.size, line.content_type, TimeMs(line.created), in_file)
 
     def _chunks(self, blob: StoredBlob) -> Iterator[bytes]:
@@ -72,11 +74,18 @@ class ArrivingBlobs:
         if (size, hash_) != (blob.size, blob.hash):
             self._lines.fail("the bytes of the blob do not give its name and its size")
 
-    def _to_file(self, directory: Path, blob: StoredBlob) -> None:
+    def _to_file(self, blob: StoredBlob) -> None:
+        directory, large = self._log.directory, self._log.large_blobs
+        assert directory is not None, "files wait in a directory"
+        assert large is not None, "they are put where large blobs are"
+        directory.mkdir(mode=0o700, exist_ok=True)
         path = directory / f"arriving-{reference.write(blob.hash)}"
-        with path.open("wb") as file:
-            for chunk in self._chunks(blob):
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        BlobFiles(directory).adopt(path, blob.hash)
+        try:
+            with path.open("wb") as file:
+                for chunk in self._chunks(blob):
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+            large.put(blob.hash, path)
+        finally:
+            path.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from stemmadb.protocol.errors import NotEmpty
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.engine.blobs.blob_files import sync_directory
+from stemmadb.server.storage.blob_directory import sync_directory
 from stemmadb.server.storage.directory import hold
 from stemmadb.server.storage.port import SpaceLog
 from stemmadb.server.storage.sqlite import SqliteStorage

@@ -15,8 +15,8 @@ from stemmadb.protocol.errors import BrokenChain, NotEmpty, StemmaError
 from stemmadb.protocol.identity import public_key
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.body import encode
-from stemmadb.server.engine.blobs.blob_files import sync_directory
 from stemmadb.server.maintenance.regular_files import open_regular
+from stemmadb.server.storage.blob_directory import sync_directory
 from stemmadb.server.storage.port import StoredBlob
 
 NAME: Final = "manifest.json"

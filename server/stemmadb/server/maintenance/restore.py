@@ -12,8 +12,6 @@ from stemmadb.protocol.errors import BrokenChain, NotEmpty, UnknownSpace
 from stemmadb.protocol.model.log.commit_record import genesis
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Did, Version
-from stemmadb.server.engine.blobs.blob_files import FOLDER as BLOBS
-from stemmadb.server.engine.blobs.blob_files import blob_path
 from stemmadb.server.maintenance import manifest as manifests
 from stemmadb.server.maintenance.backup import DATABASE
 from stemmadb.server.maintenance.incoming import SPACES, incoming, publish
@@ -21,6 +19,8 @@ from stemmadb.server.maintenance.manifest import SpaceBackup
 from stemmadb.server.maintenance.progress import Counter, OnProgress, quiet
 from stemmadb.server.maintenance.regular_files import copy_regular
 from stemmadb.server.maintenance.verify import Verified, verify
+from stemmadb.server.storage.blob_directory import FOLDER as BLOBS
+from stemmadb.server.storage.blob_directory import blob_path
 from stemmadb.server.storage.directory import hold
 from stemmadb.server.storage.port import SpaceLog
 from stemmadb.server.storage.sqlite import SqliteStorage

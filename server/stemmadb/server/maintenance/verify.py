@@ -20,6 +20,7 @@ from stemmadb.server.maintenance import check_blobs, check_rows, check_structure
 from stemmadb.server.maintenance.check_heads import HEADS_MAX, LogHeads, in_log
 from stemmadb.server.maintenance.check_structure import FoldedStructure
 from stemmadb.server.maintenance.progress import Counter, MaintenanceProgress, OnProgress, quiet
+from stemmadb.server.storage.blob_directory import BlobDirectory
 from stemmadb.server.storage.port import LogReader, SpaceLog, Storage, StorageFailed
 from stemmadb.server.storage.sqlite import SqliteLog
 from stemmadb.server.storage.sqlite.connection import DamagedFile
@@ -69,7 +70,8 @@ def verify(
             _check_tip(reader, last)
             check_structure.compare(made, reader)
             snapshots = contents.check(reader, made, last.facts, on_progress)
-            blobs = check_blobs.check(log, reader, on_progress, blobs_in or log.directory)
+            large = log.large_blobs if blobs_in is None else BlobDirectory(blobs_in)
+            blobs = check_blobs.check(log, reader, on_progress, large)
     return Verified(
         space=log.space,
         version=last.version,

@@ -195,9 +195,17 @@ async def _opened(
     )
     async with (
         opening as node,
+        _with_blobs(node, config.blobs),
         store_on(node.storage, node.now, limits=config.limits(), settings=settings, counts=counts) as store,
     ):
         yield store, identity, node
+
+
+@asynccontextmanager
+async def _with_blobs(node: ServingNode, directory: Path | None) -> AsyncIterator[None]:
+    """Before any space is opened; `Unavailable` if it is not the directory that all nodes share."""
+    await asyncio.to_thread(node.storage.use_blobs, directory)
+    yield
 
 
 def _trouble_of(worker: WorkerProcess | None, node: ServingNode | None) -> Callable[[], str | None]:

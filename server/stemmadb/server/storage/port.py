@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import BinaryIO, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -233,6 +233,49 @@ class StoredBlob(msgspec.Struct, frozen=True):
     in_file: bool
 
 
+class OpenedBlob(NamedTuple):
+    """A large blob that is being read: its size, and a stamp that is another one after any change."""
+
+    stream: BinaryIO
+    size: int
+    stamp: tuple[int, ...]
+
+
+class BlobName(NamedTuple):
+    """A large blob by its name, and when it was put."""
+
+    hash: Hash
+    put_at: TimeMs
+
+
+class LargeBlobs(Protocol):
+    """The bytes of a space's blobs that are not in the database. Calls block; any thread may make them.
+
+    Failures are `StorageFull` and `Unavailable`; `BlobMismatch` where a blob is not there.
+    """
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several processes put blobs there: one without a row may be about to get it."""
+        ...
+
+    def put(self, hash_: Hash, file: Path, /) -> None:
+        """Takes over a file that was verified and synced; returns once it is durable under its name."""
+        ...
+
+    def open(self, hash_: Hash, offset: int = 0, /) -> AbstractContextManager[OpenedBlob]:
+        """The bytes from an offset on."""
+        ...
+
+    def remove(self, hashes: Iterable[Hash], /) -> int:
+        """Removes blobs whose rows are gone, for good; how many there were."""
+        ...
+
+    def names(self, after: Hash | None = None, /) -> Sequence[BlobName]:
+        """All blobs there are, in the order of their references, from those after one on."""
+        ...
+
+
 class LogReader(Protocol):
     """One read view of a log."""
 
@@ -404,6 +447,16 @@ class SpaceLog(Protocol):
     @property
     def directory(self) -> Path | None:
         """Where files of the space that are not in the database belong; None for a backend without files."""
+        ...
+
+    @property
+    def large_blobs(self) -> LargeBlobs | None:
+        """Where large blobs are; None if there is no place but the database."""
+        ...
+
+    @property
+    def blob_data_max(self) -> int | None:
+        """The most bytes of a blob that the database takes; None for any number."""
         ...
 
     def append(self, batch: AppendBatch, done: Done, /) -> None:

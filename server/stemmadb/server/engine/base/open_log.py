@@ -181,7 +181,7 @@ class OpenLog:
     @property
     def has_files(self) -> bool:
         """Whether there may be files beside the database."""
-        return self._log is not None and self._log.directory is not None
+        return self._log is not None and self._log.large_blobs is not None
 
     def broke(self) -> None:
         """Work met a failure of the storage and went on."""

@@ -23,7 +23,7 @@ from stemmadb.server.engine.base.executors import Workers
 from stemmadb.server.engine.base.space_port import SpaceApi
 from stemmadb.server.engine.blobs.blob_files import BlobFiles
 from stemmadb.server.engine.blobs.uploads import NOBODY, Upload, UploadKey, Uploads, Whole
-from stemmadb.server.storage.port import LogReader, SpaceLog, StoredBlob
+from stemmadb.server.storage.port import LargeBlobs, LogReader, SpaceLog, StoredBlob
 
 INLINE_BYTES_MAX: Final = 64 * 1024
 UPLOADS_MAX: Final = 1_024
@@ -32,6 +32,8 @@ UPLOADS_EACH_MAX: Final = 64
 UPLOAD_KEEP_MS: Final = 24 * 60 * 60 * 1000
 RENEW_AFTER_MS: Final = 60 * 60 * 1000
 """A blob that is sent again within this time of its upload is safe for long enough as it is."""
+STRAY_KEEP_MS: Final = 24 * 60 * 60 * 1000
+"""How long a blob without a row stays where several processes put blobs."""
 CONTENT_TYPE_MAX: Final = 255
 ANY_CONTENT: Final = "application/octet-stream"
 _SWEPT_IN_TURN_MAX: Final = 100  # so that a sweep does not keep commits waiting
@@ -67,11 +69,12 @@ def metadata_id(hash_: Hash) -> EntityId:
 class BlobStore:
     """The blobs of one open space, used from its event loop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # most have a default
         self,
         space: SpaceApi,
         *,
         directory: Path | None,
+        large: LargeBlobs | None,
         workers: Workers,
         now: Callable[[], TimeMs],
         uploads_max: int = UPLOADS_MAX,
@@ -84,8 +87,13 @@ class BlobStore:
         self._now = now
         self._inline_bytes_max = inline_bytes_max
         self._upload_keep_ms = upload_keep_ms
-        self._files = None if directory is None else BlobFiles(directory)
-        self._uploads = Uploads(directory, uploads_max=uploads_max, each_max=uploads_each_max)
+        self._files = None if large is None else BlobFiles(large)
+        self._uploads = Uploads(
+            directory,
+            uploads_max=uploads_max,
+            each_max=uploads_each_max,
+            makes_directory=large is not None and large.is_shared,  # others have made it with the file of the space
+        )
 
     @property
     def uploads(self) -> list[UploadKey]:
@@ -221,13 +229,17 @@ class BlobStore:
             raise
 
     async def _strays(self) -> Sequence[Hash]:
+        """Where others put blobs too, only what has been there for long: a row may still come."""
         if self._files is None:
             return ()
+        since = TimeMs(self._now() - STRAY_KEEP_MS)
         names = await self._workers.run(self._files.names)
-        return await self._space.read(lambda reader: [name for name in names if reader.blob(name) is None])
+        old = [name.hash for name in names if not self._files.is_shared or name.put_at < since]
+        return await self._space.read(lambda reader: [hash_ for hash_ in old if reader.blob(hash_) is None])
 
     def _of_files(self) -> BlobFiles:
-        assert self._files is not None, "a blob in a file needs the directory of its space"
+        if self._files is None:
+            raise Unavailable("The bytes of this blob are in a directory that this server was not given.")
         return self._files
 
     # -- in worker threads

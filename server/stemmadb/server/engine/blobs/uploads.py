@@ -21,7 +21,8 @@ import msgspec
 from stemmadb.protocol.errors import BlobMismatch, LimitExceeded, Malformed
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Hash, TimeMs
-from stemmadb.server.engine.blobs.blob_files import as_stemma_errors, blocks, hash_of, named_in
+from stemmadb.server.engine.blobs.blob_files import blocks, hash_of
+from stemmadb.server.storage.blob_directory import as_stemma_errors, named_in
 
 FOLDER: Final = "uploads"
 NOBODY: Final = ""
@@ -208,9 +209,17 @@ class Upload:
 class Uploads:
     """All uploads of a space."""
 
-    def __init__(self, directory: Path | None, *, uploads_max: int, each_max: int | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path | None,
+        *,
+        uploads_max: int,
+        each_max: int | None = None,
+        makes_directory: bool = False,
+    ) -> None:
         """`each_max` is how many of them one uploader may have; as many as all together if it is not given."""
         self._folder = None if directory is None else directory / FOLDER
+        self._made = [directory] if directory is not None and makes_directory else []
         self._uploads_max = uploads_max
         self._each_max = uploads_max if each_max is None else each_max
         self._open: dict[UploadKey, Upload] = {}
@@ -288,7 +297,7 @@ class Uploads:
         if self._folder is None:
             return UploadMemory()
         if key not in keys:
-            for folder in (self._folder, self.path(key).parent):
+            for folder in (*self._made, self._folder, self.path(key).parent):
                 folder.mkdir(mode=0o700, exist_ok=True)
             self.path(key).touch(mode=0o600)
         return UploadFile(self.path(key))

@@ -11,7 +11,6 @@ from typing import Final
 
 from stemmadb.protocol import errors
 from stemmadb.protocol.model.values.ids import Hash
-from stemmadb.server.engine.blobs.blob_files import BlobFiles
 from stemmadb.server.engine.blobs.uploads import Uploads
 from stemmadb.server.storage.port import DiskFull, SpaceLog, StorageFailed
 
@@ -53,30 +52,31 @@ def scrub_owed(log: SpaceLog) -> None:
 def clean_up(log: SpaceLog) -> None:
     """Removes files that have no row, as far as they can be removed now, and scrubs what is owed."""
     with suppress(errors.StemmaError):
-        if log.directory is not None and log.is_alone:
-            remove_blob_files(log, BlobFiles(log.directory).names())
+        large = log.large_blobs
+        if large is not None and log.is_alone and not large.is_shared:
+            remove_blob_files(log, [name.hash for name in large.names()])
     scrub_owed(log)
 
 
 def remove_files(log: SpaceLog, hashes: Collection[Hash]) -> None:
     """Removes what files hold of blobs whose rows are gone, half uploads included."""
-    if log.directory is not None:
+    if log.large_blobs is not None:
         removed = remove_blob_files(log, hashes)
         Uploads(log.directory, uploads_max=0).drop(removed)
 
 
 def remove_blob_files(log: SpaceLog, hashes: Collection[Hash]) -> Collection[Hash]:
     """Removes the files of those that have no row, and gives those."""
-    assert log.directory is not None, "files need the directory of their space"
+    assert log.large_blobs is not None, "somebody looked whether there may be any"
     with log.reader() as reader:
         removed = [hash_ for hash_ in hashes if reader.blob(hash_) is None]
-    BlobFiles(log.directory).remove(removed)
+    log.large_blobs.remove(removed)
     return removed
 
 
 def stored_in_files(log: SpaceLog, hashes: Collection[Hash]) -> frozenset[Hash]:
     """Those of the blobs that have a file, whether whole or half uploaded, and whether or not they have a row."""
-    if log.directory is None:
+    if log.large_blobs is None:
         return frozenset()
-    files, uploads = BlobFiles(log.directory), Uploads(log.directory, uploads_max=0)
-    return frozenset(hashes).intersection([*files.names(), *uploads.names()])
+    uploads = Uploads(log.directory, uploads_max=0)
+    return frozenset(hashes).intersection([*(name.hash for name in log.large_blobs.names()), *uploads.names()])

@@ -105,8 +105,8 @@ class SpaceHub:
         """Learns the access list and begins to follow the log; the space stays open meanwhile."""
         self._stay.enter_context(self.space.lease())
         try:
-            directory = await self.space.in_turn(lambda log: log.directory)
-            blobs = BlobStore(self.space, directory=directory, workers=workers, now=now)
+            directory, large = await self.space.in_turn(lambda log: (log.directory, log.large_blobs))
+            blobs = BlobStore(self.space, directory=directory, large=large, workers=workers, now=now)
             self.context = RequestContext(self.space, blobs, KnownMerges(), now)
             self.feed.on_batch = self._take
             await self.feed.start()

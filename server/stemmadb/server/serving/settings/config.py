@@ -158,6 +158,9 @@ class Config(_Bounds):
     server_key: FilePath | None = _setting(
         None, LISTENING, "The server's key, the same on all nodes. Unset: server.key in the data directory."
     )
+    blobs: FilePath | None = _setting(
+        None, LISTENING, "A directory that all nodes on the database share, for blobs of more than 64 KiB."
+    )
     lease_ms: Whole = _setting(
         3_000, LISTENING, "How long a node on the database lives without renewing its row.", ge=300, le=60_000
     )
@@ -306,9 +309,9 @@ class Config(_Bounds):
     def limits(self) -> Limits:
         """The limits that `hello` announces to clients."""
         limits = bounds.limits_of(self.__dict__)
-        if self.storage is None:
+        if self.storage is None or self.blobs is not None:
             return limits
-        # Nodes share no directory for the files of larger blobs.
+        # There is no place but the database.
         return msgspec.structs.replace(limits, blob_bytes_max=min(limits.blob_bytes_max, DATABASE_BLOB_BYTES_MAX))
 
     def service_settings(self) -> ServiceSettings:

@@ -47,6 +47,8 @@ class MemoryLog:
     is_alone = False
     is_unfounded = False
     directory = None
+    large_blobs = None
+    blob_data_max = None
 
     def __init__(self, stored: _StoredSpace, storage: MemoryStorage, workers: Worker | None = None) -> None:
         self._stored = stored

@@ -6,14 +6,16 @@ command that lost it shows nothing. What one that was killed has left is removed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from psycopg.errors import UniqueViolation
 
 from stemmadb.protocol.errors import NotEmpty, Unavailable
 from stemmadb.protocol.model.log import commit_record
-from stemmadb.protocol.model.values.ids import Did
+from stemmadb.protocol.model.values.ids import Did, Hash
+from stemmadb.server.storage.blob_directory import MARKER, BlobDirectory
 from stemmadb.server.storage.postgres import schema
 from stemmadb.server.storage.postgres.connection import PgConnection
 from stemmadb.server.storage.postgres.log import PostgresLog
@@ -28,6 +30,11 @@ _LEFT: Final = "SELECT space FROM space WHERE starts_with(did, %s)"
 _ANY: Final = f"SELECT 1 FROM space WHERE {IS_SHOWN} LIMIT 1"  # noqa: S608  # our own text
 _THERE: Final = "SELECT 1 FROM space WHERE did = %s"
 _SHOW: Final = "UPDATE space SET did = substr(did, %s::int) WHERE space = ANY (%s)"
+_FILES: Final = (  # of spaces that nobody has made meanwhile
+    "SELECT substr(s.did, %s::int), b.hash FROM blob AS b JOIN space AS s ON s.space = b.space "
+    "WHERE b.data IS NULL AND NOT EXISTS (SELECT FROM space AS o WHERE o.did = substr(s.did, %s::int)) "
+    "AND b.space = ANY (%s)"
+)
 _INSERT: Final = "INSERT INTO space (did) VALUES (%s) ON CONFLICT DO NOTHING RETURNING space"
 _INSERT_TIP: Final = (
     "INSERT INTO tip (space, version, hash, time, floor, destroyed, owes_scrub, owner, term) "
@@ -54,15 +61,18 @@ def make(connection: PgConnection, space: Did, *, name: str) -> int | None:
 class IncomingSpaces:
     """Implements `maintenance.incoming.IncomingSpaces`."""
 
-    def __init__(self, connection: PgConnection, opened: Callable[[Did, int], PostgresLog]) -> None:
+    def __init__(
+        self, connection: PgConnection, opened: Callable[[Did, int], PostgresLog], blobs_in: Path | None
+    ) -> None:
         """Takes the lock, which ends with the connection; `opened` gives the log of a space by its number."""
         self._connection = connection
         self._opened = opened
+        self._blobs_in = blobs_in
         self._made: list[int] = []
         ((is_held,),) = connection.rows(_HELD, (LOCK,))
         if not is_held:
             raise Unavailable("Another command is bringing spaces into the database. Wait until it has ended.")
-        _remove(connection, [number for (number,) in connection.rows(_LEFT, (PREFIX,))])
+        self._remove([number for (number,) in connection.rows(_LEFT, (PREFIX,))])
 
     def check_empty(self) -> None:
         """`NotEmpty` if there are spaces already."""
@@ -92,17 +102,20 @@ class IncomingSpaces:
 
     def remove(self) -> None:
         """What was not shown is gone; its logs must be closed."""
-        _remove(self._connection, self._made)
+        self._remove(self._made)
 
-
-def _remove(connection: PgConnection, numbers: Collection[int]) -> None:
-    """The end of a space goes first: an append that is under way is waited for, and none comes after it."""
-    if not numbers:
-        return
-    with connection.transaction():
-        for table in schema.TABLES_OF_SPACES:
-            sql = f"DELETE FROM {table} WHERE space = ANY (%s)"  # noqa: S608  # our own tables
-            connection.change(sql, (int4s(list(numbers)),))
+    def _remove(self, numbers: Sequence[int]) -> None:
+        """The end of a space goes first: an append that is under way is waited for, and none comes after it."""
+        if not numbers:
+            return
+        chosen = int4s(numbers)
+        if self._blobs_in is not None:
+            for did, hash_ in self._connection.rows(_FILES, (len(PREFIX) + 1, len(PREFIX) + 1, chosen)):
+                BlobDirectory(self._blobs_in / did, marker=self._blobs_in / MARKER).remove([Hash(hash_)])
+        with self._connection.transaction():
+            for table in schema.TABLES_OF_SPACES:
+                sql = f"DELETE FROM {table} WHERE space = ANY (%s)"  # noqa: S608  # our own tables
+                self._connection.change(sql, (chosen,))
 
 
 def _not_empty(space: Did) -> NotEmpty:

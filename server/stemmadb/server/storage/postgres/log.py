@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import psycopg
 
 from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage import blocking
+from stemmadb.server.storage.blob_directory import MARKER, BlobDirectory
 from stemmadb.server.storage.port import (
     AppendBatch,
     Done,
@@ -32,6 +34,8 @@ from stemmadb.server.storage.postgres.read_view import read_view
 from stemmadb.server.storage.postgres.reader import PostgresReader
 
 VERSION_BYTES: Final = 8
+DATABASE_BLOB_BYTES_MAX: Final = 64 * 1024
+"""Of a blob that an import brings without a directory for larger ones."""
 
 
 class NodeConnections(NamedTuple):
@@ -41,6 +45,7 @@ class NodeConnections(NamedTuple):
     writers: ConnectionPool
     appender: NodeAppender
     read_view_ms_max: int
+    blobs_in: Path | None
 
 
 class ReadOnlyLog:
@@ -48,12 +53,19 @@ class ReadOnlyLog:
 
     is_alone = True
     is_unfounded = False
-    directory = None
+    blob_data_max = DATABASE_BLOB_BYTES_MAX
     owes_scrub = False
     """Files belong to the database and not to the log: `stemmadb scrub` is for them (ERASE-1)."""
 
-    def __init__(self, space: Did, number: int, readers: ConnectionPool, read_view_ms_max: int) -> None:
+    def __init__(
+        self, space: Did, number: int, readers: ConnectionPool, read_view_ms_max: int, blobs_in: Path | None
+    ) -> None:
+        """`blobs_in` is the directory that all nodes share, if there is one."""
         self.space: Final = space
+        self.directory: Final = None if blobs_in is None else blobs_in / space
+        self.large_blobs: Final = (
+            None if blobs_in is None else BlobDirectory(blobs_in / space, marker=blobs_in / MARKER)
+        )
         self.number: Final = number
         self._view: Final = partial(read_view, readers, number, read_view_ms_max)
 
@@ -80,7 +92,7 @@ class PostgresLog(ReadOnlyLog):
         closed: Callable[[PostgresLog, Claimed | None], None],
         lost: Callable[[], None],
     ) -> None:
-        super().__init__(space, numbers.space, node.readers, node.read_view_ms_max)
+        super().__init__(space, numbers.space, node.readers, node.read_view_ms_max, node.blobs_in)
         self._numbers = numbers
         self._claimed = claimed
         self._writers = node.writers

@@ -36,7 +36,7 @@ def migrate(connection: PgConnection) -> Migration:
         if alive:
             address, program = alive[0]
             raise Unavailable(
-                f"{len(alive)} nodes of an older program are alive, one at {address or 'no address'} with version "
+                f"Nodes of an older program are alive ({len(alive)}), one at {address or 'no address'} with version "
                 f"{program or 'unknown'}. Stop all of them first."
             )
         schema.upgrade(connection, found)

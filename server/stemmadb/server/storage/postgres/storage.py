@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -14,7 +15,7 @@ from stemmadb.protocol import identity
 from stemmadb.protocol.errors import Unavailable, UnknownSpace
 from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.server.storage.port import OwnedElsewhere, SpaceLog, StorageFailed, Worker
-from stemmadb.server.storage.postgres import claims, incoming, members, schema
+from stemmadb.server.storage.postgres import claims, incoming, members, schema, shared_blobs
 from stemmadb.server.storage.postgres.appender import APPENDS_IN_FLIGHT_MAX, NodeAppender
 from stemmadb.server.storage.postgres.claims import Claimed
 from stemmadb.server.storage.postgres.connection import (
@@ -77,6 +78,7 @@ class PostgresStorage:
     ) -> None:
         self._dsn = dsn
         self._read_view_ms_max = read_view_ms_max
+        self._blobs_in: Path | None = None
         self._lock = Lock()
         self.counts: Final = DatabaseCounts()
         self._logs: set[PostgresLog] = set()
@@ -140,6 +142,12 @@ class PostgresStorage:
                 f"The database belongs to the server {found}, and this key is that of {did}. "
                 "Give every node the same key with --server-key."
             )
+
+    def use_blobs(self, directory: Path | None) -> None:
+        """Large blobs are in this directory from now on; `Unavailable` unless it is the one of the database."""
+        with self._claimers.connection() as connection, failures():
+            shared_blobs.check(connection, directory, is_first=self._node is not None)
+        self._blobs_in = directory
 
     def is_open(self, space: Did) -> bool:
         """Whether its log is open here, under the number this node has now. Asked on the loop."""
@@ -228,14 +236,16 @@ class PostgresStorage:
         with self._claimers.connection() as connection, failures():
             number = self._number(connection, space, create=create and self._node is not None)
             if self._node is None:
-                return ReadOnlyLog(space, number, self._readers, self._read_view_ms_max)  # type: ignore[return-value]
+                return ReadOnlyLog(  # type: ignore[return-value]
+                    space, number, self._readers, self._read_view_ms_max, self._blobs_in
+                )
             return self._claimed(connection, space, number, workers)
 
     @contextmanager
     def incoming(self) -> Iterator[IncomingSpaces]:
         """Where new spaces are made before anybody can see them; at the end what was not shown is gone."""
         with closing(self._connect()) as connection, failures():
-            made = IncomingSpaces(connection, self._opened_incoming)
+            made = IncomingSpaces(connection, self._opened_incoming, self._blobs_in)
             try:
                 yield made
             finally:
@@ -281,7 +291,7 @@ class PostgresStorage:
             space,
             OwnedNumbers(number, kept.tip.version, connection, self._room),
             kept,
-            NodeConnections(self._readers, self._writers, self._appender, self._read_view_ms_max),
+            NodeConnections(self._readers, self._writers, self._appender, self._read_view_ms_max, self._blobs_in),
             workers=workers,
             closed=self._closed,
             lost=lambda: self.on_lost(space),

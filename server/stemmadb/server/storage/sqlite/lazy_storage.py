@@ -12,9 +12,20 @@ from typing import Final
 from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs
 from stemmadb.server.storage import blocking
+from stemmadb.server.storage.blob_directory import BlobDirectory
 from stemmadb.server.storage.memory.contents import MemoryContents
 from stemmadb.server.storage.memory.reader import MemoryReader
-from stemmadb.server.storage.port import AppendBatch, Done, HttpKey, LogReader, Snapshot, SpaceLog, StoredBlob, Worker
+from stemmadb.server.storage.port import (
+    AppendBatch,
+    Done,
+    HttpKey,
+    LargeBlobs,
+    LogReader,
+    Snapshot,
+    SpaceLog,
+    StoredBlob,
+    Worker,
+)
 from stemmadb.server.storage.sqlite.log import SqliteLog
 from stemmadb.server.storage.sqlite.storage import SqliteStorage
 
@@ -23,6 +34,7 @@ class UnfoundedLog:
     """Implements `port.SpaceLog`: empty and in memory until the first append, and the log of a file from then on."""
 
     is_alone = True
+    blob_data_max = None
 
     def __init__(
         self, space: Did, directory: Path, make: Callable[[], SqliteLog], workers: Worker | None = None
@@ -30,6 +42,7 @@ class UnfoundedLog:
         self._workers = workers
         self.space: Final = space
         self.directory: Final[Path | None] = directory
+        self.large_blobs: Final[LargeBlobs | None] = BlobDirectory(directory)
         self._make = make
         self._log: SqliteLog | None = None
         """The log of the file, once there is one."""

@@ -14,6 +14,7 @@ import apsw
 from stemmadb.protocol.errors import UnknownSpace
 from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
 from stemmadb.server.storage import blocking
+from stemmadb.server.storage.blob_directory import BlobDirectory
 from stemmadb.server.storage.port import (
     AppendBatch,
     Done,
@@ -83,6 +84,7 @@ class SqliteLog:
 
     is_alone = True
     is_unfounded = False
+    blob_data_max = None
 
     def __init__(
         self,
@@ -98,6 +100,7 @@ class SqliteLog:
     ) -> None:
         self.space: Final = space
         self.directory: Final = file.parent
+        self.large_blobs: Final = BlobDirectory(file.parent)
         self._scrub_wait_ms = scrub_wait_ms
         self._owner = owner
         self._is_broken = False
