@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import type { Json, Space } from "@stemmadb/client";
 import type { Page } from "puppeteer-core";
 import { rule } from "../client/test/support/rules.ts";
-import { cli, ConsoleWorld, fillDemo } from "./console_support.ts";
+import { cli, ConsoleWorld, fillDemo, VIEWS } from "./console_support.ts";
 import { click, press, says, shownRows, text } from "./console_steps.ts";
 
 const AXE = readFileSync(fileURLToPath(new URL("../node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
@@ -52,14 +52,6 @@ async function violations(page: Page): Promise<string[]> {
     return found.violations.flatMap((one) => one.nodes.slice(0, 3).map((node) => `${one.id}: ${node.html.slice(0, 160)} ${node.failureSummary.replaceAll("\n", " ").slice(0, 200)}`));
   });
 }
-
-const VIEWS: readonly (readonly [string, string, string])[] = [
-  ["entities", "/entities?prefix=urn%3Atodo%3A", "urn:todo:10"], ["past", "/entities?at=30", "Nothing can be changed here"], ["cell", "/entities?prefix=urn%3Atodo%3A&sel=urn%3Atodo%3A1&path=%2Ftitle", "wrote this"],
-  ["value", "/entity?id=urn:todo:1", '"title"'], ["history", "/entity?id=urn:todo:1&tab=history", "rename on main"], ["blame", "/entity?id=urn:todo:1&tab=blame", "rename on main"], ["compare", "/entity?id=urn:todo:1&tab=diff", "Compare with"],
-  ["edit", "/entity?id=urn:todo:1&tab=edit", "Value, as JSON"], ["commits", "/commits", "rename on main"], ["commit", "/commits?c=40", "Take it back"], ["branches", "/branches", "polish is ready"], ["merge", "/merge?source=draft&target=main", "3 conflicts"],
-  ["diff", "/diff?from=main@30&to=main@60", "changed"], ["live", "/live", "urn:todo:4"], ["missing", "/entity?id=urn:todo:99", "There is no such entity"], ["empty", "/entities?prefix=urn%3Anothing%3A", "Nothing is here yet"],
-  ["future", "/entities?at=99999", "is not there yet"], ["tag", "/entities?at=tag:nope", "There is no such tag"], ["branch", "/entities?b=nope", "There is no such branch"], ["unreadable", "/entities?at=yesterday", "cannot be read"],
-];
 
 for (const theme of ["light", "dark"] as const) {
   rule("CONSOLE-8").test(`no violation of WCAG on any screen and state, ${theme}`, async () => {

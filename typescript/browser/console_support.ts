@@ -46,6 +46,13 @@ export class ConsoleWorld {
     return db.space(did);
   }
 
+  /** The same over a new connection that knows nothing, as after a restore. */
+  async fresh(name: Author | "owner", did: string): Promise<Space> {
+    await this.databases.get(name)?.close({ waitMs: 0 });
+    this.databases.delete(name);
+    return this.as(name, did);
+  }
+
   /** A new space in which all authors may write. */
   async space(name: string): Promise<Space> {
     const space = await this.as("owner", name);
@@ -66,12 +73,48 @@ export class ConsoleWorld {
     return page;
   }
 
-  /** The identity of this browser; `role` is given to it in the space, by an owner of it. */
-  async letIn(space: Space, role: "read" | "write" = "read", by?: Space): Promise<string> {
+  /** The identity of this browser. */
+  async browserDid(): Promise<string> {
     const page = await this.tab("/console");
     await page.waitForSelector(".copyable code");
     const did = await page.$eval(".copyable code", (code) => code.textContent!);
     await page.close();
+    return did;
+  }
+
+  /** This browser stores a delegation, as with the tick "Stay". */
+  async keep(did: string, delegation: string): Promise<void> {
+    const page = await this.tab("/console");
+    await page.waitForSelector("input[name=space]");
+    await page.type("input[name=space]", did);
+    await page.$eval("textarea[name=delegation]", (area, text) => {
+      (area as HTMLTextAreaElement).value = text;
+      area.dispatchEvent(new Event("input", { bubbles: true }));
+    }, delegation);
+    await page.click(".tick input");
+    await page.click("form .primary");
+    await page.waitForFunction((did) => location.pathname.includes(did), { timeout: 20_000 }, did);
+    await page.close();
+  }
+
+  /** This browser drops the delegation that it stored. */
+  async forget(did: string): Promise<void> {
+    const page = await this.tab("/console");
+    await page.evaluate((did) => new Promise<void>((resolve, reject) => {
+      const opening = indexedDB.open("stemmadb-console");
+      opening.onerror = () => reject(new Error("no database"));
+      opening.onsuccess = () => {
+        const transaction = opening.result.transaction("delegations", "readwrite");
+        transaction.objectStore("delegations").delete(did);
+        transaction.oncomplete = () => (opening.result.close(), resolve());
+      };
+    }), did);
+    await page.close();
+  }
+
+  /** `role` is given to this browser in the space, by an owner of it. */
+  async letIn(space: Space, role: "read" | "write" = "read", by?: Space): Promise<string> {
+    const did = await this.browserDid();
     const owner = by ?? (await this.as("owner", space.did));
     await owner.transact(async (tx) => {
       const rights = (await tx.get(space.did)) as { [did: string]: Json };
@@ -141,3 +184,12 @@ export async function fillDemo(world: ConsoleWorld, space: Space, commits = 80):
   await space.tag("v2");
   await write("ada", "mail is answered", (tx) => tx.patch("urn:todo:4", [{ op: "replace", path: "/done", value: true }]));
 }
+
+/** Screens and states of a space that `fillDemo` filled: a name, the address, and a text that is there when it is shown. */
+export const VIEWS: readonly (readonly [string, string, string])[] = [
+  ["entities", "/entities?prefix=urn%3Atodo%3A", "urn:todo:10"], ["past", "/entities?at=30", "Nothing can be changed here"], ["cell", "/entities?prefix=urn%3Atodo%3A&sel=urn%3Atodo%3A1&path=%2Ftitle", "wrote this"],
+  ["value", "/entity?id=urn:todo:1", '"title"'], ["history", "/entity?id=urn:todo:1&tab=history", "rename on main"], ["blame", "/entity?id=urn:todo:1&tab=blame", "rename on main"], ["compare", "/entity?id=urn:todo:1&tab=diff", "Compare with"],
+  ["edit", "/entity?id=urn:todo:1&tab=edit", "Value, as JSON"], ["commits", "/commits", "rename on main"], ["commit", "/commits?c=40", "Take it back"], ["branches", "/branches", "polish is ready"], ["merge", "/merge?source=draft&target=main", "3 conflicts"],
+  ["diff", "/diff?from=main@30&to=main@60", "changed"], ["live", "/live", "urn:todo:4"], ["missing", "/entity?id=urn:todo:99", "There is no such entity"], ["empty", "/entities?prefix=urn%3Anothing%3A", "Nothing is here yet"],
+  ["future", "/entities?at=99999", "is not there yet"], ["tag", "/entities?at=tag:nope", "There is no such tag"], ["branch", "/entities?b=nope", "There is no such branch"], ["unreadable", "/entities?at=yesterday", "cannot be read"],
+];

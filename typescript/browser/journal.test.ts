@@ -150,6 +150,26 @@ rule("TS-12").test("a page that first opens its databases while it is left block
   await context.close();
 });
 
+rule("TS-12").test("a page that is left when its upgrade is complete, and has not heard of it, opens the database again", async () => {
+  const context = await world.browser.createBrowserContext();
+  const page = await world.page("/", context);
+  const failures: string[] = [];
+  page.on("pageerror", (error) => failures.push(String(error)));
+  await page.evaluate(() => {
+    const left = (): boolean => dispatchEvent(new PageTransitionEvent("pagehide")) && dispatchEvent(new PageTransitionEvent("pageshow"));
+    const open = IDBFactory.prototype.open;
+    IDBFactory.prototype.open = function (...given) {
+      IDBFactory.prototype.open = open; // the first one only
+      const request = open.apply(this, given);
+      request.addEventListener("upgradeneeded", () => request.transaction!.addEventListener("complete", left));
+      return request;
+    };
+  });
+  assert.equal(await page.evaluate(open, world.server.url), "open");
+  assert.deepEqual(failures, []);
+  await context.close();
+});
+
 rule("TS-12").test("a page that is left in the middle of an opening is not kept (quick)", async () => {
   const page = await world.page();
   await page.evaluate((url) => {

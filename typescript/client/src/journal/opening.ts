@@ -44,7 +44,11 @@ function attempted(name: string, version: number, upgrade: (database: IDBDatabas
     settle();
   };
   const giveUp = (settle: () => void): void => {
-    request.transaction?.abort();
+    try {
+      request.transaction?.abort();
+    } catch {
+      // The upgrade is complete already: the database comes, and is closed.
+    }
     end(settle);
   };
   const timer = setTimeout(() => giveUp(() => reject(unanswered(name, why))), OPEN_MS);

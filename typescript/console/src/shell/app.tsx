@@ -31,7 +31,6 @@ const JUMPS: { readonly [key: string]: Screen } = { e: "entities", c: "commits",
 const NEEDS_STRUCTURE: readonly Screen[] = ["branches", "merge", "diff"];
 const NONE: readonly never[] = [];
 const DRAWN_MS = 100;
-const RIGHTS_MS = 5_000;
 /** What the whole space has, its branches, tags and rights, is asked at most so often: there may be thousands. */
 const STRUCTURE_MS = 2_000;
 
@@ -52,11 +51,12 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
     if (status.link === "open") space.follow().then((version) => setFirst((before) => Math.max(before ?? 0, version)), () => undefined);
   }, [space, status.link]);
 
-  // A session that may read nothing any more hears nothing more either: it has to ask.
+  // The server ends a watch at once when its reader may read nothing any more: by a write, a revocation, or a delegation that is over.
   useEffect(() => {
-    const timer = setInterval(() => void questions.rights().then((mine) => mine.role === "none" && setDenied("It has no rights."), () => undefined), RIGHTS_MS);
-    return () => clearInterval(timer);
-  }, [questions]);
+    const watch = space.watch(space.did);
+    const stop = watch.subscribe(() => watch.error !== undefined && setDenied("It has no rights, or they have ended."));
+    return () => (stop(), watch.close());
+  }, [space]);
 
   const href = useCallback((to: Going): string => write(target(here.current, to)), []);
   const go = useCallback((to: Going): void => {
