@@ -179,7 +179,7 @@ class AskedWhileClosing:
 
     def __init__(self, channel: Channel, ask: Callable[[], object]) -> None:
         self.subprotocol: Subprotocol = channel.subprotocol
-        self.receive, self.send = channel.receive, channel.send
+        self.receive, self.send, self.send_at_once = channel.receive, channel.send, channel.send_at_once
         self._channel = channel
         self._ask = ask
 

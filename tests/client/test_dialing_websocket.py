@@ -325,6 +325,39 @@ async def test_a_peer_that_neither_speaks_nor_reads_any_more_is_not_waited_for()
             await sending
 
 
+async def test_what_is_sent_at_once_keeps_its_place_and_is_not_taken_while_others_wait() -> None:
+    may_read, numbers = asyncio.Event(), list[int]()
+
+    async def read(connection: RawConnection) -> None:
+        await may_read.wait()
+        while True:
+            numbers.append(await _number_of_message(connection.reader))
+
+    async with channel_to(read) as channel:
+        count = 0
+        while count < 500 and channel.send_at_once(struct.pack("!I", count).ljust(WRITE_BYTES_MAX)):
+            count += 1
+        assert count < 500, "a peer that does not read is not written to for ever"
+        waiting = asyncio.create_task(channel.send(struct.pack("!I", count)))
+        may_read.set()
+        await waiting
+        assert channel.send_at_once(struct.pack("!I", count + 1))
+        while len(numbers) < count + 2:
+            await asyncio.sleep(0.01)
+        assert numbers == list(range(count + 2))
+        await channel.close()
+        assert not channel.send_at_once(b"?")
+
+
+async def _number_of_message(reader: asyncio.StreamReader) -> int:
+    """The first four bytes of a message of the client, which is masked."""
+    size = (await reader.readexactly(2))[1] & 0x7F
+    if size > 125:
+        size = int.from_bytes(await reader.readexactly(2 if size == 126 else 8), "big")
+    mask, payload = await reader.readexactly(4), await reader.readexactly(size)
+    return int.from_bytes(bytes(one ^ other for one, other in zip(payload, mask, strict=False)), "big")
+
+
 async def _pour(channel: Channel, count: int) -> None:
     for _ in range(count):
         await channel.send(bytes(WRITE_BYTES_MAX))

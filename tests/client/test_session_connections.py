@@ -134,6 +134,9 @@ class FailsOnce:
         self._faults = faults
         self.receive, self.close = channel.receive, channel.close
 
+    def send_at_once(self, _data: Data) -> bool:
+        return False
+
     async def send(self, data: Data) -> None:
         if self._faults:
             raise self._faults.pop()
@@ -162,3 +165,48 @@ async def test_an_internal_error_while_sending_is_reported_and_ends_the_connecti
         await tx.confirmed()
     loop.set_exception_handler(before)
     assert [str(one["exception"]) for one in reported] == ["a mistake"]
+
+
+class Stuck:
+    """A channel on which messages wait to leave until `may_leave`; then it takes them at once again."""
+
+    def __init__(self, channel: Channel, may_leave: asyncio.Event) -> None:
+        self.subprotocol = channel.subprotocol
+        self._channel = channel
+        self._may_leave = may_leave
+        self.waiting = 0
+        self.receive, self.close = channel.receive, channel.close
+
+    def send_at_once(self, data: Data) -> bool:
+        is_free = self._may_leave.is_set() or self.waiting > 0
+        return is_free and self._channel.send_at_once(data)
+
+    async def send(self, data: Data) -> None:
+        self.waiting += 1
+        await self._may_leave.wait()
+        self.waiting -= 1
+        await self._channel.send(data)
+
+
+@pytest.mark.rule("COMMIT-5")
+@staged
+async def test_a_commit_does_not_overtake_one_that_waits_to_leave(stage: Stage) -> None:
+    """The channel takes the second at once while the first is stuck: a server would refuse the first as overtaken."""
+    may_leave, channels = asyncio.Event(), list[Stuck]()
+    may_leave.set()
+
+    def wrap(dial: Dial) -> Dial:
+        async def dialled(space: Did) -> Channel:
+            channels.append(Stuck(await dial(space), may_leave))
+            return channels[-1]
+
+        return dialled
+
+    app = await stage.app(wrap=wrap)
+    may_leave.clear()
+    first = await app.set("urn:a", 1)
+    await until(lambda: channels[-1].waiting == 1)
+    second = await app.set("urn:b", 2)
+    await asyncio.sleep(1)
+    may_leave.set()
+    assert await first.confirmed() + 1 == await second.confirmed()

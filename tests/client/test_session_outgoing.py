@@ -42,11 +42,9 @@ class Queue(Outgoing):
     """An outgoing queue over a plain set of what is pending."""
 
     def __init__(self, *commits: Pending) -> None:
-        self.pending = {one.name for one in commits}
+        self.pending = {one.name: one for one in commits}
         self.refused: list[tuple[CommitName, StemmaError]] = []
-        super().__init__(
-            is_pending=self.pending.__contains__, refuse=lambda one, error: self.refused.append((one.name, error))
-        )
+        super().__init__(find=self.pending.get, refuse=lambda one, error: self.refused.append((one.name, error)))
         self.start_over(commits)
 
     def push(self, wire: Wire) -> list[int]:
@@ -68,8 +66,9 @@ def test_what_was_deferred_is_sent_again_in_the_order_it_was_sent_before_anythin
     queue, wire = Queue(first, second, third), Wire()
     assert queue.push(wire) == [8, 9, 1]
     assert [queue.defer(one.name) for one in (third, second, first)] == [True] * 3
-    queue.pending.add(CommitName(NEW, Local(2)))
-    queue.add(commit(2))
+    newer = commit(2)
+    queue.pending[newer.name] = newer
+    queue.add(newer)
     assert queue.push(wire) == []
     assert len(queue) == 4
     queue.resume()
@@ -83,7 +82,7 @@ def test_a_commit_built_on_an_undecided_one_of_another_session_waits_for_its_ver
     queue, wire = Queue(below, above), Wire()
     assert queue.push(wire) == [8]
     queue.settled([below.name])
-    queue.pending.remove(below.name)
+    queue.pending.pop(below.name)
     assert queue.push(wire) == [1]
     within = commit(2, on=above)
     assert Queue(above, within).push(Wire()) == [1, 2]
@@ -101,7 +100,7 @@ def test_past_its_room_a_connection_is_given_nothing_until_it_is_drained() -> No
 def test_what_fell_is_not_sent_and_what_is_too_large_now_is_refused() -> None:
     first, second, third = commit(1), commit(2, content=b"too large"), commit(3)
     queue, wire = Queue(first, second, third), Wire()
-    queue.pending.remove(first.name)
+    queue.pending.pop(first.name)
     assert queue.push(wire) == [3]
     assert [(name.local, error.code) for name, error in queue.refused] == [(2, "limit_exceeded")]
 
@@ -113,7 +112,7 @@ def test_what_fell_after_it_was_deferred_is_sent_again_since_the_server_waits_fo
     queue.push(wire)
     queue.defer(first.name)
     queue.defer(second.name)
-    queue.pending.remove(first.name)
+    queue.pending.pop(first.name)
     queue.resume()
     assert queue.push(wire) == [1, 2]
     queue.settled([first.name])

@@ -37,6 +37,9 @@ class Tampering:
         self._change(message)
         return msgspec.msgpack.encode(message)
 
+    def send_at_once(self, _data: Data) -> bool:
+        return False
+
     async def send(self, data: Data) -> None:
         assert isinstance(data, bytes)
         message = msgspec.msgpack.decode(data)

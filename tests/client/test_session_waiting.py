@@ -45,6 +45,9 @@ class Proxy:
             raise got
         return got
 
+    def send_at_once(self, _data: Data) -> bool:
+        return False
+
     async def send(self, data: Data) -> None:
         answer = self._up(msgspec.msgpack.decode(data))  # type: ignore[arg-type]  # msgpack is spoken
         if answer is None:

@@ -80,7 +80,7 @@ class Transaction:
     def __init__(self, port: TransactionPort, branch: BranchName, *, note: Value = None) -> None:
         self._port = port
         self._branch = branch
-        self._note = given_note(note)
+        self._note = None if note is None else given_note(note)
         self._view: NurseryView | None = None
         self._draft: TransactionDraft | None = None
         self._handle: Handle | None = None

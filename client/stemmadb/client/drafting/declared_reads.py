@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from stemmadb.client.nursery.commit_names import CommitNames
@@ -51,16 +50,18 @@ class Reads:
         """The reads to declare, without those that a wider one of the same entity covers."""
         reads = [*self._prefixes.values(), *self._narrowest()]
         for read in reads:
-            if len(read.through) > self._limits.locals_max:
+            if read.through.runs and len(read.through) > self._limits.locals_max:
                 actual = len(read.through)
                 raise LimitExceeded(bound="locals_max", maximum=self._limits.locals_max, actual=actual)
         return tuple(reads)
 
-    def _narrowest(self) -> Iterator[PlannedRead]:
-        for id_, places in self._places.items():
-            for path, shown in places.items():
-                if len(places) == 1 or not _is_covered(path, shown, places):
-                    yield PlannedRead(shown.basis, id_, None, path, shown.layers.through(path))
+    def _narrowest(self) -> list[PlannedRead]:
+        return [
+            PlannedRead(shown.basis, id_, None, path, shown.layers.through(path))
+            for id_, places in self._places.items()
+            for path, shown in places.items()
+            if len(places) == 1 or not _is_covered(path, shown, places)
+        ]
 
     def _add(self) -> None:
         """One more; only where they seem too many are they counted as they will be sent."""

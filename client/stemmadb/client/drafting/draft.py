@@ -157,7 +157,7 @@ class TransactionDraft:
 
     def missing(self) -> frozenset[EntityId]:
         """What must be learned before `plan`."""
-        return frozenset(id_ for id_, page in self._pages.items() if page.is_missing)
+        return frozenset([id_ for id_, page in self._pages.items() if not page.is_known and page.is_missing])
 
     def plan(self) -> CommitPlan:
         """What the draft comes to. Judges what has waited, as the call that asked for it would have done.
@@ -165,7 +165,7 @@ class TransactionDraft:
         `NotInView` if something is still missing.
         """
         for id_, page in self._pages.items():
-            if page.is_missing:
+            if not page.is_known and page.is_missing:
                 raise NotInView(id=id_)
             page.settle()
         writes = tuple([entry.write for entry in self._entries if entry.write is not None])
@@ -206,7 +206,7 @@ class TransactionDraft:
 
     def _open(self, id_: EntityId) -> EntityDraft:
         """What was learned with a listing is as of the view; what the view holds may be older."""
-        learned = self._listed_one(id_)
+        learned = self._listed_one(id_) if self._listings else None
         if learned is None:
             # What is not in view can still be written whole: that claims it has not changed since.
             learned = _Learned(self._view.shown(id_) or Shown(UNKNOWN, self._view.to), None)

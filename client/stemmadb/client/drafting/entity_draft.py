@@ -21,18 +21,15 @@ class DraftEntry:
 class EntityDraft:
     """`state` is what the draft shows of the entity now. What waits always comes before all that does not."""
 
-    __slots__ = ("_waiting", "base", "cached", "state")
+    __slots__ = ("_waiting", "base", "cached", "is_known", "state")
 
     def __init__(self, base: StepBase, cached: CachedEntity | None = None) -> None:
         self.base = base
         self.cached = cached
         self.state = DraftState(base.shown.value)
-        self._waiting: list[DraftEntry] = []
-
-    @property
-    def is_known(self) -> bool:
+        self.is_known = base.shown.value is not UNKNOWN
         """Whether it is known what lies beneath the draft."""
-        return self.base.shown.value is not UNKNOWN
+        self._waiting: list[DraftEntry] = []
 
     @property
     def is_missing(self) -> bool:
@@ -44,6 +41,7 @@ class EntityDraft:
         if not self.is_known:
             self.base = self.base._replace(shown=shown)
             self.cached = cached
+            self.is_known = shown.value is not UNKNOWN
 
     def take(self, step: DraftStep) -> DraftEntry | None:
         """Does the step, or lets it wait; None if it comes to nothing."""

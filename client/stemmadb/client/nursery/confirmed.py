@@ -70,7 +70,8 @@ class Confirmed:
 
     def covered(self, key: Key) -> bool:
         """Whether a filled watch names it, so that it is there only if it is cached."""
-        return self.coverage(key[0]).has(key[1])
+        known = self._coverage.get(key[0]) or self.coverage(key[0])
+        return key[1] in known.names or key[1].startswith(known.prefixes)
 
     def coverage(self, branch: BranchName) -> WatchCoverage:
         """What the filled watches of a branch name."""
@@ -112,7 +113,8 @@ class Confirmed:
         self._cached.pop(key, None)
         if key in self._holders:
             self._doubtful[key] = version
-        self._note(key)
+        if self.changes is not None:
+            self.changes.changed(key)
 
     def last_version_of(self, key: Key) -> Version:
         """The last version at which the server sent a fact of a doubtful entity."""
@@ -122,9 +124,6 @@ class Confirmed:
         """Nobody needs it any more."""
         self._cached.pop(key, None)
         self._doubtful.pop(key, None)
-        self._note(key)
-
-    def _note(self, key: Key) -> None:
         if self.changes is not None:
             self.changes.changed(key)
 

@@ -47,7 +47,7 @@ class FrameApplier:
         """Entities that a watch began or ceased to hold."""
         self._bodies = {(one.branch, one.id) for one in frame.entered if one.body is not None}
         self._named = {(one.branch, one.id) for one in frame.entered}
-        self._leaving = self._ceasing()
+        self._leaving = self._ceasing() if frame.left or frame.ended else set()
 
     def _ceasing(self) -> set[Key]:
         """What no watch holds after this frame: the facts of others before an own one are then not sent."""

@@ -176,10 +176,11 @@ class PendingLayers:
         name = pending.name
         self._count += 1
         self._commits[name], self._order[name] = pending, self._count
-        self._dependents.add(name, pending.depends)
+        if pending.depends.runs:
+            self._dependents.add(name, pending.depends)
         self.branches[pending.branch] += 1
         own = self._by_commit[name] = {}
-        for key in pending.written():
+        for key in pending.keys:
             self._about_to_change(key)
             layer = EntityLayer(pending, tuple([pending.writes[index] for index in pending.by_id[key[1]]]))
             layer.apply(self.shown(key))
@@ -192,12 +193,12 @@ class PendingLayers:
                     self._seen_through[key] = seen.under(layer.shown())
         else:
             self._flip(pending)
-            self.replay(pending.written())
+            self.replay(pending.keys)
 
     def remove(self, decided: Iterable[Pending]) -> None:
         """Removes commits. Call `replay` for their entities next."""
         names = {one.name for one in decided}
-        keys = {key for name in names for key in self._commits[name].written()}
+        keys = {key for name in names for key in self._commits[name].keys}
         for key in keys:
             self._about_to_change(key)
             self._seen_through.pop(key, None)
@@ -209,7 +210,8 @@ class PendingLayers:
         for name in names:
             pending = self._commits.pop(name)
             self.branches[pending.branch] -= 1
-            self._dependents.discard(name, pending.depends)
+            if pending.depends.runs:
+                self._dependents.discard(name, pending.depends)
             self._hidden.pop(name, None)
             del self._order[name], self._by_commit[name]
 
@@ -231,7 +233,7 @@ class PendingLayers:
             if self._may_show(pending) is pending.is_shown:
                 continue
             self._flip(pending)
-            for key in pending.written():
+            for key in pending.keys:
                 touched.add(key)
                 self._apply_layers(key, judged)
             for above in self.dependents(name):
@@ -261,7 +263,7 @@ class PendingLayers:
         return not hidden or all(hidden[name].is_integrated for name in pending.depends.among(hidden))
 
     def _flip(self, pending: Pending) -> None:
-        for key in pending.written():
+        for key in pending.keys:
             self._about_to_change(key)
             self._seen_through.pop(key, None)
         pending.is_shown = not pending.is_shown

@@ -35,6 +35,8 @@ class Nursery(Overlay):
         super().__init__()
         self._principal = principal
         """Whose commits these are: everybody can see a session id, and use it for commits of theirs."""
+        self.find: Final = self._layers.find
+        """The commit of a name, while it is pending."""
         self._refused: dict[CommitName, None] = {}
         self._accepted: dict[Key, Version] = {}
         self.history = 0
@@ -81,9 +83,6 @@ class Nursery(Overlay):
         """Undecided commits, the oldest first."""
         return tuple(self._layers)
 
-    def find(self, name: CommitName) -> Pending | None:
-        return self._layers.find(name)
-
     def __len__(self) -> int:
         """How many commits are undecided."""
         return len(self._layers)
@@ -96,14 +95,14 @@ class Nursery(Overlay):
 
     def add(self, pending: Pending, bases: Iterable[tuple[EntityId, CachedEntity]] = ()) -> CommitRefusal | None:
         """In the view at once (NURSERY-5); or refused at once, if one it was read through has been refused."""
-        below = next(pending.depends.among(self._refused), None)
+        below = next(pending.depends.among(self._refused), None) if self._refused else None
         if below is not None:
             self._remember(self._refused, pending.name, None)
             return cascade.rejected_because_of(pending, below)
         for id_, cached in bases:
             self._learn((pending.branch, id_), cached)
         self._layers.push(pending)
-        self._changed(pending.written())
+        self._changed(pending.keys)
         return None
 
     def refuse(self, name: CommitName, error: StemmaError) -> tuple[CommitRefusal, ...]:
@@ -177,20 +176,26 @@ class Nursery(Overlay):
         own, strangers = self._own(frame, session, issued)
         applier = FrameApplier(self._confirmed, frame, about_to_change=self._about_to_change)
         applier.apply_facts({one.verdict.version: one for one in own}, self._layers)
-        applier.enter()
-        applier.leave()
-        ended = self._end(frame, applier.moved)
+        if frame.entered:
+            applier.enter()
+        if frame.left:
+            applier.leave()
+        ended = self._end(frame, applier.moved) if frame.ended else ()
         self._confirmed.to, self._confirmed.hash = frame.to, frame.hash
-        self._drop_orphans(applier.moved)
+        if applier.moved:
+            self._drop_orphans(applier.moved)
         touched |= applier.touched | applier.moved
         if frame.filled or ended:
             applier.fill()
             touched |= self._forget_covered() | self._uncached()
-        suspects = self._settle(own, touched)
-        suspects |= self._mark_integrated(frame)
+        suspects = self._settle(own, touched) if own else set()
+        if frame.commits:
+            suspects |= self._mark_integrated(frame)
         touched |= self._layers.replay(touched, suspects)
-        refused = self._reject_with_dependents(self._refusals(frame, session), touched)
-        self._drop_unneeded((*(one.pending for one in own), *(one.pending for one in refused)))
+        refused: tuple[CommitRefusal, ...] = ()
+        if len(own) < len(frame.verdicts):
+            refused = self._reject_with_dependents(self._refusals(frame, session), touched)
+        self._drop_unneeded([*[one.pending for one in own], *[one.pending for one in refused]])
         self._changed(touched)
         for number in frame.filled:
             if number in self._watchers:
@@ -235,7 +240,7 @@ class Nursery(Overlay):
         A shown commit stays shown, so it is not judged again: with n layers that would cost O(n^2).
         """
         for pending, verdict in own:
-            for key in pending.written():
+            for key in pending.keys:
                 touched.add(key)
                 self._remember(self._accepted, key, verdict.version)
         self._layers.remove(one.pending for one in own)
@@ -272,7 +277,7 @@ class Nursery(Overlay):
         every = cascade.with_dependents(refused, self._layers)
         for one in every:
             self._remember(self._refused, one.pending.name, None)
-        keys = {key for one in every for key in one.pending.written()}
+        keys = {key for one in every for key in one.pending.keys}
         self._layers.remove(one.pending for one in every)
         touched |= self._layers.replay(keys)
         return every
@@ -334,7 +339,7 @@ class Nursery(Overlay):
     def _drop_unneeded(self, decided: Iterable[Pending]) -> None:
         """Forgets entities that were cached only beneath commits that are decided now."""
         for pending in decided:
-            for key in pending.written():
+            for key in pending.keys:
                 if not self._layers.has(key) and not self._confirmed.is_watched(key):
                     self._confirmed.forget(key)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from stemmadb.client.nursery.commit_names import CommitNames
+from stemmadb.client.nursery.commit_names import NO_COMMITS, CommitNames
 from stemmadb.client.nursery.entities import CommitName, Key
 from stemmadb.client.nursery.plans import CommitPlan, CommitWrite
 from stemmadb.protocol.model.commit.request import Content, Operation, PendingName, Read, digest_request
@@ -18,6 +16,7 @@ class Pending:
     """One undecided commit. Its bytes never change: a retry sends the same ones (RESUME-2)."""
 
     __slots__ = (
+        "_request",
         "branch",
         "by_id",
         "content",
@@ -25,6 +24,7 @@ class Pending:
         "depends_elsewhere",
         "is_integrated",
         "is_shown",
+        "keys",
         "name",
         "nonce",
         "writes",
@@ -47,7 +47,8 @@ class Pending:
         self.writes = writes
         self.depends = depends
         """The own commits it was read through: if one of them is refused, so is this one (COMMIT-4)."""
-        self.depends_elsewhere = CommitNames(tuple([run for run in depends.runs if run.session != name.session]))
+        elsewhere = tuple([run for run in depends.runs if run.session != name.session])
+        self.depends_elsewhere = CommitNames(elsewhere) if elsewhere else NO_COMMITS
         """Those of them that were made in another session."""
         self.is_shown = True
         """Whether the view has it: False while one of its operations, or one it builds on, does not apply."""
@@ -57,15 +58,16 @@ class Pending:
         """Which operations write each entity, by index."""
         for index, write in enumerate(writes):
             self.by_id.setdefault(write.id, []).append(index)
+        self.keys: tuple[Key, ...] = tuple([(branch, id_) for id_ in self.by_id])
+        """The entities that it writes."""
+        self._request: Hash | None = None
 
     @property
     def request(self) -> Hash:
         """The digest by which a verdict says what was accepted (COMMIT-5)."""
-        return digest_request(self.nonce, self.content)
-
-    def written(self) -> Iterator[Key]:
-        for id_ in self.by_id:
-            yield self.branch, id_
+        if self._request is None:
+            self._request = digest_request(self.nonce, self.content)
+        return self._request
 
     def __repr__(self) -> str:
         return f"Pending({self.name.local}, {', '.join(f'{one.op} {one.id}' for one in self.writes)})"
@@ -73,7 +75,8 @@ class Pending:
 
 def named(plan: CommitPlan, name: CommitName, *, nonce: bytes) -> Pending:
     """The commit that a plan becomes once it has a name: encoded here, once."""
-    depends = CommitNames.union([read.through for read in plan.reads])
+    several = [read.through for read in plan.reads if read.through.runs]
+    depends = several[0] if len(several) == 1 else CommitNames.union(several)
     content = Content(
         operations=tuple([Operation(op=one.op, id=one.id, body=one.body, blind=one.blind) for one in plan.writes]),
         reads=tuple(
@@ -84,7 +87,7 @@ def named(plan: CommitPlan, name: CommitName, *, nonce: bytes) -> Pending:
                     prefix=read.prefix,
                     path=read.path,
                     branch=read.branch,
-                    locals=read.through.as_sent(name.session),
+                    locals=read.through.as_sent(name.session) if read.through.runs else (),
                 )
                 for read in plan.reads
             ]

@@ -73,7 +73,7 @@ class UndoStack:
 
     def done(self, step: UndoStep, version: Version | None) -> None:
         """The step was taken, by a commit of this version or, if there was nothing to write, by none."""
-        if version is not None:
+        if version is not None and not _has(self._all, version):
             self._remember(version)
         if step.kind == "undo":
             self._take_back(step.target, version)
@@ -104,9 +104,8 @@ class UndoStack:
         return tuple(one for one in self._all if one >= version)
 
     def _remember(self, version: Version) -> None:
-        """Costs next to nothing for the newest, which it nearly always is."""
-        if not _has(self._all, version):
-            insort(self._all, version)
+        """It is not among them yet. Costs next to nothing for the newest, which it nearly always is."""
+        insort(self._all, version)
         if len(self._all) > UNDO_COMMITS_MAX:
             del self._all[0]
             oldest = self._all[0]

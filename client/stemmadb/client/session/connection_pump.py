@@ -140,7 +140,9 @@ class ConnectionPump:
     # ------------------------------------------------------------ writing
 
     def _send(self, data: Data) -> bool:
-        """Queues a message; whether there is room for more."""
+        """Sends a message, or queues it if others wait to leave; whether there is room for more."""
+        if not self._queued_bytes and self._channel.send_at_once(data):
+            return True
         self._queue.append(data)
         self._queued_bytes += len(data)
         self._has_work.set()

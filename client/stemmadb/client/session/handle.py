@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from stemmadb.client.nursery.entities import CommitName
@@ -21,6 +22,7 @@ class Handle:
 
     __slots__ = (
         "_confirmed",
+        "_hurry",
         "_journaled",
         "_waiters",
         "failure",
@@ -33,7 +35,7 @@ class Handle:
         "version",
     )
 
-    def __init__(self, name: CommitName, *, since: float) -> None:
+    def __init__(self, name: CommitName, *, since: float, hurry: Callable[[], None]) -> None:
         self.name = name
         self.since = since
         """When it was applied, on the clock of the event loop."""
@@ -45,27 +47,30 @@ class Handle:
         """Why it was rejected, because of which commit, and a way to retry it."""
         self.failure: StemmaError | None = None
         """What `confirmed` raises."""
-        self._journaled: asyncio.Future[None] | None = None
-        self._confirmed: asyncio.Future[None] | None = None
+        self._journaled: list[asyncio.Future[None]] = []
+        self._confirmed: list[asyncio.Future[None]] = []
+        """Those who wait, each with a future of its own: one that is cancelled wakes nobody else."""
         self._waiters = 0
+        self._hurry = hurry
+        """Sends what waits for the next turn of the loop: whoever waits for the verdict has nothing to add to it."""
 
     # ------------------------------------------------------------ waiting
 
     async def journaled(self) -> None:
         """Returns once the journal has it; raises if it was refused before that."""
         if not self.is_journaled and self.status == "pending" and self.failure is None:
-            self._journaled = self._journaled or _future()
-            await asyncio.shield(self._journaled)
+            await _until(self._journaled)
         if not self.is_journaled and self.failure is not None:
             raise self.failure.with_traceback(None)
 
     async def confirmed(self) -> Version:
         """Its version, once it is durable on the server; raises why it was refused."""
         if self.status == "pending" and self.failure is None:
-            self._confirmed = self._confirmed or _future()
+            self._hurry()
+        if self.status == "pending" and self.failure is None:
             self._waiters += 1
             try:
-                await asyncio.shield(self._confirmed)
+                await _until(self._confirmed)
             except asyncio.CancelledError:  # it gave up; the others still learn of it, so they still count
                 self._waiters -= 1
                 raise
@@ -83,7 +88,8 @@ class Handle:
 
     def mark_journaled(self) -> None:
         self.is_journaled = True
-        _wake(self._journaled)
+        if self._journaled:
+            _wake(self._journaled)
 
     def confirm(self, version: Version, time: TimeMs | None = None) -> None:
         self.status, self.version, self.time = "confirmed", version, time
@@ -100,14 +106,22 @@ class Handle:
         self._wake_all()
 
     def _wake_all(self) -> None:
-        _wake(self._journaled)
-        _wake(self._confirmed)
+        for waiting in (self._journaled, self._confirmed):
+            if waiting:
+                _wake(waiting)
 
 
-def _future() -> asyncio.Future[None]:
-    return asyncio.get_running_loop().create_future()
+async def _until(waiting: list[asyncio.Future[None]]) -> None:
+    """Returns once they are woken."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waiting.append(future)
+    try:
+        await future
+    finally:
+        waiting.remove(future)
 
 
-def _wake(future: asyncio.Future[None] | None) -> None:
-    if future is not None and not future.done():
-        future.set_result(None)
+def _wake(waiting: list[asyncio.Future[None]]) -> None:
+    for future in waiting:
+        if not future.done():
+            future.set_result(None)

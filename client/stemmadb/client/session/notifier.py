@@ -29,7 +29,7 @@ _running: set[asyncio.Future[object]] = set()
 class Notifier:
     """Holds the handles of undecided commits, the rejected commits, and the app's callbacks."""
 
-    def __init__(self, rejected: Iterable[Refused]) -> None:
+    def __init__(self, rejected: Iterable[Refused], *, hurry: Callable[[], None]) -> None:
         self.rejected_commits: dict[CommitName, Refused] = {one.name: one for one in rejected}
         self.lost: list[ConfirmedCommit] = []
         """Commits that were confirmed and that a restored server no longer has (RESUME-4)."""
@@ -37,6 +37,8 @@ class Notifier:
         """Called for each own commit that is confirmed."""
         self.on_restored: Callable[[], object] = _nothing
         """Called when the server went back to another history (RESUME-4)."""
+        self._hurry = hurry
+        """Called when a caller begins to wait for a verdict."""
         self._handles: dict[CommitName, Handle] = {}
         self._on_rejected: dict[object, OnRejected] = {}
         self._on_lost: dict[object, OnLost] = {}
@@ -48,7 +50,7 @@ class Notifier:
 
     def begin(self, name: CommitName) -> Handle:
         """The handle of a commit that is in the view now."""
-        handle = self._handles[name] = Handle(name, since=asyncio.get_running_loop().time())
+        handle = self._handles[name] = Handle(name, since=asyncio.get_running_loop().time(), hurry=self._hurry)
         if self._idle is not None:
             self._idle.clear()
         return handle

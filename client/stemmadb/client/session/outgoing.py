@@ -16,11 +16,13 @@ class Outgoing:
     """The queue of one session. It holds only what the journal has, and sends while there is room (NURSERY-5)."""
 
     def __init__(
-        self, *, is_pending: Callable[[CommitName], bool], refuse: Callable[[Pending, StemmaError], None]
+        self, *, find: Callable[[CommitName], Pending | None], refuse: Callable[[Pending, StemmaError], None]
     ) -> None:
-        self._is_pending = is_pending
+        self._find = find
+        """The commit of a name, while it is pending."""
         self._refuse = refuse
-        self._ready: deque[Pending] = deque()
+        self.ready: deque[Pending] = deque()
+        """What waits to be sent."""
         self._deferred: dict[CommitName, Pending] = {}
         self.sent: dict[CommitName, Pending] = {}
         """What was sent on this connection and the server has not decided, even if it was rejected here meanwhile."""
@@ -29,11 +31,11 @@ class Outgoing:
         self._is_full = False
 
     def add(self, pending: Pending) -> None:
-        self._ready.append(pending)
+        self.ready.append(pending)
 
     def start_over(self, every: Iterable[Pending]) -> None:
         """A connection has opened: all of these are sent again, in order (RESUME-2)."""
-        self._ready = deque(every)
+        self.ready = deque(every)
         self.sent.clear()
         self._deferred.clear()
         self.is_paused = self._is_full = False
@@ -44,12 +46,13 @@ class Outgoing:
 
     def flush(self, connection: ClientConnection, send: Callable[[bytes | str], bool], *, session: bytes) -> None:
         """Sends what is ready until `send` says that there is no more room; then not before it is `drained`."""
-        while self._ready and not self._is_full and not self.is_paused and connection.may_commit:
-            if self._waits(self._ready[0]):
-                return
-            pending = self._ready.popleft()
+        while self.ready and not self._is_full and not self.is_paused and connection.may_commit:
+            pending = self.ready[0]
             name = pending.name
-            if name not in self.sent and not self._is_pending(name):
+            if pending.depends_elsewhere.runs and self._waits(pending):
+                return
+            self.ready.popleft()
+            if name not in self.sent and self._find(name) is None:
                 continue  # rejected because of one before it
             older = None if name.session == session else name.session
             message = CommitMessage(local=name.local, nonce=pending.nonce, content=pending.content, session=older)
@@ -64,7 +67,7 @@ class Outgoing:
     def _waits(self, pending: Pending) -> bool:
         """Whether it builds on an undecided commit of another session: were that one deferred, this one would be
         refused, since a server keeps the order only within a session (COMMIT-10)."""
-        return any(self._is_pending(below) for below in pending.depends_elsewhere)
+        return any(self._find(below) is not None for below in pending.depends_elsewhere)
 
     def defer(self, name: CommitName) -> bool:
         """It was not decided now; whether it was sent on this connection and is to be sent again.
@@ -81,7 +84,7 @@ class Outgoing:
     def resume(self) -> None:
         """The wait is over: what was deferred is sent again, in the order in which it was sent, before the rest."""
         again = [pending for name, pending in self.sent.items() if name in self._deferred]
-        self._ready.extendleft(reversed(again))
+        self.ready.extendleft(reversed(again))
         self._deferred.clear()
         self.is_paused = False
 
@@ -93,4 +96,4 @@ class Outgoing:
 
     def __len__(self) -> int:
         """How many wait to be sent."""
-        return len(self._ready) + len(self._deferred)
+        return len(self.ready) + len(self._deferred)

@@ -93,13 +93,13 @@ class ClientSession:
         self.id = state.session or random(RANDOM_ID_BYTES)
         self._issued = {self.id: _highest(self.id, state)}
         self._losses = Losses(state.confirmed, bytes_max=settings.lost_bytes_max)
-        self.notifier = Notifier(Refused(one, self) for one in state.rejected)
+        self.notifier = Notifier((Refused(one, self) for one in state.rejected), hurry=self._flush_now)
         self._requests = OutgoingRequests()
         self.requester = SessionRequester(
             self._requests, random=random, ask_seconds=settings.ask_seconds, why_silent=lambda: self.why_offline
         )
         self._begin_watching(cache)
-        self._outgoing = Outgoing(is_pending=self._is_pending, refuse=self._refuse_one)
+        self._outgoing = Outgoing(find=self.nursery.find, refuse=self._refuse_one)
         self._connection: ClientConnection | None = None
         self._following: ClientConnection | None = None
         """The connection on which the server was asked for a frame after every commit."""
@@ -110,7 +110,7 @@ class ClientSession:
         self._is_sending = False
         self._is_blind = False
         """Whether a frame left out facts that are not known here: nothing more of its connection is taken."""
-        self._is_flush_due = False
+        self._flush_due: asyncio.Handle | None = None
         self.failure: StemmaError | None = None
         """Why the journal cannot be written: nothing new is taken."""
         self.ended: StemmaError | None = None
@@ -216,20 +216,21 @@ class ClientSession:
             self._settle(Integrated(refused=self.nursery.refuse(pending.name, self._failure(error))))
             return
         self.notifier.journaled(pending.name)
-        if self._is_pending(pending.name):  # it was not rejected meanwhile
+        if self.nursery.find(pending.name) is not None:  # it was not rejected meanwhile
             self._journaled.add(pending.name)
             self._outgoing.add(pending)
             self._flush_soon()
 
     def _flush_soon(self) -> None:
-        """In the next turn of the loop: the writer does not wait, and commits of one turn go together."""
-        if not self._is_flush_due:
-            self._is_flush_due = True
-            asyncio.get_running_loop().call_soon(self._flush_now)
+        """In the next turn of the loop, so that the app's own turn is short; sooner if it waits for a verdict."""
+        if self._flush_due is None:
+            self._flush_due = asyncio.get_running_loop().call_soon(self._flush_now)
 
     def _flush_now(self) -> None:
-        self._is_flush_due = False
-        self.flush()
+        due, self._flush_due = self._flush_due, None
+        if due is not None:
+            due.cancel()
+            self.flush()
 
     def _is_pending(self, name: CommitName) -> bool:
         return self.nursery.find(name) is not None
@@ -375,7 +376,8 @@ class ClientSession:
             self.reconnect()
             return
         done = self.nursery.integrate(frame, session=self._opened, issued=self._issued[self._opened])
-        self._outgoing.settled(CommitName(one.session or self._opened, one.local) for one in frame.verdicts)
+        if frame.verdicts:
+            self._outgoing.settled([CommitName(one.session or self._opened, one.local) for one in frame.verdicts])
         lost: list[ConfirmedCommit] = []
         if frame.reset == "history":
             lost = self._compare(frame.kept)
@@ -397,12 +399,14 @@ class ClientSession:
         self._settle(done, lost, is_first=is_first)
         for number, _ in done.ended:
             self.subscriptions.ended(number)
-        if self._is_sending:
-            self.flush()
-        else:
+        if not self._is_sending:
             self._send_again()
-        self.subscriptions.ask_for(self.nursery.wanted())
-        self.notifier.reached(self.nursery.to)
+        elif self._outgoing.ready:
+            self.flush()
+        wanted = self.nursery.wanted()
+        if wanted:
+            self.subscriptions.ask_for(wanted)
+        self.notifier.reached(frame.to)
 
     def _compare(self, kept: Sequence[Kept]) -> list[ConfirmedCommit]:
         """The confirmed commits that the server lost; those it may still have are not among them (RESUME-4)."""
@@ -433,7 +437,8 @@ class ClientSession:
         """
         refused = [Refused(rejected_commit(one, self.now()), self) for one in done.refused]
         names = [*(one.pending.name for one in done.confirmed), *(one.name for one in refused)]
-        self._outgoing.settled(one.name for one in refused if one.rejected_because_of is None)
+        if refused:
+            self._outgoing.settled([one.name for one in refused if one.rejected_because_of is None])
         self._journaled.difference_update(names)
         self._was_sent.difference_update(names)
         confirmed = tuple(journal_records.confirmed(one) for one in done.confirmed)
@@ -442,7 +447,9 @@ class ClientSession:
         self.pending_bytes -= sum(len(one.pending.content) for one in done.confirmed)
         self.pending_bytes -= sum(len(one.pending.content) for one in done.refused)
         self.subscriptions.wake()
-        if names or lost or is_first:
+        if not self._journal.keeps:
+            self._notify(done, refused, lost, None)
+        elif names or lost or is_first:
             self._journal.write(
                 JournalStep(
                     confirm=confirmed,
@@ -453,7 +460,8 @@ class ClientSession:
                 ),
                 lambda error: self._notify(done, refused, lost, error),
             )
-        self._gather()
+        if self.has_cache:
+            self._gather()
         if done.strangers or any(self._is_taken(one) for one in done.refused):
             self._take_new_session()
             self.reconnect()
@@ -472,7 +480,8 @@ class ClientSession:
             self.notifier.confirmed(one)
         for each in refused:
             self.notifier.refused(each)
-        self.notifier.losses(lost)
+        if lost:
+            self.notifier.losses(lost)
 
     def _take_new_session(self) -> None:
         """New commits are made in it; undecided ones are sent again under their old names (NURSERY-5)."""

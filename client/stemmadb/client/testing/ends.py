@@ -69,6 +69,12 @@ class ClientEnd:
         self.on_taken()
         return data
 
+    def send_at_once(self, data: Data) -> bool:
+        may_send = self._closed is None and self._link.up.bytes <= SYSTEM_BYTES
+        if may_send:
+            self._link.up.put(data)
+        return may_send
+
     async def send(self, data: Data) -> None:
         while self._closed is None and self._link.up.bytes > SYSTEM_BYTES:
             await self._wait()

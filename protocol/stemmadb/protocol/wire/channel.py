@@ -27,6 +27,10 @@ class Channel(Protocol):
         """The next message; `ChannelClosed` once there will be none."""
         ...
 
+    def send_at_once(self, data: Data) -> bool:
+        """Takes a message if that needs no waiting; where it is False, `send` takes it or says why. Never raises."""
+        ...
+
     async def send(self, data: Data) -> None:
         """Takes a message; waits while the peer is slow. `ChannelClosed` if it cannot be sent."""
         ...

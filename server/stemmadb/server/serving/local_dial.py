@@ -179,6 +179,14 @@ class LocalChannel:
         socket.taken(data)
         return data
 
+    def send_at_once(self, data: Data) -> bool:
+        socket = self._socket
+        may_send = socket.code is None and len(socket.outgoing) < QUEUED_MAX
+        if may_send:
+            socket.outgoing.append(data)
+            socket.schedule()
+        return may_send
+
     async def send(self, data: Data) -> None:
         socket = self._socket
         while socket.code is None and len(socket.outgoing) >= QUEUED_MAX:

@@ -102,7 +102,8 @@ class MsgpackCodec:
 
     def read_server(self, data: Data) -> ServerMessage:
         assert isinstance(data, bytes), "the connection lets no text through"
-        bounds.check_size(len(data), self.limits)
+        if len(data) > self.limits.message_bytes_max:
+            bounds.check_size(len(data), self.limits)
         try:
             message: ServerMessage = _server.decode(data)
             bounds.check_server(message, self.limits)

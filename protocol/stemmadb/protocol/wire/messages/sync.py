@@ -132,6 +132,8 @@ class Sync(Message, frozen=True, kw_only=True, tag="sync", rename={"from_": "fro
 def joined(parts: Sequence[Sync]) -> Sync:
     """The whole frame from its parts, each commit in one item; the caller has seen that the parts belong together."""
     last = parts[-1]
+    if len(parts) == 1 and len(last.commits) < 2:
+        return last
     commits = joined_commits([item for part in parts for item in part.commits])
     if len(parts) == 1:
         return last if len(commits) == len(last.commits) else msgspec.structs.replace(last, commits=commits)
