@@ -10,7 +10,7 @@ from check_states import differing
 from simulation.history import History
 from simulation.lives import Life
 from simulation.scene import ACCOUNTS, DOCS, TALLIES, Scene
-from stemmadb.protocol.errors import Compacted
+from stemmadb.protocol.errors import Compacted, Malformed
 from stemmadb.protocol.model.log.commit_record import Erase
 from stemmadb.protocol.model.log.facts import Fact
 from stemmadb.protocol.model.query.query import Query, Root
@@ -75,7 +75,12 @@ async def past_watch(life: Life, random: Random, scene: Scene) -> None:
     query, after = Query((Root("urn:*"),)), None
     items: list[CommitItem] = []
     while True:
-        answer = await requester.ask(WatchRequest, WatchAnswer, watch=WATCH, query=query, since=since, after=after)
+        try:
+            answer = await requester.ask(WatchRequest, WatchAnswer, watch=WATCH, query=query, since=since, after=after)
+        except Malformed as error:
+            assert error.facts["path"] == "/after", error
+            assert epoch != scene.states.epoch, "the pages of one history go on"
+            return
         items.extend(answer.commits)
         after = answer.next
         if after is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from itertools import count, product
 from typing import Any
@@ -43,6 +44,7 @@ from stemmadb.protocol.wire.messages.structure import (
     Resolution,
     RevertRequest,
 )
+from stemmadb.server.service.base.cursor_cover import COVER_BYTES
 from stemmadb.server.service.base.settings import ServiceSettings
 
 HIDDEN = ("urn:s:one", "urn:s:two")
@@ -65,7 +67,7 @@ def token(issuer: Key, audience: Key, space: str, *prefixes: str) -> bytes:
 
 
 def plain(told: Any) -> Any:
-    """What was told, without hashes, salts and ids that are random."""
+    """What was told, without hashes, salts and ids that are random, and what covers hashes in cursors."""
     if isinstance(told, bytes):
         return b"(random)" if len(told) in RANDOM_SIZES else told
     if isinstance(told, StemmaError):
@@ -75,8 +77,12 @@ def plain(told: Any) -> Any:
     if isinstance(told, msgspec.Struct):
         return [type(told).__name__, plain(msgspec.structs.asdict(told))]
     if isinstance(told, dict):
-        return {name: plain(one) for name, one in told.items()}
+        return {name: uncovered(one) if name == "next" and one else plain(one) for name, one in told.items()}
     return [plain(one) for one in told] if isinstance(told, list | tuple) else told
+
+
+def uncovered(cursor: str) -> bytes:
+    return base64.urlsafe_b64decode(cursor)[COVER_BYTES:]
 
 
 async def fill(owner: Peer, world: int) -> None:

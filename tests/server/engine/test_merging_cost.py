@@ -36,9 +36,9 @@ class CountingReader:
     def __getattr__(self, name: str) -> Any:
         def ask(*arguments: Any, **named: Any) -> Any:
             self._counts[name] += 1
-            if name == "replays":
-                spans, ids = arguments
-                arguments = spans, list(ids)
+            if name in ("replays", "replays_upto"):
+                spans, ids, *bound = arguments
+                arguments = spans, list(ids), *bound
                 self._counts["entities"] += len(arguments[1])
             found = getattr(self._reader, name)(*arguments, **named)
             if name == "log":
