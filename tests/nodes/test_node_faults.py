@@ -226,8 +226,8 @@ async def test_while_the_database_has_no_connection_left_nothing_is_lost(server:
         await made.begin()
         client = await made.served[0].enter()
         confirmed = await writes(client, "before", 2)
-        work = asyncio.create_task(writes(client, "during", 10))
         held = await asyncio.to_thread(take_all_connections, server.url)
+        work = asyncio.create_task(writes(client, "during", 10))
         await asyncio.sleep(LEASE_MS / 1_000 * 2)  # a fault, not a wait: the leases lapse meanwhile
         assert not work.done()
         for connection in held:
