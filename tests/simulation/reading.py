@@ -75,11 +75,12 @@ async def past_watch(life: Life, random: Random, scene: Scene) -> None:
     query, after = Query((Root("urn:*"),)), None
     items: list[CommitItem] = []
     while True:
+        fields: dict[str, Any] = {"watch": WATCH, "query": query, "since": since, "after": after}
         try:
-            answer = await requester.ask(WatchRequest, WatchAnswer, watch=WATCH, query=query, since=since, after=after)
-        except Malformed as error:
-            assert error.facts["path"] == "/after", error
-            assert epoch != scene.states.epoch, "the pages of one history go on"
+            answer = await requester.ask(WatchRequest, WatchAnswer, **fields)
+        except Malformed:
+            if after is None or epoch == scene.states.epoch:
+                raise  # only the pages of another history do not go on
             return
         items.extend(answer.commits)
         after = answer.next
