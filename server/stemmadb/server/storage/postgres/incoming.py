@@ -17,7 +17,7 @@ from stemmadb.protocol.model.log import commit_record
 from stemmadb.protocol.model.values.ids import Did, Hash
 from stemmadb.server.storage.blob_directory import MARKER, BlobDirectory
 from stemmadb.server.storage.postgres import schema
-from stemmadb.server.storage.postgres.connection import PgConnection
+from stemmadb.server.storage.postgres.connection import PgConnection, UnknownOutcome
 from stemmadb.server.storage.postgres.log import PostgresLog
 from stemmadb.server.storage.postgres.packing import int4s
 
@@ -98,6 +98,11 @@ class IncomingSpaces:
             raise NotEmpty(
                 "A space that was brought in has been made by others meanwhile, and nothing is shown.",
                 directory="the database",
+            ) from None
+        except UnknownOutcome as unknown:
+            raise Unavailable(
+                f"It is not known whether the spaces became visible ({unknown}). "
+                "Look whether 'stemmadb space list --storage' has them before you try again."
             ) from None
         self._made.clear()
 
