@@ -391,6 +391,10 @@ class LogReader(Protocol):
         """When the commits were made."""
         ...
 
+    def hashes(self, versions: Iterable[Version]) -> dict[Version, Hash]:
+        """Of the commits that are there. Reads no fact, of which a commit may have very many."""
+        ...
+
     def facts(self, versions: Iterable[Version]) -> dict[Version, tuple[Fact, ...]]:
         """The facts of each commit, in order, whole; none for a version without."""
         ...

@@ -33,6 +33,7 @@ const NONE: readonly never[] = [];
 const DRAWN_MS = 100;
 /** What the whole space has, its branches, tags and rights, is asked at most so often: there may be thousands. */
 const STRUCTURE_MS = 2_000;
+const RIGHTS_MS = 5_000;
 
 export function App({ space, name, me, address, onDelegation }: { space: Space; name: string; me: string; address: Address; onDelegation: () => void }): ReactElement {
   const status = useStatus(space);
@@ -52,11 +53,18 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
   }, [space, status.link]);
 
   // The server ends a watch at once when its reader may read nothing any more: by a write, a revocation, or a delegation that is over.
+  // One that is at a bound gives the page no watch: then it has to ask.
   useEffect(() => {
+    let timer: ReturnType<typeof setInterval> | undefined;
+    const deny = (): void => setDenied("It has no rights, or they have ended.");
+    const ask = (): void => void questions.rights().then((mine) => mine.role === "none" && deny(), () => undefined);
     const watch = space.watch(space.did);
-    const stop = watch.subscribe(() => watch.error !== undefined && setDenied("It has no rights, or they have ended."));
-    return () => (stop(), watch.close());
-  }, [space]);
+    const stop = watch.subscribe(() => {
+      if (watch.error?.code === "forbidden") deny();
+      else if (watch.error !== undefined) timer ??= setInterval(ask, RIGHTS_MS);
+    });
+    return () => (stop(), watch.close(), clearInterval(timer));
+  }, [space, questions]);
 
   const href = useCallback((to: Going): string => write(target(here.current, to)), []);
   const go = useCallback((to: Going): void => {

@@ -98,7 +98,7 @@ class BroadcastGroup:
         self._members: dict[Subscriber, Write] = {}
         """Each with the raw writer of its socket."""
         self._frame = b""
-        """The frame that was sent last, or is being sent; it takes all from `_before` to `to`."""
+        """The frame that is being sent; it takes all from `_before` to `to`."""
         self._frame_size = 0
         self._before = to, hash_
         self._unsent: dict[Subscriber, None] = {}
@@ -193,6 +193,8 @@ class BroadcastGroup:
                 _detach(subscriber)
         if self._unsent:
             self._broadcasts.touch(self)
+        else:
+            self._frame = b""  # there may be a group for each session, and nothing new for long
 
     def _write(self, subscribers: Sequence[Subscriber]) -> list[Subscriber]:
         """Writes to them; returns those that failed. Each meets its error again when it is flushed alone."""

@@ -164,6 +164,8 @@ class PostgresStorage:
         self.counts.add("claims", len(claimed))
         with self._lock:
             self._claims.update(claimed)
+            if self._is_draining:  # since this claim began
+                self._give_back_unopened()
         return {space: elsewhere.get(space) for space in spaces}
 
     @property
@@ -174,8 +176,11 @@ class PostgresStorage:
         """The node stops: it claims nothing more, and what it closes is given back by `give_back_closed`."""
         with self._lock:
             self._is_draining = True
-            self._to_give_back |= {space for space, kept in self._claims.items() if kept.owner == self.node.number}
-            self._claims.clear()
+            self._give_back_unopened()
+
+    def _give_back_unopened(self) -> None:
+        self._to_give_back |= {space for space, kept in self._claims.items() if kept.owner == self.node.number}
+        self._claims.clear()
 
     def give_back_closed(self) -> None:
         """Gives back the spaces that were closed while it drains, with one statement."""
