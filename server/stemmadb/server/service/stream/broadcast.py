@@ -98,7 +98,7 @@ class BroadcastGroup:
         self._members: dict[Subscriber, Write] = {}
         """Each with the raw writer of its socket."""
         self._frame = b""
-        """The frame that was sent last, or is being sent; it takes all from `_before` to `to`."""
+        """The frame that is being sent; it takes all from `_before` to `to`."""
         self._frame_size = 0
         self._before = to, hash_
         self._unsent: dict[Subscriber, None] = {}
@@ -138,6 +138,15 @@ class BroadcastGroup:
             self._broadcasts.ended(self)
             for watch in self._watches:
                 watch.group.leave(self)
+
+    def withdraw(self) -> None:
+        """Something was erased: the frame that is being sent may hold it, and goes to nobody else (ERASE-1).
+
+        The others are flushed individually, and then only what is still there is looked up.
+        """
+        self._frame = b""
+        for subscriber in tuple(self._unsent):
+            _detach(subscriber)
 
     def stepped(self, group: WatchGroup) -> None:  # noqa: ARG002  what a group calls of its members
         self._broadcasts.touch(self)
@@ -193,6 +202,8 @@ class BroadcastGroup:
                 _detach(subscriber)
         if self._unsent:
             self._broadcasts.touch(self)
+        else:
+            self._frame = b""
 
     def _write(self, subscribers: Sequence[Subscriber]) -> list[Subscriber]:
         """Writes to them; returns those that failed. Each meets its error again when it is flushed alone."""
@@ -257,6 +268,11 @@ class BroadcastGroups:
                 if broadcast.to == self.feed.version:  # else after its next frame
                     subscriber.join(broadcast)
                 broadcast.end_if_deserted()
+
+    def withdraw(self) -> None:
+        """Something was erased: no frame that was built before is sent any further."""
+        for broadcast in tuple(self._broadcasts.values()):
+            broadcast.withdraw()
 
     def ended(self, broadcast: BroadcastGroup) -> None:
         del self._broadcasts[broadcast.key]
