@@ -385,6 +385,13 @@ class Session:
             self.outbox.end_watches(Forbidden(action="read", needs="read"))
             self.changed()
 
+    def erased(self) -> None:
+        """A frame of which parts are left cannot be taken back in any other way than by ending the session."""
+        if self.outbox.is_in_parts:
+            self.end(GoingAway("Something was erased that this connection was being sent. Connect again."))
+        else:
+            self.outbox.forget_values()
+
     def _reads_other(self, before: Rights, rights: Rights) -> bool:
         """A founder that watches nothing yet simply goes on, with the access list that it has just written."""
         if before == FOUNDER and not self.outbox.count:

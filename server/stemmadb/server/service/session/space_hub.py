@@ -56,6 +56,10 @@ class HubSession(Publisher, Protocol):
         """Somebody's rights have changed, perhaps its own."""
         ...
 
+    def erased(self) -> None:
+        """Bodies were destroyed: what was read before and is not sent yet must not be sent any more (ERASE-1)."""
+        ...
+
     def owe_frame(self) -> None:
         """It has had no frame for a while: the next one is due even if it is empty."""
         ...
@@ -165,22 +169,17 @@ class SpaceHub:
         self.counts.commits += len(batch.commits)
         self.counts.batch_commits.observe(len(batch.commits))
         self.counts.groups = self.feed.groups.count
-        authors = self.authors
-        for event in batch.commits:
-            identity = event.commit.identity
-            if isinstance(identity, LocalIdentity):
-                session = authors.get((identity.principal, identity.session))
-                if session is not None:
-                    try:
-                        session.accepted(event)
-                    except Exception as error:
-                        session.failed(error)
+        self._notify_authors(batch)
         before = self.access.roles
         if self.access.take_all(batch):
             self.on_access(self.space.did, self.access.roles)
             self._drop_uploads(access_roles.writers(before) - access_roles.writers(self.access.roles))
             for session in tuple(self.sessions):
                 self._safely(session, session.rights_changed)
+        if batch.erases:
+            self.broadcasts.withdraw()
+            for session in tuple(self.sessions):
+                self._safely(session, session.erased)
         expecting, self._expecting = self._expecting, {}
         for session in expecting:
             self.touch(session)
@@ -191,6 +190,18 @@ class SpaceHub:
             self._wake_quiet(batch.to, self._quiet_versions)
         if self._quiet_timer is None:
             self._quiet_timer = asyncio.get_running_loop().call_later(self._quiet_seconds, self._end_silence)
+
+    def _notify_authors(self, batch: Batch) -> None:
+        authors = self.authors
+        for event in batch.commits:
+            identity = event.commit.identity
+            if isinstance(identity, LocalIdentity):
+                session = authors.get((identity.principal, identity.session))
+                if session is not None:
+                    try:
+                        session.accepted(event)
+                    except Exception as error:
+                        session.failed(error)
 
     def _drop_uploads(self, revoked: frozenset[str]) -> None:
         """A principal that may not write any more keeps no place and no disk (BLOB-1)."""

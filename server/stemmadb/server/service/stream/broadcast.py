@@ -139,6 +139,15 @@ class BroadcastGroup:
             for watch in self._watches:
                 watch.group.leave(self)
 
+    def withdraw(self) -> None:
+        """Something was erased: the frame that is being sent may hold it, and goes to nobody else (ERASE-1).
+
+        The others are flushed individually, and then only what is still there is looked up.
+        """
+        self._frame = b""
+        for subscriber in tuple(self._unsent):
+            _detach(subscriber)
+
     def stepped(self, group: WatchGroup) -> None:  # noqa: ARG002  what a group calls of its members
         self._broadcasts.touch(self)
 
@@ -259,6 +268,11 @@ class BroadcastGroups:
                 if broadcast.to == self.feed.version:  # else after its next frame
                     subscriber.join(broadcast)
                 broadcast.end_if_deserted()
+
+    def withdraw(self) -> None:
+        """Something was erased: no frame that was built before is sent any further."""
+        for broadcast in tuple(self._broadcasts.values()):
+            broadcast.withdraw()
 
     def ended(self, broadcast: BroadcastGroup) -> None:
         del self._broadcasts[broadcast.key]

@@ -134,6 +134,11 @@ class Outbox:
             self.leave_broadcast()
             self._answers.add(PendingAnswer(version, send, give_up), lambda: self.is_stalled)
 
+    def forget_values(self) -> None:
+        """What waits was read before something was erased: clients ask again for answers (ERASE-1)."""
+        self._verdicts.forget_values()
+        self._answers.give_up()
+
     def owe(self) -> None:
         """A frame is due even if it is empty: the session has had none for a while."""
         self.leave_broadcast()
