@@ -175,7 +175,9 @@ async def test_a_stream_ends_with_its_token_its_rights_and_its_server(tmp_path: 
             await reader.connect(one or world.token_of(me, expires=soon))
             await reader.until("ready")
         await world.space.revoke(token)
-        assert (await readers[0].until("ended"))["code"] == "unauthenticated"
+        ended = await readers[0].until("ended")
+        assert ended["code"] == "unauthenticated"
+        assert ended["message"] == (await world.get("/log", token=token)).json()["detail"], "a 401 says the same"
         await world.space.acl.remove(guest.did)
         assert (await readers[1].until("ended"))["code"] == "forbidden"
         assert (await readers[3].until("ended"))["code"] == "unauthenticated"
