@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from graphs import link
 from http_worlds import HttpWorld, http_world
 from json_socket import JsonSocket
 from stemmadb.protocol import errors
@@ -22,9 +23,7 @@ ROOT = Path(__file__).parents[2]
 async def world(tmp_path: Path) -> AsyncIterator[HttpWorld]:
     async with http_world(tmp_path) as it:
         for number in range(5):
-            assert (
-                await it.put(f"urn:a:{number}", {"n": number, "next": {"$ref": f"urn:a:{number + 1}"}})
-            ).status == 200
+            assert (await it.put(f"urn:a:{number}", {"n": number, "next": link(f"urn:a:{number + 1}")})).status == 200
         await it.put("urn:b:1", "other")
         await it.ask("POST", "/branch?name=..", {})
         await it.ask("PUT", "/entity?id=urn:a:1&branch=..&blind=true", {"n": 100})
@@ -33,7 +32,7 @@ async def world(tmp_path: Path) -> AsyncIterator[HttpWorld]:
 
 
 LISTED = {"roots": [{"id": "urn:a:*"}]}
-WALKED = {"roots": [{"id": "urn:a:1", "schema": True}]}
+WALKED = {"roots": [{"id": "urn:a:1", "schema": {"properties": {"next": {"$ref": "#"}}}}]}
 QUESTIONS: list[tuple[str, str, Any, dict[str, Any]]] = [
     ("GET", "/acl", None, {"type": "acl"}),
     ("GET", "/entities?prefix=urn:a:&limit=2", None, {"type": "query", "query": LISTED, "limit": 2}),

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from graphs import link
 from http_worlds import Answer, http_world
 
 HIDDEN: Final = "urn:b:1"
@@ -50,9 +51,9 @@ async def test_what_may_not_be_read_changes_no_answer(tmp_path: Path) -> None:
         twins = (world.did, (await world.db.space("twin")).did)
         for did, hidden in zip(twins, ("a secret", {"another": ["of", "many"]}), strict=True):
             for key, id_, value in (
-                ("first", "urn:a:1", {"n": 1, "next": {"$ref": HIDDEN}}),
+                ("first", "urn:a:1", {"n": 1, "next": link(HIDDEN)}),
                 ("second", HIDDEN, hidden),
-                ("third", "urn:a:1", {"n": 2, "next": {"$ref": HIDDEN}}),
+                ("third", "urn:a:1", {"n": 2, "next": link(HIDDEN)}),
             ):
                 token = world.token_of(world.db.identity, space=did)
                 done = await world.ask(
