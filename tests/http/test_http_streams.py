@@ -395,6 +395,8 @@ async def test_a_long_poll_answers_once(world: HttpWorld) -> None:
     await world.put("urn:s:1", 1)
     first = (await world.get("/watch?select=urn:s:*&wait=5")).json()
     assert [one["event"] for one in first["events"]] == ["reset", "change"]
+    at_once = (await world.get("/watch?select=urn:s:*&wait=0")).json()
+    assert at_once == first, "with no time to wait it tells what is there"
     empty = (await world.get(f"/watch?select=urn:s:*&wait=0&since={first['next']}")).json()
     assert (empty["events"], empty["next"]) == ([], first["next"])
     waiting = asyncio.create_task(world.get(f"/watch?select=urn:s:*&wait=10&since={first['next']}"))

@@ -236,17 +236,14 @@ async def watch(call: SpaceCall[WatchParams]) -> HttpReply:
 
 
 async def _polled(stream: WatchStream, seconds: int, since: str | None) -> HttpReply:
-    """Until there is something after the first `ready`, or the time is over."""
+    """What there is already, however long that takes to read; if it is nothing, what comes first in the time."""
     events: list[StreamEvent] = []
-    ready = False
+    while not stream.is_over and len(events) < EVENTS_MAX and not any(one.name == "ready" for one in events):
+        events += await stream.next()
     try:
         async with asyncio.timeout(seconds):
-            while not stream.is_over and len(events) < EVENTS_MAX:
-                found = await stream.next()
-                events += found
-                ready = ready or any(one.name == "ready" for one in found)
-                if ready and any(one.name != "ready" for one in events):
-                    break
+            while not stream.is_over and all(one.name == "ready" for one in events):
+                events += await stream.next()
     except TimeoutError:
         pass
     stream.end()
