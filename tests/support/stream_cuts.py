@@ -68,6 +68,7 @@ class StreamCuts:
         reader = EventReader(world, ROOT, schema=json.dumps(SCHEMA))
         if self._reader is not None:
             reader.goes_on_from(self._reader)
+            await self._overtake(world, reader)
         self._reader = reader
         for number in range(cuts):
             if copy is not None and number == cuts // 2:
@@ -77,6 +78,13 @@ class StreamCuts:
                 await world.put(ROOT, {"n": "after the backup"})
             await self._cut(world, reader)
         self.resets += Counter(data["why"] for name, data in reader.events if name == "reset")
+
+    async def _overtake(self, world: HttpWorld, reader: EventReader) -> None:
+        """The version that the reader has is there in the new history too, with other facts."""
+        assert reader.last is not None
+        last = int(reader.last.split(".")[0])
+        while (await world.get("")).json()["version"] <= last:
+            await self._change(world)
 
     async def _cut(self, world: HttpWorld, reader: EventReader) -> None:
         """One connection: the whole answer, changes beside it, and the end."""
