@@ -1,4 +1,4 @@
-"""Checks of HTTP that are too large for every change: a crowd of connections, and a blob of a GiB."""
+"""Checks of HTTP that are too large for every change: a crowd, a stream cut 200 times, a blob of a GiB."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ from large_blob import stored_and_read
 from served import Process
 from stemmadb.client import connect
 from stream_crowd import crowd
+from stream_cuts import cut_and_restored
 
 CONNECTIONS: Final = 10_000
 HTTP_MAX: Final = 2_000
 STREAMS_MAX: Final = 1_000
+CUTS: Final = 40
+"""In each life of the server."""
+LIVES: Final = 5
 GIB: Final = 1 << 30
 GROWN_MAX: Final = 192 << 20
 """Bytes that the server may take more than before, however large the blob is."""
@@ -60,6 +64,17 @@ async def _crowd() -> Counts:
         file=sys.stderr,
     )
     return Counts(CONNECTIONS + len(waits), seen.refused)
+
+
+def http_streams(seed: int) -> Counts:
+    """One reader over five lives of a server, each but the last ended by a restore."""
+    with tempfile.TemporaryDirectory(prefix="stemmadb-soak-") as name:
+        seen = asyncio.run(cut_and_restored(Path(name), seed=seed, cuts=CUTS, lives=LIVES))
+    print(
+        f"http_streams: {seen.cuts} cuts, resets {dict(seen.resets)}, at most {seen.most} entities", file=sys.stderr
+    )
+    assert seen.resets["history"] == LIVES - 1, seen
+    return Counts(seen.cuts, seen.cuts)
 
 
 def http_blobs(seed: int) -> Counts:

@@ -215,6 +215,13 @@ ALL: Final = (
         http_checks.http_crowd,
     ),
     Kind(
+        "http_streams",
+        "After each of 200 cuts a stream's map is the query, over erasures, compactions, restores and moving links",
+        "200 cuts, 5 restores",
+        None,
+        http_checks.http_streams,
+    ),
+    Kind(
         "http_blobs",
         "A blob of 1 GiB comes back whole and in ranges over HTTP, in bounded memory",
         "in the soak only",

@@ -198,9 +198,13 @@ async def test_one_connection_too_many_gets_503(tmp_path: Path) -> None:
 
 
 @pytest.mark.rule("HTTP-2")
-async def test_a_client_that_never_reads_an_answer_is_ended(world: HttpWorld) -> None:
+@pytest.mark.parametrize("is_second", [False, True])
+async def test_a_client_that_never_reads_an_answer_is_ended(world: HttpWorld, is_second: bool) -> None:
     await world.put("urn:big:1", "x" * 6_000_000)
     peer = await world.peer()
+    if is_second:
+        peer.write(GOOD)
+        assert (await peer.answer()).status == 200
     peer.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a plain transport can
     peer.write(world.request("GET", "/entity?id=urn:big:1"))
     await asyncio.sleep(2.0)

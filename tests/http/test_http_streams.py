@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -29,6 +28,7 @@ from stemmadb.server.http import stream_events, watch_routes
 from stemmadb.server.http.calls import SpaceCall
 from stemmadb.server.http.stream_events import ChangeEvents, StreamEvent, change_of
 from stemmadb.server.http.watch_routes import StreamSocket
+from stream_cuts import cut_and_restored
 
 PATCH = b'[{"op":"add","path":"/m","value":2}]'
 SCHEMA = {"properties": {"next": {"$ref": "#"}}}
@@ -38,12 +38,6 @@ SCHEMA = {"properties": {"next": {"$ref": "#"}}}
 async def world(tmp_path: Path) -> AsyncIterator[HttpWorld]:
     async with http_world(tmp_path) as it:
         yield it
-
-
-async def answer_at(world: HttpWorld, roots: list[dict[str, Any]], version: int) -> dict[str, Any]:
-    got = await world.ask("POST", "/query", {"roots": roots, "version": version})
-    assert got.status == 200, got.body
-    return {one["id"]: one["body"] for one in got.json().get("entities", [])}
 
 
 @pytest.mark.rule("HTTP-10")
@@ -69,54 +63,14 @@ async def test_a_stream_begins_with_all_and_goes_on_with_every_change(world: Htt
     assert (head.status, head.headers["cache-control"]) == (200, "no-store")
 
 
-@pytest.mark.rule("HTTP-10")
+@pytest.mark.rule("HTTP-10", "HTTP-7", "RESUME-1")
 @pytest.mark.parametrize("seed", range(5))
-async def test_after_each_ready_the_map_is_the_query_over_many_cuts(world: HttpWorld, seed: int) -> None:
-    """Links move, entities are deleted, erased and written again, the log is compacted, the stream is cut.
-
-    The reader loses its right to read now and then, and gets it back.
-    """
-    chance, guest = random.Random(seed), Identity.make()
-    await world.space.acl.set(guest.did, "read")
-    token = world.token_of(guest)
-    ids = [f"urn:l:{n}" for n in range(8)]
-    for id_ in ids:
-        await world.put(id_, {"n": 0})
-    reader = EventReader(world, "urn:l:0", schema=json.dumps(SCHEMA))
-    roots = [{"id": "urn:l:0", "schema": SCHEMA}]
-    kind = {"Content_Type": "application/json-patch+json"}
-    most = 0
-    for turn in range(40):
-        await reader.connect(token)
-        version = (await reader.until("ready"))["version"]
-        assert reader.map == await answer_at(world, roots, version), turn
-        most = max(most, len(reader.map))
-        for _ in range(chance.randrange(4)):
-            id_ = chance.choice(ids)
-            match chance.randrange(6):
-                case 0:
-                    await world.ask("DELETE", f"/entity?id={chance.choice(ids[1:])}&blind=true")
-                case 1:
-                    patch = json.dumps([{"op": "add", "path": "/n", "value": turn}]).encode()
-                    await world.ask("PATCH", f"/entity?id={id_}&blind=true", patch, **kind)
-                case _:
-                    await world.put(id_, {"n": turn, "next": link(chance.choice(ids))})
-        if turn % 13 == 5:
-            done = (await world.put(ids[0], {"n": "old"})).json()["version"]
-            await world.put(ids[0], {"n": turn, "next": link(ids[1])})
-            await world.space.erase(ids[0], versions=[done])
-        if turn % 13 == 9:
-            await world.space.compact((await world.get("")).json()["version"] - 1)
-        if turn % 9 == 4:
-            await world.space.acl.remove(guest.did)
-            assert (await reader.until("ended"))["code"] == "forbidden"
-            assert (await world.get("/watch?select=urn:l:0", token=token)).status == 404
-            await world.put(ids[0], {"n": "unseen"})
-            await world.space.acl.set(guest.did, "read")
-        if chance.randrange(2):
-            await asyncio.sleep(0.01)
-        reader.cut()
-    assert most > 1, "links are followed"
+async def test_after_each_ready_the_map_is_the_query_over_many_cuts(tmp_path: Path, seed: int) -> None:
+    """Also over a restore of the server, with the id of an event of the history that was lost."""
+    seen = await cut_and_restored(tmp_path, seed=seed, cuts=20, lives=2)
+    assert seen.cuts == 40
+    assert seen.most > 1, "links are followed"
+    assert seen.resets == {"start": 1, "floor": 3, "history": 1}
 
 
 @pytest.mark.rule("HTTP-10")
@@ -175,7 +129,9 @@ async def test_a_stream_ends_with_its_token_its_rights_and_its_server(tmp_path: 
             await reader.connect(one or world.token_of(me, expires=soon))
             await reader.until("ready")
         await world.space.revoke(token)
-        assert (await readers[0].until("ended"))["code"] == "unauthenticated"
+        ended = await readers[0].until("ended")
+        assert ended["code"] == "unauthenticated"
+        assert ended["message"] == (await world.get("/log", token=token)).json()["detail"], "a 401 says the same"
         await world.space.acl.remove(guest.did)
         assert (await readers[1].until("ended"))["code"] == "forbidden"
         assert (await readers[3].until("ended"))["code"] == "unauthenticated"
@@ -393,6 +349,8 @@ async def test_a_long_poll_answers_once(world: HttpWorld) -> None:
     await world.put("urn:s:1", 1)
     first = (await world.get("/watch?select=urn:s:*&wait=5")).json()
     assert [one["event"] for one in first["events"]] == ["reset", "change"]
+    at_once = (await world.get("/watch?select=urn:s:*&wait=0")).json()
+    assert at_once == first, "with no time to wait it tells what is there"
     empty = (await world.get(f"/watch?select=urn:s:*&wait=0&since={first['next']}")).json()
     assert (empty["events"], empty["next"]) == ([], first["next"])
     waiting = asyncio.create_task(world.get(f"/watch?select=urn:s:*&wait=10&since={first['next']}"))

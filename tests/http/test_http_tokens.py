@@ -75,6 +75,8 @@ async def test_wrong_tokens_are_401_and_the_answer_says_why(world: HttpWorld) ->
         "a delegation": f"stk1.{text_form.write(_delegation(world, other))}",
         "a changed byte": access_token.write_text(data[:-1] + bytes([data[-1] ^ 1])),
     }
+    wrong["revoked"] = world.token_of(me)
+    await world.space.revoke(wrong["revoked"])
     kept = await world.peer()
     for name, token in wrong.items():
         answer = await world.get("/log", token=token)
@@ -84,6 +86,8 @@ async def test_wrong_tokens_are_401_and_the_answer_says_why(world: HttpWorld) ->
         assert (await kept.answer()).status == 200
         again = await kept.answer()
         assert (again.status, again.body) == (401, answer.body), f"{name}: no request has the token of another one"
+    kept.write(world.request("GET", "/log") + world.request("GET", "/log", token=""))
+    assert [(await kept.answer()).status for _ in range(2)] == [200, 401], "nor has one without any"
     assert (await world.get("/log", token="")).status == 401
     assert (await world.get("/log", Authorization=f"Basic {world.token}")).status == 401
     soon = world.token_of(me, not_before=TimeMs(int(time.time() * 1_000) + 30_000))
@@ -226,6 +230,13 @@ async def test_a_stranger_learns_nothing_of_a_space(world: HttpWorld) -> None:
         ("GET", "/log", None, {}),
         ("POST", "/merges", {"source": "x"}, {}),
         ("GET", "/acl", None, {}),
+        ("GET", "/watch?select=urn:a:*", None, {}),
+        ("HEAD", "/watch?select=urn:a:*", None, {}),
+        ("GET", "/watch?select=urn:a:*&wait=0", None, {"Last_Event_ID": "2.aaaaaaaaaaaa"}),
+        ("POST", "/commits", {"operations": [DELETE]}, {}),
+        ("POST", "/query?nested=true", {"roots": [{"id": "*"}]}, {}),
+        ("POST", "/blobs", b"x", {}),
+        ("DELETE", "/branch?name=main", None, {}),
     ]  # fmt: skip
     for method, path, body, how in questions:
         answers = []

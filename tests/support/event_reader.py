@@ -30,6 +30,10 @@ class EventReader:
         assert answer.status == 200, answer
         assert answer.headers["content-type"] == "text/event-stream"
 
+    def goes_on_from(self, other: EventReader) -> None:
+        """With what another one has read, of this server or of one before it."""
+        self.map, self.last = dict(other.map), other.last
+
     def cut(self) -> None:
         assert self._peer is not None
         self._peer.leave()

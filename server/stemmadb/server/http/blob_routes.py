@@ -7,7 +7,7 @@ from typing import Final
 
 from blake3 import blake3
 
-from stemmadb.protocol.errors import BlobMismatch
+from stemmadb.protocol.errors import BlobMismatch, Malformed, Unavailable
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Hash
 from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk, BlobEnd, BlobOffset, BlobPart, BlobRead
@@ -23,6 +23,7 @@ SANDBOX: Final = (
     ("Accept-Ranges", "bytes"),
 )
 """A stored page must not run on our origin."""
+RESTARTED: Final = "The upload of this blob was begun anew meanwhile. Send the request again."
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _CONTENT_TYPE: Final = re.compile(r"[!-~][ -~]{0,253}")
 
@@ -75,33 +76,43 @@ async def post_blob(call: SpaceCall[BlobParams], _: str) -> HttpReply:
     blob = Hash(blake3(data).digest())
     content_type = _content_type(call.head.one("content-type"))
     at: BlobOffset = await call.ask(BlobBegin(id=1, blob=blob, size=len(data), content_type=content_type))
-    while at.offset < len(data):
-        end = at.offset + call.limits.blob_chunk_bytes_max
-        at = await call.ask(BlobChunk(id=1, blob=blob, offset=at.offset, data=data[at.offset : end]))
+    offset = at.offset
+    while offset < len(data):
+        offset = await _send(call, blob, offset, data[offset : offset + call.limits.blob_chunk_bytes_max])
     name = reference.write(blob)
     return part_reply(await call.ask(BlobEnd(id=1, blob=blob)), status=201, headers=(("ETag", f'"{name}"'),))
 
 
 async def _upload(call: SpaceCall[BlobParams], blob: Hash, body: BodyReader, offset: int) -> None:
-    """What the server has already is read over."""
-    skipped, waiting = 0, bytearray()
+    """What the server has already is read over, whether it was sent before or is sent beside this request."""
+    begin, waiting = 0, bytearray()
     size = call.limits.blob_chunk_bytes_max
     while data := await body.chunk():
-        over = min(offset - skipped, len(data)) if skipped < offset else 0
-        skipped += over
-        waiting += data[over:]
-        while len(waiting) >= size:
-            offset = await _send(call, blob, offset, bytes(waiting[:size]))
-            skipped = offset
-            del waiting[:size]
-    if waiting:
-        offset = await _send(call, blob, offset, bytes(waiting))
-    if offset != body.length:
+        waiting += data
+        while True:
+            over = min(offset - begin, len(waiting))
+            del waiting[:over]
+            begin += over
+            if begin < offset or len(waiting) < size:
+                break
+            offset = await _send(call, blob, begin, bytes(waiting[:size]))
+    if begin == offset and waiting:
+        offset = await _send(call, blob, begin, bytes(waiting))
+    if begin + len(waiting) < body.length:
         raise BlobMismatch(blob=reference.write(blob), why="the body ended too early")
 
 
-async def _send(call: SpaceCall[BlobParams], blob: Hash, offset: int, data: bytes) -> int:
-    at: BlobOffset = await call.ask(BlobChunk(id=1, blob=blob, offset=offset, data=data))
+async def _send(call: SpaceCall[BlobParams], blob: Hash, begin: int, data: bytes) -> int:
+    """Where the upload is then: further than these bytes if another request of the caller sends the same blob."""
+    try:
+        at: BlobOffset = await call.ask(BlobChunk(id=1, blob=blob, offset=begin, data=data))
+    except Malformed as error:
+        found = error.facts.get("offset")
+        if found is None:
+            raise
+        if found < begin:
+            raise Unavailable(RESTARTED) from None
+        return int(found)
     return at.offset
 
 

@@ -109,7 +109,7 @@ def reply_to(
     if isinstance(error, UnknownSpace):
         detail, details = NO_SUCH_SPACE, {}
     elif isinstance(error, Unauthenticated):
-        detail = f"The request is not authenticated: {error.facts.get('why')}. Make a token with 'stemmadb token'."
+        detail = unauthenticated(error)
     body = _problem(status, error.code, detail, details, retriable=error.retriable) | dict(extra or {})
     return HttpReply(
         status=status,
@@ -117,6 +117,11 @@ def reply_to(
         content_type=PROBLEM,
         headers=_headers(status, error.facts.get("retry_after_ms")),
     )
+
+
+def unauthenticated(error: Unauthenticated) -> str:
+    """What it says on HTTP, where nothing is signed anew as on a WebSocket."""
+    return f"The request is not authenticated: {error.facts.get('why')}. Make a token with 'stemmadb token'."
 
 
 def reply_to_problem(problem: HttpProblem) -> HttpReply:

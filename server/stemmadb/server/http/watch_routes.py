@@ -22,6 +22,7 @@ from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import MSGPACK
 from stemmadb.server.http.calls import SpaceCall
 from stemmadb.server.http.conditions import EventId, StateMark, mark_of, question_of, read_event_id
+from stemmadb.server.http.error_table import unauthenticated
 from stemmadb.server.http.parameters import Params
 from stemmadb.server.http.replies import EVENTS, NO_STORE, HttpReply, ReplyWriter, json_reply
 from stemmadb.server.http.stream_events import ChangeEvents, LastMessage, StreamEvent, is_empty
@@ -195,7 +196,8 @@ class WatchStream:
             error = Unauthenticated(why="the token has expired")
         elif self._call.hub.access.is_revoked(bearer.name):
             error = Unauthenticated(why="the token was revoked")
-        return StreamEvent("ended", {"code": error.code, "message": error.message})
+        said = unauthenticated(error) if isinstance(error, Unauthenticated) else error.message
+        return StreamEvent("ended", {"code": error.code, "message": said})
 
 
 async def watch(call: SpaceCall[WatchParams]) -> HttpReply:
@@ -234,17 +236,14 @@ async def watch(call: SpaceCall[WatchParams]) -> HttpReply:
 
 
 async def _polled(stream: WatchStream, seconds: int, since: str | None) -> HttpReply:
-    """Until there is something after the first `ready`, or the time is over."""
+    """What there is already, however long that takes to read; if it is nothing, what comes first in the time."""
     events: list[StreamEvent] = []
-    ready = False
+    while not stream.is_over and len(events) < EVENTS_MAX and not any(one.name == "ready" for one in events):
+        events += await stream.next()
     try:
         async with asyncio.timeout(seconds):
-            while not stream.is_over and len(events) < EVENTS_MAX:
-                found = await stream.next()
-                events += found
-                ready = ready or any(one.name == "ready" for one in found)
-                if ready and any(one.name != "ready" for one in events):
-                    break
+            while not stream.is_over and all(one.name == "ready" for one in events):
+                events += await stream.next()
     except TimeoutError:
         pass
     stream.end()
