@@ -112,6 +112,14 @@ ALL: Final = (
         typescript_checks.differential,
     ),
     Kind(
+        "typescript_storm",
+        "Apps of the TypeScript client in node are told the truth while their server and the line to it fail",
+        "in the soak only",
+        None,
+        typescript_checks.storm,
+        CYCLE_SECONDS_MAX,
+    ),
+    Kind(
         "client",
         "In longer runs of the simulation every commit of an app is decided once, and every view converges",
         "in the soak only",
