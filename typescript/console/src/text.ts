@@ -10,6 +10,11 @@ export function visible(text: string): string {
   return text.replace(HIDDEN, (found) => `⟨U+${found.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
+/** The same JSON with escapes in place of what is hidden, so that it can be edited (CONSOLE-5). */
+export function escaped(json: string): string {
+  return json.replace(HIDDEN, (found) => found.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
+}
+
 /** In one line: line breaks and tabs are written out too. */
 export function inLine(text: string, max = 200): string {
   return visible(cut(text, max).replaceAll("\n", "⏎").replaceAll("\t", "⇥"));

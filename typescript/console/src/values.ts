@@ -2,6 +2,7 @@
 import type { Json, JsonObject } from "@stemmadb/client";
 import { equal, isObject, own, stringify } from "../../client/src/values/json.ts";
 import { escape, parse } from "../../client/src/values/pointer.ts";
+import { cut, escaped } from "./text.ts";
 
 export type Kind = "string" | "number" | "boolean" | "null" | "object" | "array" | "close" | "more";
 
@@ -17,6 +18,7 @@ export interface Line {
   readonly isLast: boolean;
 }
 
+const NAME_MAX = 300;
 /** What one container draws at most; the rest is one line that says how many there are. */
 export const CHILDREN_MAX = 500;
 
@@ -71,7 +73,7 @@ const CLOSE = { object: "}", array: "]" } as const;
 /** Two values beside each other, key by key; undefined is no value. */
 export function compare(left: Json | undefined, right: Json | undefined): Row[] {
   const rows: Row[] = [];
-  const label = (name: string | undefined): string => (name === undefined ? "" : `${JSON.stringify(name)}: `);
+  const label = (name: string | undefined): string => (name === undefined ? "" : `${JSON.stringify(cut(name, NAME_MAX))}: `);
   const push = (path: string, depth: number, mark: Mark, one: string | undefined, other: string | undefined): void =>
     void rows.push({ path, depth, mark, left: one, right: other });
 
@@ -202,6 +204,12 @@ export function noteText(note: Json | undefined): string {
   if (typeof note === "string") return note;
   const message = isObject(note) ? own(note, "message") : undefined;
   return typeof message === "string" ? message : brief(note, 300);
+}
+
+/** A value as JSON for an editor, in lines where no number or key would become another by that. */
+export function editable(value: Json): string {
+  const text = stringify(value);
+  return escaped(text.includes("__proto__") || /\d{16}|\de/.test(text) ? text : JSON.stringify(JSON.parse(text), null, 2));
 }
 
 /** The tokens of a pointer; none for a text that is no pointer. */

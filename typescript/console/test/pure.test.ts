@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { apply } from "../../client/src/patch/apply.ts";
+import { equal as sameJson, parse as fromText } from "../../client/src/values/json.ts";
 import { rule } from "../../client/test/support/rules.ts";
 import { type Address, HEAD, markOf, parse, parseAt, parseSide, write, writeAt } from "../src/address.ts";
 import { Latest } from "../src/data/latest.ts";
@@ -11,7 +12,7 @@ import { picture } from "../src/screens/picture.ts";
 import { keyOf, resolved } from "../src/screens/resolutions.ts";
 import { Axis } from "../src/shell/axis.ts";
 import { ago, cut, inLine, visible } from "../src/text.ts";
-import { columns, compare, isLink, lines, noteText, withPart } from "../src/values.ts";
+import { columns, compare, editable, isLink, lines, noteText, withPart } from "../src/values.ts";
 
 const DID = "did:key:z6MkTest";
 
@@ -64,6 +65,15 @@ test("a value as lines: keys in their order, closed parts, what is too much is c
   let deep: Json = 1;
   for (let at = 0; at < 64; at += 1) deep = [deep];
   assert.equal(lines(deep, () => false).length, 129);
+});
+
+rule("CONSOLE-5").test("a value to be edited means the same after it was read again, and hides nothing", () => {
+  for (const text of ['{"n":9007199254740993}', '{"float":1e+20}', '{"__proto__":{"x":1}}', '{"s":"a\u202eb\\u0000\u{e0041}"}', '"1e5"', '[[[]]]', '{"deep":[1,{"a":null}]}']) {
+    const shown = editable(fromText(text));
+    assert.ok(sameJson(fromText(shown), fromText(text)), shown);
+    assert.equal(visible(shown), shown, text);
+  }
+  assert.equal(editable({ a: 1 }), '{\n  "a": 1\n}');
 });
 
 test("two values beside each other", () => {

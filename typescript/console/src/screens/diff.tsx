@@ -8,7 +8,7 @@ import { Icon } from "../parts/icons.tsx";
 import { Rows } from "../parts/rows.tsx";
 import { Loading, State, T } from "../parts/text.tsx";
 import { Failure } from "../shell/problem.tsx";
-import { grouped, plural } from "../text.ts";
+import { grouped, plural, visible } from "../text.ts";
 
 type Side = { branch: string; version: number };
 
@@ -88,7 +88,7 @@ function Sides({ left, right }: { left: Side; right: Side }): ReactElement {
   const set = (which: "from" | "to", side: Side): void => go({ params: { from: writeSide(left.branch, left.version), to: writeSide(right.branch, right.version), [which]: writeSide(side.branch, side.version) } });
   const pick = (which: "from" | "to", side: Side, label: string): ReactElement => (
     <fieldset className="side-pick"><legend>{label}</legend>
-      <select aria-label={`Branch ${label}`} value={side.branch} onChange={(event) => set(which, { ...side, branch: event.currentTarget.value })}>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select>
+      <select aria-label={`Branch ${label}`} value={side.branch} onChange={(event) => set(which, { ...side, branch: event.currentTarget.value })}>{names.map((name) => <option key={name} value={name}>{visible(name)}</option>)}</select>
       <input aria-label={`Version ${label}`} type="number" min={0} max={head} value={side.version} onChange={(event) => set(which, { ...side, version: Math.min(head, Math.max(0, Number(event.currentTarget.value))) })} />
     </fieldset>
   );

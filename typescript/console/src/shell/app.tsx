@@ -6,10 +6,10 @@ import { type Address, HEAD, MAIN, markOf, type Screen, write } from "../address
 import { Questions } from "../data/questions.ts";
 import { type Going, type Moment, type Problem, useAsked, useNow, useStatus, useThrottled, type View, ViewContext } from "../data/view.ts";
 import { Icon, type IconName } from "../parts/icons.tsx";
-import { Loading } from "../parts/text.tsx";
+import { Loading, T } from "../parts/text.tsx";
 import { EntitiesScreen } from "../screens/entities.tsx";
 import { EntityScreen } from "../screens/entity.tsx";
-import { grouped } from "../text.ts";
+import { grouped, visible } from "../text.ts";
 import { Connect } from "./connect.tsx";
 import { Help } from "./help.tsx";
 import { later } from "./later.tsx";
@@ -98,7 +98,7 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
 
   useKeys({ step, go, help: () => setHelping((before) => !before) });
   useTheme();
-  useEffect(() => void (document.title = `${PLACES.find((one) => one.screen === address.screen || one.also === address.screen)?.label ?? "StemmaDB"} · ${name}`), [address.screen, name]);
+  useEffect(() => void (document.title = `${PLACES.find((one) => one.screen === address.screen || one.also === address.screen)?.label ?? "StemmaDB"} · ${visible(name)}`), [address.screen, name]);
 
   if (denied !== undefined) return <Connect me={me} did={space.did} why={`This page may no longer read here. ${denied}`} onDelegation={onDelegation} />;
   if (status.link === "refused") return <Connect me={me} did={space.did} why={`This page may no longer read here: ${status.error?.message ?? "the server refused it."}`} onDelegation={onDelegation} />;
@@ -114,7 +114,7 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
         <section className="bars-below" aria-label="Notices">
           {status.link !== "open" && <p className="banner offline" role="status"><Icon name="cloud" /> Offline. What you see is as of @{grouped(status.asOf?.version ?? head)}; trying to connect again. <button className="button" onClick={() => space.nudge()}>Try now</button></p>}
           {isPast && address.screen !== "live" && <p className="banner past-note"><Icon name="clock" /> You are looking at version {grouped(moment.shown)}. Nothing can be changed here. <button className="button" onClick={() => go({ at: HEAD })}>Back to head</button></p>}
-          {rights?.prefixes !== undefined && !rights.prefixes.includes("") && <p className="banner narrow">You see {rights.prefixes.join(", ")} only.</p>}
+          {rights?.prefixes !== undefined && !rights.prefixes.includes("") && <p className="banner narrow">You see <T max={600}>{rights.prefixes.join(", ")}</T> only.</p>}
         </section>
         <div className="body">
           <nav className="places" aria-label="Screens">

@@ -31,8 +31,8 @@ export function Failure({ error }: { error: StemmaError }): ReactElement {
       </State>
     );
   }
-  if (error.code === "forbidden") return <State icon={<Icon name="lock" size={32} />} title="You may not read this"><p>{error.message}</p></State>;
+  if (error.code === "forbidden") return <State icon={<Icon name="lock" size={32} />} title="You may not read this"><p><T max={600}>{error.message}</T></p></State>;
   if (error.code === "not_found") return <State icon={<Icon name="empty" size={32} />} title="Nothing was ever written here"><p>Or you may not read it: to you the two look the same.</p></State>;
-  if (error.code === "unreachable" || error.code === "timed_out") return <State icon={<Icon name="cloud" size={32} />} title="The server does not answer"><p>{error.message}</p></State>;
+  if (error.code === "unreachable" || error.code === "timed_out") return <State icon={<Icon name="cloud" size={32} />} title="The server does not answer"><p><T max={600}>{error.message}</T></p></State>;
   return <State icon={<Icon name="close" size={32} />} tone="bad" title="This could not be read"><p><T>{error.message}</T></p><p className="hint">{error.code}</p></State>;
 }
