@@ -32,6 +32,7 @@ ORDER = (
     "hostile",
     "http",
     "http_beside",
+    "http_loop",
     "growth_data",
     "growth_clients",
     "growth_watchers",

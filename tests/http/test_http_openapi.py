@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from http_worlds import Answer, HttpWorld, http_world
+from http_worlds import Answer, HttpPeer, HttpWorld, http_world
 from stemmadb.protocol.model.values.ids import TimeMs
 from stemmadb.server.http import openapi
 
@@ -117,6 +117,57 @@ async def test_every_answer_is_one_that_the_document_promises(
         assert len(accepted) >= 0.8 * len(list(operations())), "too few were good requests"
 
 
+ORDER: Final = ("put", "post", "patch", "get", "delete")
+FIRST: Final = ("/entity", "/blobs/{blob}", "/branch", "/tag")
+
+
+def in_order() -> list[tuple[str, str, dict[str, Any]]]:
+    """What makes something first, and what deletes it last."""
+
+    def rank(one: tuple[str, str, Any]) -> tuple[bool, int, bool]:
+        return one[1] == "delete", ORDER.index(one[1]), not one[0].endswith(FIRST)
+
+    return sorted(operations(), key=rank)
+
+
+@pytest.mark.rule("HTTP-5", "HTTP-13")
+@pytest.mark.parametrize("is_second", [False, True])
+async def test_every_example_of_the_document_is_a_good_request(
+    tmp_path: Path, is_second: bool, problem: Draft202012Validator
+) -> None:
+    async with http_world(tmp_path) as world:
+        token = world.token_of(world.db.identity, space=None, expires=TimeMs(int(time.time() * 1_000) + 600_000))
+        kept = await world.peer()
+        for path, method, operation in in_order():
+            case = example(path, method, operation, world.did)
+            asked = token if "{space}" not in path else None
+            answer = await sent(world, case, asked, kept if is_second else None)
+            assert answer.status < 300, (method, path, answer)
+            check(case, operation, answer, problem)
+
+
+def example(path: str, method: str, operation: Any, did: str) -> Case:
+    """The request that the examples of an operation make, in the space that is there."""
+    named = {one["name"]: one for one in operation.get("parameters", ())}
+    missing = [name for name, one in named.items() if one["required"] and "example" not in one]
+    assert missing == [], (path, method)
+    query = [(n, one["example"]) for n, one in named.items() if one["in"] == "query" and "example" in one]
+    target = path.replace("{space}", did)
+    if "{blob}" in path:
+        target = target.replace("{blob}", named["blob"]["example"])
+    body, headers = None, {}
+    if "requestBody" in operation:
+        ((kind, content),) = operation["requestBody"]["content"].items()
+        given = content["example"]
+        body = given.encode() if kind == "application/octet-stream" else json.dumps(given).encode()
+        headers["Content-Type"] = kind
+    return Case(method.upper(), target, [(n, written(value)) for n, value in query], headers, body)
+
+
+def written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def made(chance: random.Random, path: str, method: str, operation: Any, did: str, blob: str) -> Case:
     query, headers = [], {}
     is_good = chance.random() < 0.6
@@ -145,12 +196,14 @@ def made(chance: random.Random, path: str, method: str, operation: Any, did: str
     return Case(method.upper(), target, query, headers, body)
 
 
-async def sent(world: HttpWorld, case: Case, token: str | None) -> Answer:
+async def sent(world: HttpWorld, case: Case, token: str | None, kept: HttpPeer | None = None) -> Answer:
     query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in case.query)
     headers = {name.replace("-", "_"): value for name, value in case.headers.items()}
-    return await world.ask(
-        case.method, f"/{case.path}{'?' if query else ''}{query}", case.body, token=token, **headers
-    )
+    target = f"/{case.path}{'?' if query else ''}{query}"
+    if kept is None:
+        return await world.ask(case.method, target, case.body, token=token, **headers)
+    kept.write(world.request(case.method, target, case.body, token=token, **headers))
+    return await kept.answer()
 
 
 def check(case: Case, operation: Any, answer: Answer, problem: Draft202012Validator) -> None:

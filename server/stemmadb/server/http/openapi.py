@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from stemmadb.protocol.model.values.ids import Hash
 from stemmadb.protocol.wire.messages.fields import BODIES_OF_THE_MODEL, EncodedField
+from stemmadb.server.http import openapi_examples
 from stemmadb.server.http.commits import CommitWriter
 from stemmadb.server.http.conditions import LETTERS
 from stemmadb.server.http.error_table import LIMIT_STATUSES, STATUSES
@@ -150,19 +151,23 @@ def _operation(route: Route, schemas: Schemas) -> dict[str, Any]:
     hints = get_type_hints(route.params, include_extras=True)
     for field in msgspec.structs.fields(route.params):
         schema = schemas.of(hints[field.name])
-        parameters.append({"name": field.name, "in": "query", "required": field.required, "schema": schema})
+        said = {"name": field.name, "in": "query", "required": field.required, "schema": schema}
+        parameters.append(said | _example(field.name))
     parameters += [_header("Idempotency-Key")] if route.writes else []
     parameters += [_header(name, is_write=route.writes) for name in route.headers]
     answer = {} if route.answer is None else schemas.reference(route.answer)
-    said: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "summary": route.summary,
         "operationId": route.method.lower() + "".join(re.findall("[A-Za-z]+", route.path.title())),
         "parameters": parameters,
         "responses": {str(route.status): _answer(route.content, answer), **_also(route), **_ERRORS},
     }
     if route.body != "none":
-        said["requestBody"] = {"required": route.body not in ("fields", "bytes"), "content": _body(route, schemas)}
-    return said
+        content = _body(route, schemas)
+        example = {"example": openapi_examples.BODIES[route.method, route.path]}
+        content = {kind: described | example for kind, described in content.items()}
+        operation["requestBody"] = {"required": route.body not in ("fields", "bytes"), "content": content}
+    return operation
 
 
 def _body(route: Route, schemas: Schemas) -> dict[str, Any]:
@@ -178,7 +183,13 @@ def _body(route: Route, schemas: Schemas) -> dict[str, Any]:
 
 
 def _in_path(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "pattern": _PATHS[name]}}
+    schema = {"type": "string", "pattern": _PATHS[name]}
+    return {"name": name, "in": "path", "required": True, "schema": schema} | _example(name)
+
+
+def _example(name: str) -> dict[str, Any]:
+    """Of a parameter that a good request has."""
+    return {"example": openapi_examples.PARAMETERS[name]} if name in openapi_examples.PARAMETERS else {}
 
 
 def _header(name: str, *, is_write: bool = True) -> dict[str, Any]:
