@@ -13,13 +13,13 @@ LEFT_MB: int = 64
 PROGRAM = """
 import sys
 from pathlib import Path
-from stemmadb.server.tuning import return_memory
+from stemmadb.server.tuning import tune_interpreter
 
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 if sys.argv[1] == "fixed":
-    return_memory()
+    tune_interpreter()
 for _ in range(3):  # glibc takes blocks of this size for usual ones from now on
     large = bytearray(8 * 2**20)
     del large

@@ -1,4 +1,4 @@
-"""What may happen to a subscriber while a frame for many is being sent in slices (WATCH-2, SYNC-1)."""
+"""Large frames take several turns of the loop, and what may happen to a subscriber between them (WATCH-2, SYNC-1)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from stemmadb.protocol.model.values.ids import BranchName
 from stemmadb.protocol.wire.messages.reading import UnwatchRequest
 from stemmadb.protocol.wire.messages.structure import CreateBranch, DeleteBranch
 from stemmadb.server.service.base.transport import DRAIN_BYTES
+from stemmadb.server.service.session.space_hub import TURN_BYTES
 from stemmadb.server.service.stream import broadcast
 
 DOC = "urn:doc"
@@ -141,3 +142,23 @@ async def test_a_frame_whose_subscribers_have_all_left_ends_its_group(monkeypatc
             await writer.commit(put(DOC, {"n": number}))
         assert is_contiguous(late)
         assert late.frames[-1].to == writer.frames[-1].to
+
+
+@pytest.mark.rule("WATCH-2")
+async def test_large_frames_that_differ_take_several_turns_too() -> None:
+    """Each session watches something else, so that none of their frames is shared."""
+    async with service_harness() as home:
+        writer = await home.peer(ALICE).open()
+        peers = [await home.peer(CAROL).open() for _ in range(12)]
+        for place, peer in enumerate(peers):
+            await peer.watch(1, DOC, f"urn:other:{place}")
+        large = NEWS.decode() + "x" * (TURN_BYTES // 2)
+        writer.send(put(DOC, large))
+        turns, before = [], 0
+        async with asyncio.timeout(60):
+            while before < len(peers):
+                await asyncio.sleep(0)
+                now = sum(map(has_news, peers))
+                turns.append(now - before)
+                before = now
+        assert max(turns) <= 2, "a turn ends with the frame that exceeds its bytes"
