@@ -503,6 +503,13 @@ class SpaceLog(Protocol):
     @property
     def owes_scrub(self) -> bool: ...
 
+    def is_unwritten(self, id_: EntityId) -> bool:
+        """Whether memory alone knows that no durable commit has written the entity, on whatever branch.
+
+        False where memory does not know. Called on the event loop: nothing is read.
+        """
+        ...
+
     def reader(self) -> AbstractContextManager[LogReader]:
         """A read view at the end of the log as it is now."""
         ...

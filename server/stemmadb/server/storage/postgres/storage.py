@@ -19,6 +19,7 @@ from stemmadb.server.storage.postgres import claims, incoming, members, schema, 
 from stemmadb.server.storage.postgres.appender import APPENDS_IN_FLIGHT_MAX, NodeAppender
 from stemmadb.server.storage.postgres.claims import Claimed
 from stemmadb.server.storage.postgres.connection import (
+    NODE_SETTINGS,
     READER_SETTINGS,
     PgConnection,
     connect,
@@ -102,7 +103,7 @@ class PostgresStorage:
         return ConnectionPool(make, count, self.counts, self._node)
 
     def _connect(self) -> PgConnection:
-        return connect(self._dsn, reads_mark=True)
+        return connect(self._dsn, NODE_SETTINGS, reads_mark=True)
 
     def _connect_reader(self) -> PgConnection:
         # A read view that a thread keeps open without asking anything is ended by the server.
