@@ -18,7 +18,7 @@ from scripts.docpages.blocks import Block, Step, read, rewritten
 from scripts.docpages.running import Failed, Reader
 from scripts.docpages.shapes import normalised
 
-from stemmadb.server.http import openapi
+from stemmadb.server.http.description import openapi
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"

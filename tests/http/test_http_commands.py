@@ -15,7 +15,7 @@ from space import ALICE, SPACE
 from stemmadb.client import connect
 from stemmadb.client.keys.ring import KeyRing
 from stemmadb.protocol.model.access import text_form
-from stemmadb.server.http import membership
+from stemmadb.server.http.base import membership
 
 
 def run(folder: Path, url: str, *words: str, code: int = 0) -> dict[str, Any]:

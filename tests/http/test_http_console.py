@@ -13,7 +13,7 @@ import pytest
 
 from console_pages import SCRIPT, built
 from http_worlds import HttpWorld, http_world
-from stemmadb.server.http.console_files import ConsoleFiles, console_directory
+from stemmadb.server.http.base.console_files import ConsoleFiles, console_directory
 from stemmadb.server.serving import build
 from stemmadb.server.serving.settings.config import Config
 

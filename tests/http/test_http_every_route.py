@@ -21,9 +21,9 @@ from http_worlds import Answer, HttpWorld, http_world
 from json_socket import JsonSocket, text
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Hash
-from stemmadb.server.http.commits import CommitWriter
-from stemmadb.server.http.identities import OwnSessions
-from stemmadb.server.http.route_table import routes
+from stemmadb.server.http.routes.route_table import routes
+from stemmadb.server.http.writes.commits import CommitWriter
+from stemmadb.server.http.writes.identities import OwnSessions
 
 SCHEMA: Final = {"properties": {"next": {"$ref": "#"}}}
 IDS: Final = ("urn:a:0", "urn:a:1", "urn:b:1", "urn:none", "not-an-id")

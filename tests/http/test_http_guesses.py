@@ -19,8 +19,8 @@ from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import Did, EntityId
 from stemmadb.protocol.wire.codec.json_form import form_of, without_defaults
 from stemmadb.protocol.wire.messages.fields import RandomId
-from stemmadb.server.http import commits, identities
-from stemmadb.server.http.identities import TAG_NONCE, TAG_SESSION, WriteIdentity
+from stemmadb.server.http.writes import commits, identities
+from stemmadb.server.http.writes.identities import TAG_NONCE, TAG_SESSION, WriteIdentity
 from stemmadb.server.storage.port import HttpKey
 
 ID: Final = "urn:patient:1"

@@ -18,7 +18,7 @@ from list_cycles import anomalies
 from list_history import Append, Outcome, Read, Step
 from list_history import Transaction as Done
 from stemmadb.client import Identity, Transaction
-from stemmadb.server.http.identities import OwnSessions
+from stemmadb.server.http.writes.identities import OwnSessions
 from violations import expect_none
 
 

@@ -15,7 +15,7 @@ from jsonschema_rs import Draft202012Validator
 
 from http_worlds import Answer, HttpPeer, HttpWorld, http_world
 from stemmadb.protocol.model.values.ids import TimeMs
-from stemmadb.server.http import openapi
+from stemmadb.server.http.description import openapi
 
 DOCUMENT: Final[dict[str, Any]] = json.loads(openapi.encoded())
 METHODS: Final = ("get", "put", "post", "patch", "delete")

@@ -15,7 +15,8 @@ from http_worlds import HttpWorld, http_world
 from json_socket import JsonSocket
 from stemmadb.protocol import errors
 from stemmadb.protocol.errors import StemmaError
-from stemmadb.server.http import error_table, openapi
+from stemmadb.server.http.base import error_table
+from stemmadb.server.http.description import openapi
 
 ROOT = Path(__file__).parents[2]
 

@@ -24,10 +24,10 @@ from stemmadb.protocol.wire.codec.msgpack_codec import Data
 from stemmadb.protocol.wire.messages.base import Request
 from stemmadb.protocol.wire.messages.reading import QueryRequest
 from stemmadb.protocol.wire.messages.sync import CommitItem, FactItem, Left, Sync
-from stemmadb.server.http import stream_events, watch_routes
-from stemmadb.server.http.calls import SpaceCall
-from stemmadb.server.http.stream_events import ChangeEvents, StreamEvent, change_of
-from stemmadb.server.http.watch_routes import StreamSocket
+from stemmadb.server.http.callers.calls import SpaceCall
+from stemmadb.server.http.streams import stream_events, watch_routes
+from stemmadb.server.http.streams.stream_events import ChangeEvents, StreamEvent, change_of
+from stemmadb.server.http.streams.watch_routes import StreamSocket
 from stream_cuts import cut_and_restored
 
 PATCH = b'[{"op":"add","path":"/m","value":2}]'

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from plain_world import new_key
 from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.http import membership
+from stemmadb.server.http.base import membership
 from stemmadb.server.serving.ownership.worker_ownership import worker_of
 from stemmadb.server.serving.settings.config import Config
 from stemmadb.server.serving.workers import arrangement, members, metrics_sum, places

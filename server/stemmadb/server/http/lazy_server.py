@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from stemmadb.server.http.context import HttpContext, body_bytes_max
+from stemmadb.server.http.base.context import HttpContext, body_bytes_max
 from stemmadb.server.log_events import Log
 
 if TYPE_CHECKING:

@@ -9,20 +9,19 @@ import msgspec
 
 from stemmadb.protocol.errors import Forbidden, Malformed, RateLimited, StemmaError
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.http import openapi, server_routes
-from stemmadb.server.http.bearer import Bearer, Bearers
-from stemmadb.server.http.calls import RequestHead, SpaceCall, entered
-from stemmadb.server.http.commits import CommitWriter, RefusedWrite
-from stemmadb.server.http.conditions import read_condition
-from stemmadb.server.http.console_pages import ConsolePages, is_console
-from stemmadb.server.http.context import NOT_OURS, HttpContext
-from stemmadb.server.http.error_table import HttpProblem, reply_to, reply_to_problem
-from stemmadb.server.http.identities import OwnSessions, check_key
-from stemmadb.server.http.parameters import Params, read_params
-from stemmadb.server.http.read_routes import NoParams
-from stemmadb.server.http.replies import JSON, HttpReply, ReplyWriter
-from stemmadb.server.http.request_bodies import check_media_type, read_body
-from stemmadb.server.http.route_table import (
+from stemmadb.server.http.base.conditions import read_condition
+from stemmadb.server.http.base.context import NOT_OURS, HttpContext
+from stemmadb.server.http.base.error_table import HttpProblem, reply_to, reply_to_problem
+from stemmadb.server.http.base.parameters import Params, read_params
+from stemmadb.server.http.base.replies import JSON, HttpReply, ReplyWriter
+from stemmadb.server.http.callers.bearer import Bearer, Bearers
+from stemmadb.server.http.callers.calls import RequestHead, SpaceCall, entered
+from stemmadb.server.http.description import openapi
+from stemmadb.server.http.routes import server_routes
+from stemmadb.server.http.routes.console_pages import ConsolePages, is_console
+from stemmadb.server.http.routes.read_routes import NoParams
+from stemmadb.server.http.routes.request_bodies import check_media_type, read_body
+from stemmadb.server.http.routes.route_table import (
     CONDITIONS,
     ME,
     OPENAPI,
@@ -34,6 +33,8 @@ from stemmadb.server.http.route_table import (
     routes,
     space_of,
 )
+from stemmadb.server.http.writes.commits import CommitWriter, RefusedWrite
+from stemmadb.server.http.writes.identities import OwnSessions, check_key
 
 METHODS: Final = "GET, HEAD, POST, PUT, PATCH, DELETE"
 ALLOWED_HEADERS: Final = "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Last-Event-ID, Range"

@@ -8,10 +8,10 @@ from typing import Any, Final, Protocol, cast
 from aiohttp import web
 from aiohttp.client_exceptions import ClientConnectionResetError
 
-from stemmadb.server.http.calls import RequestHead
-from stemmadb.server.http.context import HttpContext
-from stemmadb.server.http.error_table import reply_to
-from stemmadb.server.http.replies import HttpReply
+from stemmadb.server.http.base.context import HttpContext
+from stemmadb.server.http.base.error_table import reply_to
+from stemmadb.server.http.base.replies import HttpReply
+from stemmadb.server.http.callers.calls import RequestHead
 from stemmadb.server.http.requests_in import RequestHandler
 from stemmadb.server.log_events import Log
 

@@ -25,7 +25,7 @@ from stemmadb.protocol.model.values.ids import Did
 from stemmadb.server.counters import Counts
 from stemmadb.server.engine.base.settings import Settings
 from stemmadb.server.engine.store import Store
-from stemmadb.server.http.membership import SpaceLists
+from stemmadb.server.http.base.membership import SpaceLists
 from stemmadb.server.log_events import Log
 from stemmadb.server.open_store import now, open_store, store_on
 from stemmadb.server.service.base.transport import HandlerFactory

@@ -9,10 +9,10 @@ from typing import Final
 from stemmadb.protocol.wire.version import FEATURES, OWES_SCRUB
 from stemmadb.server.counters import Counts
 from stemmadb.server.engine.store import Store
-from stemmadb.server.http.console_files import ConsoleFiles, console_directory
-from stemmadb.server.http.context import HttpContext
+from stemmadb.server.http.base.console_files import ConsoleFiles, console_directory
+from stemmadb.server.http.base.context import HttpContext
+from stemmadb.server.http.base.membership import SpaceLists, SpaceMembership
 from stemmadb.server.http.lazy_server import LazyWebServer
-from stemmadb.server.http.membership import SpaceLists, SpaceMembership
 from stemmadb.server.service.service import Service
 from stemmadb.server.serving.app import StoppableService, StoppableWebServer
 from stemmadb.server.serving.listeners.listener import Listener, ListenerSettings

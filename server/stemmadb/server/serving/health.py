@@ -11,7 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from stemmadb.server.http.context import NOT_OURS
+from stemmadb.server.http.base.context import NOT_OURS
 from stemmadb.server.log_events import Log
 from stemmadb.server.serving import front_page, metrics
 from stemmadb.server.serving.listeners.hosts import AllowedHosts

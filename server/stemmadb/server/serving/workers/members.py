@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.http import membership
-from stemmadb.server.http.membership import SpaceMembership
+from stemmadb.server.http.base import membership
+from stemmadb.server.http.base.membership import SpaceMembership
 from stemmadb.server.serving.ownership.worker_ownership import worker_of
 from stemmadb.server.serving.workers import places
 from stemmadb.server.serving.workers.questions import Others

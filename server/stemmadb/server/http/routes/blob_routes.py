@@ -11,10 +11,10 @@ from stemmadb.protocol.errors import BlobMismatch, Malformed, Unavailable
 from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Hash
 from stemmadb.protocol.wire.messages.blobs import BlobBegin, BlobChunk, BlobEnd, BlobOffset, BlobPart, BlobRead
-from stemmadb.server.http.calls import BodyReader, SpaceCall
-from stemmadb.server.http.error_table import HttpProblem
-from stemmadb.server.http.parameters import Params
-from stemmadb.server.http.replies import PRIVATE, HttpReply, ReplyWriter, part_reply
+from stemmadb.server.http.base.error_table import HttpProblem
+from stemmadb.server.http.base.parameters import Params
+from stemmadb.server.http.base.replies import PRIVATE, HttpReply, ReplyWriter, part_reply
+from stemmadb.server.http.callers.calls import BodyReader, SpaceCall
 
 ANY_CONTENT: Final = "application/octet-stream"
 SANDBOX: Final = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stemmadb.server.http.bearer import Bearer
-from stemmadb.server.http.context import HttpContext
-from stemmadb.server.http.replies import HttpReply, json_reply
+from stemmadb.server.http.base.context import HttpContext
+from stemmadb.server.http.base.replies import HttpReply, json_reply
+from stemmadb.server.http.callers.bearer import Bearer
 
 
 async def spaces(context: HttpContext, bearer: Bearer) -> HttpReply:

@@ -11,10 +11,10 @@ import msgspec
 from stemmadb.protocol.errors import StemmaError, Unauthenticated
 from stemmadb.protocol.model.values.ids import Did, Version
 from stemmadb.protocol.wire.messages.base import Part, Request, WriteRequest
-from stemmadb.server.http.bearer import Bearer
-from stemmadb.server.http.conditions import StateMark, mark_of
-from stemmadb.server.http.context import HttpContext
-from stemmadb.server.http.parameters import Params
+from stemmadb.server.http.base.conditions import StateMark, mark_of
+from stemmadb.server.http.base.context import HttpContext
+from stemmadb.server.http.base.parameters import Params
+from stemmadb.server.http.callers.bearer import Bearer
 from stemmadb.server.service.base.request_context import Caller, check_reads
 from stemmadb.server.service.requests import dispatch, past_read
 from stemmadb.server.service.session import entry

@@ -20,12 +20,12 @@ from stemmadb.protocol.wire.connection import problems
 from stemmadb.protocol.wire.messages.session import Goodbye, HeldWatch, SessionOpen
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import MSGPACK
-from stemmadb.server.http.calls import SpaceCall
-from stemmadb.server.http.conditions import EventId, StateMark, mark_of, question_of, read_event_id
-from stemmadb.server.http.error_table import unauthenticated
-from stemmadb.server.http.parameters import Params
-from stemmadb.server.http.replies import EVENTS, NO_STORE, HttpReply, ReplyWriter, json_reply
-from stemmadb.server.http.stream_events import ChangeEvents, LastMessage, StreamEvent, is_empty
+from stemmadb.server.http.base.conditions import EventId, StateMark, mark_of, question_of, read_event_id
+from stemmadb.server.http.base.error_table import unauthenticated
+from stemmadb.server.http.base.parameters import Params
+from stemmadb.server.http.base.replies import EVENTS, NO_STORE, HttpReply, ReplyWriter, json_reply
+from stemmadb.server.http.callers.calls import SpaceCall
+from stemmadb.server.http.streams.stream_events import ChangeEvents, LastMessage, StreamEvent, is_empty
 from stemmadb.server.service.base.request_context import check_reads
 from stemmadb.server.service.base.transport import DRAIN_BYTES, Arrival, RawWriter, Write
 

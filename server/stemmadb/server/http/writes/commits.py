@@ -18,8 +18,8 @@ from stemmadb.protocol.wire.codec.msgpack_codec import read_content
 from stemmadb.protocol.wire.messages.commit import RejectedVerdict
 from stemmadb.server.engine.base import moments, states
 from stemmadb.server.engine.base.moments import ReadMoment
-from stemmadb.server.http.calls import HTTP_SESSION, SpaceCall
-from stemmadb.server.http.identities import OwnSessions, WriteIdentity, check_key, keyed
+from stemmadb.server.http.callers.calls import HTTP_SESSION, SpaceCall
+from stemmadb.server.http.writes.identities import OwnSessions, WriteIdentity, check_key, keyed
 from stemmadb.server.service.session import verdicts
 from stemmadb.server.storage.port import HttpKey, LogReader
 

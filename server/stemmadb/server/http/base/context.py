@@ -10,8 +10,8 @@ from stemmadb.protocol.model.values.ids import Did
 from stemmadb.protocol.model.values.limits import Limits
 
 if TYPE_CHECKING:
-    from stemmadb.server.http.console_files import ConsoleFiles
-    from stemmadb.server.http.membership import SpaceLists
+    from stemmadb.server.http.base.console_files import ConsoleFiles
+    from stemmadb.server.http.base.membership import SpaceLists
     from stemmadb.server.service.service import Service
 
 NOT_OURS: Final = "This is not answered under this host name. Add its address to the setting 'public' of the server."

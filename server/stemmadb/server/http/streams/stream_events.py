@@ -22,7 +22,7 @@ from stemmadb.protocol.wire.codec.msgpack_codec import Codec
 from stemmadb.protocol.wire.messages import ServerMessage
 from stemmadb.protocol.wire.messages.reading import QueryAnswer, QueryRequest
 from stemmadb.protocol.wire.messages.sync import CommitItem, Entered, Sync
-from stemmadb.server.http.calls import SpaceCall
+from stemmadb.server.http.callers.calls import SpaceCall
 
 CACHED_MAX: Final = 64
 """Events that are kept for other streams; those of one frame come at the same time."""

@@ -7,10 +7,10 @@ from stemmadb.protocol.model.values.ids import BranchName, Did, TimeMs, Version
 from stemmadb.protocol.wire.messages.fields import Cursor, PageSize, WireTime
 from stemmadb.protocol.wire.messages.overview import CountRequest, PrefixesRequest, Separators
 from stemmadb.protocol.wire.messages.reading import BucketCount, HistogramBy, HistogramRequest
-from stemmadb.server.http.calls import SpaceCall
-from stemmadb.server.http.entity_routes import moment_query, next_link
-from stemmadb.server.http.parameters import MomentParams, Params
-from stemmadb.server.http.replies import HttpReply, part_reply
+from stemmadb.server.http.base.parameters import MomentParams, Params
+from stemmadb.server.http.base.replies import HttpReply, part_reply
+from stemmadb.server.http.callers.calls import SpaceCall
+from stemmadb.server.http.routes.entity_routes import moment_query, next_link
 
 
 class CountParams(MomentParams, frozen=True, kw_only=True):

@@ -24,13 +24,13 @@ from stemmadb.protocol.wire.messages.structure import (
     RevertRequest,
     TagEntry,
 )
-from stemmadb.server.http.calls import SpaceCall
-from stemmadb.server.http.commits import clash, space_key
-from stemmadb.server.http.entity_routes import next_link
-from stemmadb.server.http.identities import TAG_OPERATION, check_key, keyed
-from stemmadb.server.http.parameters import PageParams, Params
-from stemmadb.server.http.read_routes import NoParams
-from stemmadb.server.http.replies import HttpReply, part_reply
+from stemmadb.server.http.base.parameters import PageParams, Params
+from stemmadb.server.http.base.replies import HttpReply, part_reply
+from stemmadb.server.http.callers.calls import SpaceCall
+from stemmadb.server.http.routes.entity_routes import next_link
+from stemmadb.server.http.routes.read_routes import NoParams
+from stemmadb.server.http.writes.commits import clash, space_key
+from stemmadb.server.http.writes.identities import TAG_OPERATION, check_key, keyed
 from stemmadb.server.storage.port import HttpKey
 
 OURS: Final = frozenset({"type", "id", "operation", "nonce"})

@@ -15,18 +15,19 @@ from stemmadb.protocol.wire.messages import overview, reading, structure
 from stemmadb.protocol.wire.messages.access import AclAnswer
 from stemmadb.protocol.wire.messages.base import Part, Written
 from stemmadb.protocol.wire.messages.blobs import BlobStored
-from stemmadb.server.http import blob_routes, overview_routes, read_routes, structure_routes, watch_routes
-from stemmadb.server.http.commits import CommitWriter
-from stemmadb.server.http.entity_routes import (
+from stemmadb.server.http.base.parameters import PageParams, Params
+from stemmadb.server.http.base.replies import HttpReply
+from stemmadb.server.http.routes import blob_routes, overview_routes, read_routes, structure_routes
+from stemmadb.server.http.routes.entity_routes import (
     EntitiesParams,
     EntityParams,
     EntityRoutes,
     EntityWriteParams,
     commit_reply,
 )
-from stemmadb.server.http.parameters import PageParams, Params
-from stemmadb.server.http.read_routes import NoParams
-from stemmadb.server.http.replies import HttpReply
+from stemmadb.server.http.routes.read_routes import NoParams
+from stemmadb.server.http.streams import watch_routes
+from stemmadb.server.http.writes.commits import CommitWriter
 
 SPACES: Final = "/v1/spaces"
 SPACE: Final = "/v1/spaces/{space}"

@@ -21,11 +21,11 @@ from stemmadb.protocol.wire.messages.reading import (
     Order,
     QueryRequest,
 )
-from stemmadb.server.http.calls import SpaceCall
-from stemmadb.server.http.entity_routes import next_link
-from stemmadb.server.http.nested_answers import nested
-from stemmadb.server.http.parameters import PageParams, Params
-from stemmadb.server.http.replies import HttpReply, json_reply, part_reply
+from stemmadb.server.http.base.parameters import PageParams, Params
+from stemmadb.server.http.base.replies import HttpReply, json_reply, part_reply
+from stemmadb.server.http.callers.calls import SpaceCall
+from stemmadb.server.http.routes.entity_routes import next_link
+from stemmadb.server.http.routes.nested_answers import nested
 from stemmadb.server.service.base.request_context import check_reads
 
 _MOMENT: Final = re.compile(r"([A-Za-z0-9._/-]{1,128})(?:@([0-9]{1,19}))?")

@@ -15,9 +15,9 @@ from stemmadb.protocol.wire.codec.json_form import convert, form_of
 from stemmadb.protocol.wire.codec.msgpack_codec import read_content
 from stemmadb.protocol.wire.messages.fields import EncodedContent
 from stemmadb.protocol.wire.messages.reading import QueryRequest
-from stemmadb.server.http import structure_routes
-from stemmadb.server.http.error_table import HttpProblem
-from stemmadb.server.http.route_table import Route
+from stemmadb.server.http.base.error_table import HttpProblem
+from stemmadb.server.http.routes import structure_routes
+from stemmadb.server.http.routes.route_table import Route
 
 JSON: Final = "application/json"
 PATCH: Final = "application/json-patch+json"

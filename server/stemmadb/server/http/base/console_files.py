@@ -1,4 +1,4 @@
-"""The built files of the web console: found beside this package in a wheel, or in build/console/ of a source tree."""
+"""The built files of the web console: found in the package of HTTP in a wheel, or in build/console/ of a tree."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ConsoleFiles:
 
 def console_directory() -> Path:
     """Where the files are, or would be."""
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve().parents[1]
     packaged = here / PACKAGED
     return packaged if packaged.is_dir() else here.parents[3] / "build" / "console"
 

@@ -11,13 +11,13 @@ from msgspec import Meta
 
 from stemmadb.protocol.model.values.ids import Hash
 from stemmadb.protocol.wire.messages.fields import BODIES_OF_THE_MODEL, EncodedField
-from stemmadb.server.http import openapi_examples
-from stemmadb.server.http.commits import CommitWriter
-from stemmadb.server.http.conditions import LETTERS
-from stemmadb.server.http.error_table import LIMIT_STATUSES, STATUSES
-from stemmadb.server.http.identities import OwnSessions
-from stemmadb.server.http.route_table import ME, OPENAPI, SPACE, SPACES, Route, routes
-from stemmadb.server.http.structure_routes import OURS
+from stemmadb.server.http.base.conditions import LETTERS
+from stemmadb.server.http.base.error_table import LIMIT_STATUSES, STATUSES
+from stemmadb.server.http.description import openapi_examples
+from stemmadb.server.http.routes.route_table import ME, OPENAPI, SPACE, SPACES, Route, routes
+from stemmadb.server.http.routes.structure_routes import OURS
+from stemmadb.server.http.writes.commits import CommitWriter
+from stemmadb.server.http.writes.identities import OwnSessions
 
 VERSION: Final = "1"
 _PRIMITIVES: Final[dict[Any, dict[str, Any]]] = {

@@ -22,12 +22,12 @@ from stemmadb.protocol.wire.messages.reading import QueriedEntity, QueryAnswer, 
 from stemmadb.protocol.wire.messages.structure import ListTags
 from stemmadb.server.engine.base import moments, states
 from stemmadb.server.engine.base.moments import ReadMoment
-from stemmadb.server.http.calls import SpaceCall
-from stemmadb.server.http.commits import CommitWriter, DoneCommit, accepted_at, lost_state
-from stemmadb.server.http.conditions import Condition, StateMark, etag, is_known, mark_of, read_condition
-from stemmadb.server.http.error_table import HttpProblem
-from stemmadb.server.http.parameters import MomentParams, PageParams, Params, read_time
-from stemmadb.server.http.replies import PRIVATE, HttpReply, json_reply, part_reply
+from stemmadb.server.http.base.conditions import Condition, StateMark, etag, is_known, mark_of, read_condition
+from stemmadb.server.http.base.error_table import HttpProblem
+from stemmadb.server.http.base.parameters import MomentParams, PageParams, Params, read_time
+from stemmadb.server.http.base.replies import PRIVATE, HttpReply, json_reply, part_reply
+from stemmadb.server.http.callers.calls import SpaceCall
+from stemmadb.server.http.writes.commits import CommitWriter, DoneCommit, accepted_at, lost_state
 from stemmadb.server.storage.port import LogReader
 
 NO_CONDITION: Final = (

@@ -7,11 +7,11 @@ import base64
 from collections.abc import Sequence
 from typing import Final
 
-from stemmadb.server.http.calls import RequestHead
-from stemmadb.server.http.console_files import BuiltConsole, ConsoleFiles
-from stemmadb.server.http.context import HttpContext
-from stemmadb.server.http.error_table import HttpProblem
-from stemmadb.server.http.replies import NO_STORE, HttpReply
+from stemmadb.server.http.base.console_files import BuiltConsole, ConsoleFiles
+from stemmadb.server.http.base.context import HttpContext
+from stemmadb.server.http.base.error_table import HttpProblem
+from stemmadb.server.http.base.replies import NO_STORE, HttpReply
+from stemmadb.server.http.callers.calls import RequestHead
 
 CONSOLE: Final = "/console"
 PAIR: Final = "/console/pair"

@@ -11,7 +11,7 @@ import msgspec
 from stemmadb.protocol.errors import LimitExceeded, StemmaError, Unauthenticated, UnknownSpace
 from stemmadb.protocol.model.values.limits import Limits
 from stemmadb.protocol.wire.connection import problems
-from stemmadb.server.http.replies import PROBLEM, HttpReply
+from stemmadb.server.http.base.replies import PROBLEM, HttpReply
 
 PAGE: Final = "docs/reference/errors.md"
 RETRY_AFTER_SECONDS: Final = 1
