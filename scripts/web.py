@@ -24,7 +24,7 @@ TYPESCRIPT = ROOT / "typescript"
 LOCKS = {"node": ROOT / "requirements/web.txt", "npm packages": TYPESCRIPT / "package-lock.json"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FIREFOXES = ("firefox", "firefox-esr")
-CONSOLE_TESTS = ("console", "console_addresses", "console_keyboard", "console_hostile")
+CONSOLE_TESTS = ("console", "console_addresses", "console_hostile")
 PACKAGES = ("client", "react")
 FIREFOX_TESTS = tuple(f"browser/{name}.test.ts" for name in ("journal", "tabs", "trouble", "example", *CONSOLE_TESTS))
 """What runs in Firefox, too: the journal, tabs, an app, and each screen of the console."""

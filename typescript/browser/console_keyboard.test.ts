@@ -117,7 +117,7 @@ rule("CONSOLE-8", "CONSOLE-7").test("the whole tour by keys: travel, who and why
   await says(page, "polish is ready");
   await enter(page, '.cards a[href*="source=draft"].primary', "Merge");
   await says(page, "3 conflicts");
-  for (const keys of [["Space"], ["Space", "ArrowDown"], ["Space", "ArrowDown", "ArrowDown"]] as const) {
+  for (const keys of [[" "], [" ", "ArrowDown"], [" ", "ArrowDown", "ArrowDown"]] as const) {
     await tabTo(page, ".conflict.open input");
     for (const key of keys) await page.keyboard.press(key);
   }
@@ -185,6 +185,7 @@ rule("CONSOLE-8").test("the corner of rejected commits by keys", async () => {
   await page.keyboard.type('{"name": "mine", "n": 9007199254740993}');
   await enter(page, ".editor button", "Save");
   await enter(page, ".corner button", "1 pending");
+  await page.waitForSelector("#corner-list");
   assert.match(await text(page, "#corner-list"), /Pending.*urn:user:1/s);
   await page.close();
   await world.server.resume();

@@ -38,7 +38,7 @@ export function plural(count: number, noun: string, more = `${noun}s`): string {
 
 export function shortDid(did: string): string {
   const key = did.startsWith("did:key:") ? did.slice(8) : did;
-  return key.length > 12 ? `${key.slice(0, 4)}…${key.slice(-4)}` : key;
+  return visible(key.length > 12 ? `${key.slice(0, 4)}…${key.slice(-4)}` : key);
 }
 
 const UNITS: readonly (readonly [string, number])[] = [["y", 31_536_000], ["mo", 2_592_000], ["d", 86_400], ["h", 3_600], ["m", 60]];

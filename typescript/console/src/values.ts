@@ -4,7 +4,7 @@ import { equal, isObject, own, stringify } from "../../client/src/values/json.ts
 import { escape, parse } from "../../client/src/values/pointer.ts";
 import { cut, escaped } from "./text.ts";
 
-export type Kind = "string" | "number" | "boolean" | "null" | "object" | "array" | "close" | "more";
+export type Kind = "string" | "number" | "boolean" | "null" | "object" | "array" | "link" | "close" | "more";
 
 /** One line of a value. `path` is the JSON Pointer of what stands there; `size` the number of children. */
 export interface Line {
@@ -22,7 +22,7 @@ const NAME_MAX = 300;
 /** What one container draws at most; the rest is one line that says how many there are. */
 export const CHILDREN_MAX = 500;
 
-export function kindOf(value: Json): Exclude<Kind, "close" | "more"> {
+export function kindOf(value: Json): Exclude<Kind, "link" | "close" | "more"> {
   if (value === null) return "null";
   if (Array.isArray(value)) return "array";
   if (typeof value === "bigint") return "number";
@@ -42,8 +42,8 @@ function sizeOf(value: Json): number {
 export function lines(value: Json, isClosed: (path: string) => boolean): Line[] {
   const made: Line[] = [];
   const add = (one: Json, path: string, depth: number, name: string | undefined, isLast: boolean): void => {
-    const kind = kindOf(one);
-    const size = sizeOf(one);
+    const kind = linkOf(one) === undefined ? kindOf(one) : "link";
+    const size = kind === "link" ? 0 : sizeOf(one);
     const isOpen = size > 0 && !isClosed(path);
     made.push({ path, depth, name, kind, value: one, size, isOpen, isLast });
     if (!isOpen) return;
@@ -144,6 +144,8 @@ function folded(value: Json): string {
 /** What stands in a cell of a table. */
 export function cell(value: Json | undefined): string {
   if (value === undefined) return "";
+  const link = linkOf(value);
+  if (link !== undefined) return `→ ${link}`;
   return typeof value === "string" ? value : brief(value, 200);
 }
 
@@ -165,6 +167,21 @@ const ID = /^(?:urn|did):[^\s]+$/;
 /** Whether a text of a value may be the id of an entity, so that it can be followed. */
 export function isLink(value: Json): boolean {
   return typeof value === "string" && value.length < 500 && ID.test(value);
+}
+
+/** The id that a sigil link `{"/": {"link@1": {"id": ...}}}` leads to, if that is in this space (QUERY-2). */
+export function linkOf(value: Json): string | undefined {
+  const about = only(only(value, "/"), "link@1");
+  if (!isObject(about) || own(about, "space") !== undefined) return undefined;
+  const id = own(about, "id");
+  return typeof id === "string" && id.length < 500 ? id : undefined;
+}
+
+/** Where the id of a link stands in it. */
+export const LINK_ID = "/~1/link@1/id";
+
+function only(value: Json | undefined, key: string): Json | undefined {
+  return isObject(value) && Object.keys(value).length === 1 ? own(value, key) : undefined;
 }
 
 /** The part of a value at a path, or undefined. */

@@ -181,7 +181,7 @@ function Jump({ prefix }: { prefix: string }): ReactElement {
     event.preventDefault();
     go({ params: { from: text.trim() || undefined } });
   };
-  return <form className="jump" onSubmit={submit}><input aria-label="Jump to the ids after" placeholder={`Jump: ${prefix || "urn:"}…`} value={text} spellCheck={false} onInput={(event) => setText(event.currentTarget.value)} /></form>;
+  return <form className="jump" onSubmit={submit}><input aria-label="Jump to the ids after" placeholder={`Jump: ${inLine(prefix, 60) || "urn:"}…`} value={text} spellCheck={false} onInput={(event) => setText(event.currentTarget.value)} /></form>;
 }
 
 // ---------------------------------------------------------------- the tree

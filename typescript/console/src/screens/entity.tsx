@@ -18,7 +18,7 @@ export function EntityScreen(): ReactElement {
   const view = useView();
   const { questions, address, moment, head, go, href } = view;
   const id = address.params["id"] ?? "";
-  const tab = address.params["tab"] ?? "value";
+  const tab = [...TABS.map(([name]) => name), "edit"].find((name) => name === address.params["tab"]) ?? "value";
   const key = `${moment.version ?? `head ${head}`}`;
   const { data, error } = useAsked(id ? key : undefined, () => questions.entities(moment.branch, [id], moment.version), `${moment.branch} ${id}`);
   const entity = data?.found.get(id);

@@ -36,9 +36,9 @@ export function MergeScreen(): ReactElement {
     }
     return { report, sides: new Map(ids.map((id) => [id, { base: bases.get(id), source: ours.found.get(id)?.body, target: theirs.found.get(id)?.body }])) };
   }, `${source} ${target} ${strategy}`);
-  if (branches.length < 2) return <State icon={<Icon name="branches" size={32} />} title="There is only one branch">A merge needs two.</State>;
+  if (branches.length < 2) return <State isWhole icon={<Icon name="branches" size={32} />} title="There is only one branch">A merge needs two.</State>;
   if (done !== undefined) return (
-    <State icon={<Icon name="check" size={32} />} title={done.version === undefined ? "There was nothing to merge" : `Merged at @${grouped(done.version)}`}>
+    <State isWhole icon={<Icon name="check" size={32} />} title={done.version === undefined ? "There was nothing to merge" : `Merged at @${grouped(done.version)}`}>
       <p className="buttons"><a className="button primary" href={href({ screen: "commits", branch: target, at: HEAD, params: done.version === undefined ? {} : { c: String(done.version) } })}>The commit</a><a className="button" href={href({ screen: "branches", at: HEAD, params: {} })}>Branches</a></p>
     </State>
   );

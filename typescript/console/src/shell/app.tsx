@@ -102,7 +102,7 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
 
   if (denied !== undefined) return <Connect me={me} did={space.did} why={`This page may no longer read here. ${denied}`} onDelegation={onDelegation} />;
   if (status.link === "refused") return <Connect me={me} did={space.did} why={`This page may no longer read here: ${status.error?.message ?? "the server refused it."}`} onDelegation={onDelegation} />;
-  if (moment === undefined || view === undefined) return <div className="frame"><main className="screen"><Loading rows={12} /></main></div>;
+  if (moment === undefined || view === undefined) return <div className="frame"><main className="screen"><Loading isWhole rows={12} /></main></div>;
   const { rights } = view;
   const isPast = moment.version !== undefined && moment.version < head;
   return (
@@ -124,7 +124,7 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
               </a>
             ))}
           </nav>
-          <main className="screen" id="screen" tabIndex={-1}>{moment.problem !== undefined ? <ProblemState problem={moment.problem} /> : structure.data === undefined && NEEDS_STRUCTURE.includes(address.screen) ? <Loading rows={12} /> : <Shown screen={address.screen} />}</main>
+          <main className="screen" id="screen" tabIndex={-1}>{moment.problem !== undefined ? <ProblemState problem={moment.problem} /> : structure.data === undefined && NEEDS_STRUCTURE.includes(address.screen) ? <Loading isWhole rows={12} /> : <Shown screen={address.screen} />}</main>
         </div>
         <Spoken text={spoken} />
         {isHelping && <Help onClose={() => setHelping(false)} />}
