@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
+import msgspec
 import pytest
 
 from service_peers import ALICE, BOB, CAROL, Peer, ServiceHarness, put, service_harness
+from stemmadb.protocol.model.commit.request import Operation
+from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import BranchName
+from stemmadb.protocol.model.values.limits import DEFAULTS
 from stemmadb.protocol.wire.messages.reading import UnwatchRequest
 from stemmadb.protocol.wire.messages.structure import CreateBranch, DeleteBranch
+from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.base.transport import DRAIN_BYTES
 from stemmadb.server.service.session.space_hub import TURN_BYTES
-from stemmadb.server.service.stream import broadcast
+from stemmadb.server.service.stream import broadcast, frame_changes
+from stemmadb.server.service.stream.frames import Frame
 
 DOC = "urn:doc"
 DRAFT = BranchName("draft")
@@ -162,3 +169,92 @@ async def test_large_frames_that_differ_take_several_turns_too() -> None:
                 turns.append(now - before)
                 before = now
         assert max(turns) <= 2, "a turn ends with the frame that exceeds its bytes"
+
+
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The versions of the frames that are built from now on."""
+    built: list[int] = []
+    add_changes = frame_changes.add_changes
+
+    def count(frame: Frame, *more: Any) -> None:
+        built.append(frame.to)
+        add_changes(frame, *more)
+
+    monkeypatch.setattr(frame_changes, "add_changes", count)
+    return built
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-1")
+async def test_those_that_wait_for_their_slice_are_no_quiet_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each got a frame of its own, built for it alone, whenever the timer of quiet sessions ended."""
+    async with service_harness(settings=ServiceSettings(quiet_ms=0)) as home:
+        writer, *peers = await sending(home, monkeypatch)
+        built = counting(monkeypatch)
+        group = peers[-1].handler.outbox._broadcast
+        assert group is not None
+        async with asyncio.timeout(60):
+            while not all(map(has_news, peers)):
+                await asyncio.sleep(0)
+        assert built == []
+        assert {peer.handler.outbox._broadcast for peer in peers} == {group}
+        await home.settle()
+        await writer.commit(put("urn:other", 1))  # of which they are told nothing but the version
+        await home.settle(4)
+        for peer in peers:
+            assert is_contiguous(peer)
+            assert peer.frames[-1].to == writer.frames[-1].to == 4
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-1")
+async def test_what_is_too_much_for_one_frame_goes_out_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a frame was sent, more came than fits into one. Then each subscriber got frames of its own."""
+    async with service_harness(limits=msgspec.structs.replace(DEFAULTS, part_bytes_max=4_000)) as home:
+        writer, *peers = await sending(home, monkeypatch)
+        group = peers[-1].handler.outbox._broadcast
+        assert group is not None
+        built = counting(monkeypatch)
+        for number in range(4):
+            await writer_commits(writer, put(DOC, f"{number}" * 2_500))
+            await writer_commits(writer, put("urn:other", number))
+        await finish(home, monkeypatch)
+        assert built, "they were built by the group"
+        assert len(built) <= 2 * 4
+        for peer in peers:
+            assert is_contiguous(peer)
+            assert [one.version for frame in peer.frames for one in frame.commits] == [3, 4, 6, 8, 10]
+            assert [fact.body for one in peer.frames[-1].commits for fact in one.facts] == [encode("3" * 2_500)]
+            assert peer.handler.outbox._broadcast is group
+
+
+async def writer_commits(writer: Peer, operation: Operation) -> None:
+    """In a batch of its own, and without waiting for anybody to be sent it."""
+    hub = writer.handler._hub
+    assert hub is not None
+    version = hub.feed.version
+    writer.send(operation)
+    async with asyncio.timeout(60):
+        while hub.feed.version == version:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-1")
+async def test_those_whose_watch_waits_for_a_read_are_no_quiet_sessions() -> None:
+    async with service_harness(settings=ServiceSettings(quiet_ms=0)) as home:
+        writer = await home.peer(ALICE).open()
+        peers = [await home.peer(CAROL).open() for _ in range(3)]
+        for peer in peers:
+            await peer.watch(1, DOC)
+        await writer.commit(put(DOC, 0))
+        group, watched = peers[0].handler.outbox._broadcast, peers[0].handler.outbox.watches[1].group
+        assert group is not None
+        watched.stand_at(watched.at)  # as if it read
+        await writer.commit(put(DOC, 1))
+        await home.settle(2)
+        assert {peer.handler.outbox._broadcast for peer in peers} == {group}
+        watched.stand_at(None)
+        for member in watched.members:
+            member.stepped(watched)
+        await home.settle(2)
+        for peer in peers:
+            assert is_contiguous(peer)
+            assert peer.frames[-1].to == 3

@@ -346,6 +346,10 @@ class Session:
     def to(self) -> Version:
         return self.outbox.to
 
+    @property
+    def is_shared_due(self) -> bool:
+        return self.outbox.is_shared_due
+
     def changed(self) -> None:
         """There may be something to send."""
         if self._hub is not None:

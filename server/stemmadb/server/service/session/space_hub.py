@@ -48,6 +48,11 @@ class HubSession(Publisher, Protocol):
     @property
     def to(self) -> Version: ...
 
+    @property
+    def is_shared_due(self) -> bool:
+        """Whether a frame is coming that it shares with others."""
+        ...
+
     def accepted(self, event: CommitEvent) -> None:
         """A commit of its own is durable; it calls `touch` if there is something to send."""
         ...
@@ -188,8 +193,7 @@ class SpaceHub:
             self.touch(session)
         if batch.to - self._quiet_checked >= self._quiet_versions:
             self._wake_quiet(batch.to, self._quiet_versions)
-        if self._quiet_timer is None:
-            self._quiet_timer = asyncio.get_running_loop().call_later(self._quiet_seconds, self._end_silence)
+        self._await_silence()
 
     def _notify_authors(self, batch: Batch) -> None:
         authors = self.authors
@@ -217,15 +221,29 @@ class SpaceHub:
     def _end_silence(self) -> None:
         """Called a while after the first commit that a session has not seen: no session falls far behind."""
         self._quiet_timer = None
-        self._wake_quiet(self.feed.version, behind=1)
+        if self._wake_quiet(self.feed.version, behind=1):
+            self._await_silence()
 
-    def _wake_quiet(self, version: Version, behind: int) -> None:
-        """Sessions that are so far behind get a frame, even an empty one (SYNC-1)."""
+    def _await_silence(self) -> None:
+        if self._quiet_timer is None:
+            self._quiet_timer = asyncio.get_running_loop().call_later(self._quiet_seconds, self._end_silence)
+
+    def _wake_quiet(self, version: Version, behind: int) -> bool:
+        """Sessions that are so far behind get a frame, even an empty one (SYNC-1).
+
+        Those that are about to share one are not quiet: a frame of its own for each would cost all that sharing
+        saves. Returns whether there were any, which have to be looked at again.
+        """
         self._quiet_checked = version
+        is_more = False
         for session in self.sessions:
             if version - session.to >= behind:
-                session.owe_frame()
-                self.touch(session)
+                if session.is_shared_due:
+                    is_more = True
+                else:
+                    session.owe_frame()
+                    self.touch(session)
+        return is_more
 
     def touch(self, publisher: Publisher) -> None:
         """Schedules a flush: all publishers that are touched in one turn of the loop are flushed in the next.
