@@ -67,7 +67,7 @@ def run(plan: Plan) -> list[Row]:
 
 def _many(turns: Turns, plan: Plan, server: Database) -> None:
     """256 clients go round 1,000 spaces; every other commit makes a new entity."""
-    clients, spaces = plan.pick(quick=64, usual=CLIENTS), plan.pick(quick=200, usual=SPACES)
+    clients, spaces = plan.pick(quick=64, usual=CLIENTS), plan.pick(quick=100, usual=SPACES)
     chosen = {MANY: (1, service.COMMAND), EACH: (1, database.A_TRANSACTION_EACH)}
     if (os.cpu_count() or 1) >= CORES_FOR_TWO:
         chosen[TWO] = (2, service.COMMAND)
