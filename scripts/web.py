@@ -24,8 +24,10 @@ TYPESCRIPT = ROOT / "typescript"
 LOCKS = {"node": ROOT / "requirements/web.txt", "npm packages": TYPESCRIPT / "package-lock.json"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FIREFOXES = ("firefox", "firefox-esr")
-FIREFOX_TESTS = tuple(f"browser/{name}.test.ts" for name in ("journal", "tabs", "trouble", "example", "console"))
-"""What runs in Firefox, too: the journal, tabs, an app and the console."""
+CONSOLE_TESTS = ("console", "console_addresses", "console_hostile")
+PACKAGES = ("client", "react")
+FIREFOX_TESTS = tuple(f"browser/{name}.test.ts" for name in ("journal", "tabs", "trouble", "example", *CONSOLE_TESTS))
+"""What runs in Firefox, too: the journal, tabs, an app, and each screen of the console."""
 QUICK = "(quick)"
 """In the names of the browser tests that `make test` runs."""
 SKIPS = "STEMMADB_SKIPS"
@@ -76,9 +78,10 @@ def browser(rest: Sequence[str]) -> int:
 
 
 def build(_: Sequence[str]) -> int:
-    """The bundles of the packages, where a source has changed; fails where one is larger than its bound."""
+    """The bundles of the packages, where a source has changed or one is missing; fails where one is too large."""
     stamp, made = TYPESCRIPT / "build/.made-from", _digest(*_sources())
-    if not stamp.exists() or stamp.read_text() != made:
+    are_there = all((TYPESCRIPT / name / "dist/index.js").exists() for name in PACKAGES)
+    if not are_there or not stamp.exists() or stamp.read_text() != made:
         _node_run("build.ts")
         stamp.write_text(made)
     return 0
@@ -116,7 +119,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 
 def _sources() -> list[Path]:
-    packages = [file for name in ("client", "react") for file in sorted((TYPESCRIPT / name / "src").rglob("*.ts"))]
+    packages = [file for name in PACKAGES for file in sorted((TYPESCRIPT / name / "src").rglob("*.ts"))]
     return [TYPESCRIPT / "build.ts", LOCKS["npm packages"], *packages]
 
 

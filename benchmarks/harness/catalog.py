@@ -15,6 +15,7 @@ ORDER = (
     "commit",
     "commit_spaces",
     "workers",
+    "nodes",
     "commit_engine",
     "fanout",
     "fanout_load",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.rows import OURS, Key, Row
-from benchmarks.harness.targets import ratio
+from benchmarks.harness.target import ratio
 from benchmarks.harness.turns import Spread, among
 
 FLOORS = Path(__file__).parents[1] / "floors.toml"

@@ -8,7 +8,8 @@ from typing import Any
 
 from benchmarks.harness import growth, rows
 from benchmarks.harness.rows import Row
-from benchmarks.harness.targets import TARGETS, Rows, Target
+from benchmarks.harness.target import Rows, Target
+from benchmarks.harness.targets import TARGETS
 from benchmarks.harness.turns import Spread, among
 
 README = Path(__file__).parents[1] / "README.md"

@@ -1,68 +1,10 @@
-"""What is to be reached: every row of the table in the design, as figures computed from rows, with two bounds."""
+"""What is to be reached: every row of the table in the design, with its two bounds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
-
-from benchmarks.harness.rows import ETCD, OURS, POSTGRES, REDIS, Key, Row
-from benchmarks.harness.turns import Spread, ratios, spread
-
-Rows: TypeAlias = Mapping[Key, Row]
-Measure: TypeAlias = Callable[[Rows], Spread | None]
-"""The figure, or None where a row of it is not there."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """One figure. `first` is the bound to reach first, `goal` the one after it; None where there is none."""
-
-    row: str
-    """The row of the table."""
-    figure: str
-    measure: Measure
-    more_is_better: bool
-    first: float | None
-    goal: float | None
-    unit: str = "x"
-
-    def reached(self, figure: Spread, bound: float) -> bool:
-        return figure.median >= bound if self.more_is_better else figure.median <= bound
-
-
-def ratio(column: str, ours: Key, other: Key) -> Measure:
-    """Ours over the other, turn by turn."""
-
-    def measure(rows: Rows) -> Spread | None:
-        if ours not in rows or other not in rows:
-            return None
-        found = ratios(rows[ours]["turns"].get(column, []), rows[other]["turns"].get(column, []))
-        return spread(found) if found else None
-
-    return measure
-
-
-def value(column: str, key: Key) -> Measure:
-    """The figure itself."""
-
-    def measure(rows: Rows) -> Spread | None:
-        turns = rows[key]["turns"].get(column) if key in rows else None
-        return spread(turns) if turns else None
-
-    return measure
-
-
-def flatness(column: str, keys: Sequence[Key]) -> Measure:
-    """The largest over the smallest of several sizes, turn by turn."""
-
-    def measure(rows: Rows) -> Spread | None:
-        if any(key not in rows for key in keys):
-            return None
-        turns = zip(*(rows[key]["turns"][column] for key in keys), strict=False)
-        return spread([max(turn) / min(turn) for turn in turns])
-
-    return measure
+from benchmarks.harness.node_targets import NODES
+from benchmarks.harness.rows import ETCD, OURS, POSTGRES, REDIS, Key
+from benchmarks.harness.target import Target, flatness, less, more, ratio, value
 
 
 def _commit(clients: int, peer: str, *, first: float | None, goal: float | None) -> Target:
@@ -77,20 +19,10 @@ def _commit(clients: int, peer: str, *, first: float | None, goal: float | None)
     )
 
 
-def _less(
-    row: str, figure: str, measure: Measure, *, first: float | None, goal: float | None, unit: str = "x"
-) -> Target:
-    return Target(row=row, figure=figure, measure=measure, more_is_better=False, first=first, goal=goal, unit=unit)
-
-
-def _more(row: str, figure: str, measure: Measure, *, first: float | None, goal: float | None) -> Target:
-    return Target(row=row, figure=figure, measure=measure, more_is_better=True, first=first, goal=goal)
-
-
 def _resumed(column: str, figure: str) -> Target:
     keys = [Key(f"resume: {watched} watched, 10 changed, ran on", OURS, 1) for watched in ("10,000", "1,000")]
     row = "resume after 1,000 missed commits, 10 of 10,000 watched changed"
-    return _less(row, f"{figure} over that with 1,000 watched", ratio(column, *keys), first=2.0, goal=2.0)
+    return less(row, f"{figure} over that with 1,000 watched", ratio(column, *keys), first=2.0, goal=2.0)
 
 
 _FANOUT = (Key("fanout", OURS, 100), Key("fanout", ETCD, 100))
@@ -113,7 +45,7 @@ TARGETS = (
     _commit(256, ETCD, first=1.9, goal=3.0),
     _commit(256, POSTGRES, first=1.6, goal=None),
     _commit(256, REDIS, first=None, goal=1.0),
-    _more(
+    more(
         "durable commits, 256 clients on 256 spaces",
         "commits/s over the same on one space",
         ratio("rate", Key("commit_spaces", OURS, 256), Key("commit_spaces: one space", OURS, 256)),
@@ -121,7 +53,7 @@ TARGETS = (
         goal=1.0,
     ),
     *(
-        _less(
+        less(
             f"server CPU per commit, {clients} clients",
             "over etcd",
             ratio("cpu_us_per_op", Key("commit", OURS, clients), Key("commit", ETCD, clients)),
@@ -130,59 +62,59 @@ TARGETS = (
         )
         for clients in (32, 256)
     ),
-    _less(
+    less(
         "one client, ack p50",
         "over etcd",
         ratio("p50_us", Key("commit", OURS, 1), Key("commit", ETCD, 1)),
         first=1.2,
         goal=0.8,
     ),
-    _less(_WATCHERS, "event p50 over etcd", ratio("p50_us", *_FANOUT), first=1.0, goal=0.8),
-    _less(_WATCHERS, "CPU per event over etcd", ratio("cpu_us_per_op", *_FANOUT), first=0.6, goal=0.3),
-    _less(
+    less(_WATCHERS, "event p50 over etcd", ratio("p50_us", *_FANOUT), first=1.0, goal=0.8),
+    less(_WATCHERS, "CPU per event over etcd", ratio("cpu_us_per_op", *_FANOUT), first=0.6, goal=0.3),
+    less(
         _SPARSE,
         "CPU per commit over only those 10",
         ratio("cpu_us_per_op", Key("sparse", OURS, 1_000), Key("sparse: only those ten connected", OURS, 10)),
         first=2.0,
         goal=1.2,
     ),
-    _more(
+    more(
         "read at an old version, 1,000 facts",
         "reads/s over etcd",
         ratio("rate", _PAST, Key("past_read", ETCD, 8)),
         first=1.2,
         goal=None,
     ),
-    _more(
+    more(
         "read at an old version, 1,000 facts",
         "reads/s over postgres",
         ratio("rate", _PAST, Key("past_read", POSTGRES, 8)),
         first=None,
         goal=1.0,
     ),
-    _less(
+    less(
         "read at an old version, 10 to 100,000 facts",
         "largest p50 over smallest",
         flatness("p50_us", _PAST_SIZES),
         first=2.0,
         goal=1.2,
     ),
-    _less(_PATCH, "CPU per commit over 1 KB", ratio("cpu_us_per_op", *_large("write")), first=3.0, goal=1.5),
-    _less(_PATCH, "event p50 over 1 KB", ratio("p50_us", *_large("event")), first=3.0, goal=1.5),
+    less(_PATCH, "CPU per commit over 1 KB", ratio("cpu_us_per_op", *_large("write")), first=3.0, goal=1.5),
+    less(_PATCH, "event p50 over 1 KB", ratio("p50_us", *_large("event")), first=3.0, goal=1.5),
     _resumed("frame_bytes", "bytes"),
     _resumed("p50_us", "time"),
-    _less(
+    less(
         "memory",
         "server RSS beyond an empty one, over the cache",
         value("rss_to_cache", _MEMORY),
         first=2.0,
         goal=2.0,
     ),
-    _less("disk", "bytes on disk over bytes sent", value("disk_ratio", _MEMORY), first=2.5, goal=1.5),
-    _less(
+    less("disk", "bytes on disk over bytes sent", value("disk_ratio", _MEMORY), first=2.5, goal=1.5),
+    less(
         "SDK: `applied` of a write", "p50", value("p50_us", Key("sdk_write", OURS, 1)), first=100, goal=30, unit=" us"
     ),
-    _less(
+    less(
         "cold start to the first answer",
         "from the start of the process",
         value("start_ms", _MEMORY),
@@ -190,4 +122,5 @@ TARGETS = (
         goal=200,
         unit=" ms",
     ),
+    *NODES,
 )

@@ -15,13 +15,17 @@ Pids: TypeAlias = "int | tuple[int, ...]"
 class Figures:
     """What one run measured."""
 
-    def __init__(self, *, latencies: Sequence[float], seconds: float, server_cpu: float, load_cpu: float) -> None:
+    def __init__(
+        self, *, latencies: Sequence[float], seconds: float, server_cpu: Sequence[float], load_cpu: float
+    ) -> None:
         ordered = sorted(latencies)
         self.n = len(ordered)
         self.rate = self.n / seconds
         self.p50_us = ordered[self.n // 2] * 1e6
         self.p99_us = ordered[min(self.n - 1, self.n * 99 // 100)] * 1e6
-        self.cpu_us_per_op = server_cpu / self.n * 1e6
+        self.cpu_us_each = tuple(cpu / self.n * 1e6 for cpu in server_cpu)
+        """Of each process tree, for one operation."""
+        self.cpu_us_per_op = sum(self.cpu_us_each)
         self.load_cpu_share = load_cpu / seconds
 
 
@@ -30,15 +34,16 @@ class Stopwatch:
 
     def __init__(self, pid: Pids | None) -> None:
         self._pids = (pid,) if isinstance(pid, int) else pid
-        self._server = self._server_seconds()
+        self._servers = self._server_seconds()
         self._load = time.process_time()
         self._began = time.perf_counter()
 
     def figures(self, latencies: Sequence[float]) -> Figures:
         """Without a server the work was done in this process, so its CPU is ours."""
         seconds, load = time.perf_counter() - self._began, time.process_time() - self._load
-        server = self._server_seconds() - self._server if self._pids is not None else load
-        return Figures(latencies=latencies, seconds=seconds, server_cpu=server, load_cpu=load)
+        servers = [now - then for now, then in zip(self._server_seconds(), self._servers, strict=True)]
+        used = servers if self._pids is not None else [load]
+        return Figures(latencies=latencies, seconds=seconds, server_cpu=used, load_cpu=load)
 
-    def _server_seconds(self) -> float:
-        return sum(cpu_seconds(pid) for pid in self._pids or ())
+    def _server_seconds(self) -> list[float]:
+        return [cpu_seconds(pid) for pid in self._pids or ()]

@@ -26,11 +26,15 @@ class Server:
 
     def stop(self) -> None:
         self.process.terminate()
+        if status := self.ended():
+            print(f"the server ended with {status}", file=sys.stderr)
+
+    def ended(self) -> int:
+        """Waits for its end, and gives how it ended."""
         status = self.process.wait(30)
         assert self.process.stdout is not None
         self.process.stdout.close()
-        if status:
-            print(f"the server ended with {status}", file=sys.stderr)
+        return status
 
 
 COMMAND = "from stemmadb.client.cli import main; main()"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from benchmarks.load.document import DOCUMENT
@@ -78,3 +79,37 @@ class PastReader(Session):
         if self._take(data).type == "ok":
             assert self._expected in data, "another value than was written there"
             self.answered()
+
+
+class MakingWriter(Writer):
+    """Every other commit makes a new entity."""
+
+    def send(self) -> None:
+        if self.local % 2:
+            super().send()
+        else:
+            made = EntityId(f"{self.id}:{self.number}:{self.local}")
+            self.push((Operation(op="set", id=made, body=encode(DOCUMENT | {"count": self.local}), blind=True),))
+
+
+class Rota:
+    """One client with several sessions, which commit one after the other."""
+
+    def __init__(self, writers: Sequence[Writer]) -> None:
+        self.answered: Callable[[], None] = _nothing
+        self.links = [writer.link for writer in writers]
+        self.link = self.links[0]
+        self._writers, self._next = writers, 0
+        for writer in writers:
+            writer.answered = self._answered
+
+    def send(self) -> None:
+        self._writers[self._next].send()
+        self._next = (self._next + 1) % len(self._writers)
+
+    def _answered(self) -> None:
+        self.answered()
+
+
+def _nothing() -> None:
+    """Nobody waits."""

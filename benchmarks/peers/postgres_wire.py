@@ -19,13 +19,13 @@ _BINARY = b"\x00\x01\x00\x01"
 class PostgresWire(Wire):
     """One connection. `took` is called when the server is ready for more, with the first column of the last row."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, user: str = USER, database: str = DATABASE) -> None:
         super().__init__(port)
         self.took: Callable[[bytes | None], None] = self._keep
         self.notified: Callable[[], None] = nothing
         self._first: bytes | None = None
         self._is_ready = False
-        parameters = f"user\0{USER}\0database\0{DATABASE}\0\0".encode()
+        parameters = f"user\0{user}\0database\0{database}\0\0".encode()
         self._sent_until_ready(struct.pack(">II", 8 + len(parameters), _PROTOCOL) + parameters)
 
     def query(self, text: str) -> None:

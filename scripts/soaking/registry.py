@@ -39,6 +39,13 @@ ALL: Final = (
         None,
         store_checks.compacted_merges,
     ),
+    Kind(
+        "twin_merges",
+        "Two spaces, of which one is compacted, answer every merge and revert alike, whatever the documents hold",
+        "24 histories",
+        None,
+        store_checks.twin_merges,
+    ),
     Kind("ancestors", "Merge bases are those that brute force finds", "200 graphs", None, core_checks.ancestors),
     Kind(
         "bodies",
@@ -103,6 +110,14 @@ ALL: Final = (
         "10,000 cases",
         None,
         typescript_checks.differential,
+    ),
+    Kind(
+        "typescript_storm",
+        "Apps of the TypeScript client in node are told the truth while their server and the line to it fail",
+        "in the soak only",
+        None,
+        typescript_checks.storm,
+        CYCLE_SECONDS_MAX,
     ),
     Kind(
         "client",

@@ -20,6 +20,7 @@ import engines
 import killing
 from faulty_vfs import DiskCapacity, FailNth, Operation, faulty
 from merge_schedules import CompactedSchedule, ErasedSchedule
+from merge_twins import Twins
 from power_images import after_marks
 from stemmadb.protocol.errors import StorageFull
 from stemmadb.server.storage.sqlite import SqliteStorage, connection
@@ -49,6 +50,18 @@ async def _merge_compacted(seed: int) -> Counts:
         schedule = (ErasedSchedule if seed % 2 else CompactedSchedule)(seed, it)
         await schedule.run()
         return Counts(schedule.merges, schedule.compactions + schedule.erasures)
+
+
+def twin_merges(seed: int) -> Counts:
+    """One history on two spaces, one of them compacted; counts the merges and reverts."""
+    return asyncio.run(_compare_twins(seed))
+
+
+async def _compare_twins(seed: int) -> Counts:
+    async with engines.engine() as plain, engines.engine() as compacted:
+        twins = Twins(seed, plain, compacted)
+        await twins.run()
+        return Counts(twins.merges + twins.reverts, twins.compactions + twins.erasures)
 
 
 def kills(seed: int) -> Counts:

@@ -11,7 +11,8 @@ from benchmarks.harness import catalog, floors, plots, report, rows
 from benchmarks.harness.charts import bars, lines
 from benchmarks.harness.floors import Floor
 from benchmarks.harness.rows import Key, Row
-from benchmarks.harness.targets import TARGETS, Target, flatness, ratio, value
+from benchmarks.harness.target import Target, flatness, ratio, value
+from benchmarks.harness.targets import TARGETS
 from benchmarks.harness.turns import Turns, among
 
 MACHINE = {

@@ -26,8 +26,8 @@ from stemmadb.protocol.wire.messages.session import Hello
 from stemmadb.protocol.wire.messages.sync import Sync
 from stemmadb.protocol.wire.version import JSON, MSGPACK, Subprotocol, space_path
 
-SOON = 5.0
-"""Far more than our own bounds and far less than those of the library or the system."""
+SOON = 15.0
+"""Far more than our own bounds and less than those of the library (20 s) or the system."""
 
 
 @pytest.fixture(autouse=True)
@@ -255,7 +255,7 @@ async def test_a_client_that_does_not_receive_holds_up_its_server_and_not_its_me
     async def pour(connection: RawConnection) -> None:
         nonlocal written
         connection.writer.transport.set_write_buffer_limits(0)
-        while written < 200:
+        while written < 80:
             connection.writer.write(said(BINARY, bytes(500_000)))
             await connection.writer.drain()
             written += 1
@@ -266,8 +266,8 @@ async def test_a_client_that_does_not_receive_holds_up_its_server_and_not_its_me
         while written != before:  # until the server stands still
             before = written
             await asyncio.sleep(0.05)
-        assert written < 100
-        for _ in range(200):
+        assert written < 40
+        for _ in range(80):
             await channel.receive()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from appends import append_to
 from command_line import here
@@ -185,6 +186,21 @@ def test_a_commit_of_a_command_has_the_time_of_the_database(owned: str, monkeypa
         "JOIN stemmadb.space AS s ON s.space = t.space",
     )
     assert now - 600_000 < then <= now  # type: ignore[operator]
+
+
+@pytest.mark.rule("COMPACT-1", "BLOB-2")
+def test_a_compaction_judges_ages_by_the_time_of_the_database(owned: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = PostgresStorage(owned)
+    log = storage.open(SPACE)
+    log.put_blob(replace(blob_of(SMALL), created=storage.clock()()), SMALL)  # nothing refers to it yet
+    log.close()
+    storage.close()
+    monkeypatch.setattr("time.time_ns", lambda: 4_000_000_000_000_000_000)  # this machine is in the year 2096
+    erased = here("erase", "urn:x", "--version", 5, "--storage", owned, "--space", SPACE, "--yes", "--json").json
+    words = ("compact", "--storage", owned, "--space", SPACE, "--json")
+    assert here(*words, "--older-than", "30d", "--dry-run").json["floor"] == erased["version"] - 1
+    assert here(*words, "--floor", 4, "--dry-run").json["blobs"] == 0
+    assert here(*words, "--floor", 4, "--yes").json["blobs"] == 0
 
 
 WRITES = {

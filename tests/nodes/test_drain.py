@@ -77,6 +77,21 @@ def test_what_a_draining_node_closes_is_given_back_with_one_statement(
         storage.close()
 
 
+@pytest.mark.rule("STORE-8")
+def test_what_a_claim_under_way_brings_to_a_draining_node_is_given_back_too(url: str) -> None:
+    storage = PostgresStorage(url)
+    try:
+        space = Did(new_key().did)
+        storage.open(space, create=True).close()
+        storage.drain()
+        storage.claim([space])  # it had begun before
+        assert owners(url) == {storage.node.number}
+        storage.give_back_closed()
+        assert owners(url) == {None}
+    finally:
+        storage.close()
+
+
 @pytest.mark.rule("STORE-8", "RESUME-2")
 async def test_readiness_then_hubs_then_goodbyes_then_the_row(url: str, tmp_path: Path) -> None:
     node = NodeProcess(url_of(url), tmp_path / "data")

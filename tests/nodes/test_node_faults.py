@@ -6,29 +6,24 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from itertools import count
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 
 import postgres_server
-from client_proxy import Proxy
-from node_processes import LEASE_MS, NodeProcess
-from plain_client import Gone, PlainClient
+from node_processes import LEASE_MS
+from node_sites import Site, check, comes_back, site, writes
+from plain_client import Gone
 from plain_content import query_of, set_
 from plain_world import ServedSpace, agree
 from postgres_server import OwnServer
-from stemmadb.server.maintenance.verify import verify_space
 from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.postgres import PostgresStorage
 
-PATIENCE = 120.0
 CLOCK_SECONDS = 10
-DATABASES = count(1)
 SHIFTED_CLOCK = f"""
 import time
 real, real_ns = time.time, time.time_ns
@@ -42,111 +37,6 @@ def server() -> Iterator[OwnServer]:
     postgres_server.need()
     with postgres_server.own_server() as made:
         yield made
-
-
-class Site:
-    """Two nodes on a database of their own: the first reaches it through a proxy."""
-
-    def __init__(self, server: OwnServer, directory: Path) -> None:
-        self.name = f"faults_{next(DATABASES)}"
-        self.server, self.directory = server, directory
-        with psycopg.connect(server.url, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {self.name}")
-        self.url = self.at(server.port)
-        self.proxy = Proxy(("127.0.0.1", server.port))
-        self.nodes: list[NodeProcess] = []
-        self.served: list[ServedSpace] = []
-
-    def at(self, port: int) -> str:
-        return f"postgresql://stemmadb@127.0.0.1:{port}/{self.name}"
-
-    async def begin(self, *, second: dict[str, str] | None = None) -> None:
-        port = int(self.proxy.url.rpartition(":")[2])
-        for url, environment in ((self.at(port), None), (self.url, second)):
-            node = await asyncio.to_thread(NodeProcess, url, self.directory / "data", environment=environment)
-            self.nodes.append(node)
-        self.served = [ServedSpace(node.url) for node in self.nodes]
-        self.served[1].key, self.served[1].owner = self.served[0].key, self.served[0].owner
-        await self.served[0].found()
-
-    def rows(self, sql: str) -> list[tuple[object, ...]]:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            return connection.execute(sql).fetchall()
-
-    def verified(self) -> list[tuple[str, object]]:
-        """The ids and bodies of all facts, of a space that verifies."""
-        storage = PostgresStorage(self.url, read_only=True)
-        try:
-            (space,) = storage.spaces()
-            verify_space(storage, space)
-            with storage.open(space).reader() as reader:
-                return [(str(fact.id), fact.body) for _, facts in reader.history() for fact in facts]
-        finally:
-            storage.close()
-
-
-@asynccontextmanager
-async def site(server: OwnServer, directory: Path) -> AsyncIterator[Site]:
-    made = Site(server, directory)
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(made.proxy)
-        try:
-            async with asyncio.timeout(PATIENCE):
-                yield made
-        finally:
-            for served in made.served:
-                await served.close()
-            for node in made.nodes:
-                await asyncio.to_thread(node.close)
-
-
-async def comes_back(client: PlainClient) -> None:
-    while True:
-        try:
-            await client.resume()
-        except (OSError, Gone, TimeoutError):
-            await asyncio.sleep(0.05)
-        except Exception as refused:
-            if type(refused).__name__ not in ("InvalidStatus", "InvalidMessage"):
-                raise
-            await asyncio.sleep(0.05)
-        else:
-            return
-
-
-async def writes(client: PlainClient, name: str, times: int) -> list[str]:
-    """Commits one after the other, over as many connections as it takes; the ids that were acknowledged."""
-    done = []
-    for number in range(times):
-        local, sent = client.last_local + 1, False
-        while True:
-            try:
-                if not sent:
-                    sent = True
-                    await client.commit(set_(f"urn:{name}:{number}", number))
-                verdict = await decided(client, local)
-                break
-            except (Gone, OSError, TimeoutError):
-                await comes_back(client)
-        assert verdict["verdict"] == "accepted"
-        done.append(f"urn:{name}:{number}")
-    return done
-
-
-async def decided(client: PlainClient, local: int) -> dict[str, Any]:
-    """The verdict; what is deferred is sent again."""
-    while (identity := (client.holding.session, local)) not in client.holding.verdicts:
-        await client.pump()
-        if client.deferred:
-            await asyncio.sleep(client.deferred[-1].get("retry_after_ms", 50) / 1_000)
-            client.deferred.clear()
-            await client.send_again()
-    return client.holding.verdicts[identity]
-
-
-def check(made: Site, confirmed: list[str]) -> None:
-    ids = [id_ for id_, _ in made.verified() if id_.startswith("urn:")]
-    assert sorted(ids) == sorted(confirmed)
 
 
 @pytest.mark.rule("STORE-8", "STORE-9", "COMMIT-1", "COMMIT-5", "COMMIT-10")

@@ -119,12 +119,14 @@ def test_a_row_that_somebody_holds_for_a_moment_is_waited_for(
     maker, log = LogMaker(), storage.open(SPACE, create=True)
     admin.execute("BEGIN")
     admin.execute("SELECT * FROM tip FOR UPDATE")
-    timer = threading.Timer(0.2, lambda: admin.execute("ROLLBACK"))
-    timer.start()
-    append_to(log, ZERO, [maker.commit(set_("urn:x", 1, blind=True))])
-    timer.join()
+    appended = threading.Thread(target=append_to, args=(log, ZERO, [maker.commit(set_("urn:x", 1, blind=True))]))
+    appended.start()
+    while not storage.counts.of("busy"):
+        time.sleep(0.005)
+    assert appended.is_alive()
+    admin.execute("ROLLBACK")
+    appended.join()
     assert version_of(log) == 1
-    assert storage.counts.of("busy") >= 1
 
 
 def test_a_row_that_is_held_too_long_fails_the_append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -22,7 +23,8 @@ from stemmadb.client import Identity, connect
 from stemmadb.client.cli import exits
 from stemmadb.protocol.errors import LimitExceeded, Unavailable, UnknownBlob
 from stemmadb.server.engine.blobs.blobs import STRAY_KEEP_MS, BlobStore
-from stemmadb.server.storage.blob_directory import MARKER, blob_path
+from stemmadb.server.storage.blob_directory import ARRIVING, MARKER, blob_path
+from stemmadb.server.storage.port import StorageFailed
 from stemmadb.server.storage.postgres import PostgresStorage
 from stemmadb.server.storage.sqlite import SqliteStorage
 
@@ -285,6 +287,20 @@ def test_an_import_that_is_not_right_leaves_no_blob(own: str, shared: Path, stre
     refused = here("import", stream, "--storage", url_of(own), "--blobs", shared, "--json")
     assert refused.error == "bad_stream"
     assert files_in(shared) == []
+
+
+@pytest.mark.rule("KEEP-3")
+def test_what_a_killed_import_had_read_of_a_blob_goes_with_the_next_import(
+    first: PostgresStorage, shared: Path
+) -> None:
+    with suppress(StorageFailed), first.incoming() as place:
+        place.open(SPACE).close()
+        (shared / SPACE).mkdir()
+        (shared / SPACE / f"{ARRIVING}b3:half").write_bytes(b"half of it")
+        place._connection.close()
+    assert files_in(shared)
+    with first.incoming():
+        assert files_in(shared) == []
 
 
 @pytest.mark.rule("COMPACT-1", "BLOB-2")

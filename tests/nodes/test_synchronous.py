@@ -14,6 +14,7 @@ from appends import append_to
 from logs import LogMaker
 from space import SPACE, set_
 from standbys import waiting_for_standby
+from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.model.log import chain
 from stemmadb.protocol.model.values.ids import Version
 from stemmadb.server.storage.port import AcceptedWrite, SpaceLog, StorageFailed
@@ -113,6 +114,41 @@ def test_lost_append_that_waits_for_its_standby_is_settled_by_the_claim(server: 
     claiming.join()
     assert claims == [1]
     assert appended.end() is None
+    storage.close()
+
+
+@pytest.mark.rule("STORE-9")
+def test_spaces_that_may_have_been_shown_are_not_removed(server: str) -> None:
+    """Clients may write to them as soon as they are shown, whatever the one that shows them learns of it."""
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS stemmadb CASCADE")
+    storage = PostgresStorage(server, lease_ms=60_000)
+    failures: list[BaseException] = []
+
+    def bring_in() -> None:
+        try:
+            with storage.incoming() as place:
+                log = place.open(SPACE)
+                append_to(log, ZERO, [LogMaker().commit(set_("urn:x", 1, blind=True))])
+                log.close()
+                promise(server, "nobody")
+                place.publish()
+        except Unavailable as failed:
+            failures.append(failed)
+
+    bringing = threading.Thread(target=bring_in)
+    bringing.start()
+    while not (waiting := waiting_for_standby(server)):
+        time.sleep(0.01)
+    with psycopg.connect(server, autocommit=True) as connection:
+        for pid in waiting:
+            connection.execute("SELECT pg_cancel_backend(%s)", (pid,))
+    promise(server, "")
+    bringing.join()
+    assert ["space list" in str(failed) for failed in failures] == [True]
+    assert storage.spaces() == [SPACE]
+    with storage.open(SPACE).reader() as reader:
+        assert reader.tip().version == 1
     storage.close()
 
 

@@ -60,17 +60,21 @@ def test_what_is_installed_as_the_locks_say_needs_no_network(web: ModuleType) ->
     assert not web._is_stamped("npm packages")
 
 
-def test_bundles_are_built_again_only_where_a_source_has_changed(
+def test_bundles_are_built_again_only_where_a_source_has_changed_or_one_is_missing(
     web: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = tmp_path / "typescript/client/src/index.ts"
     source.parent.mkdir(parents=True)
     for file in (source, tmp_path / "typescript/build.ts"):
         file.write_text("export {};")
+    bundles = [tmp_path / f"typescript/{name}/dist/index.js" for name in ("client", "react")]
     built: list[str] = []
 
     def run(*arguments: str) -> None:
         (tmp_path / "typescript/build").mkdir(exist_ok=True)
+        for bundle in bundles:
+            bundle.parent.mkdir(parents=True, exist_ok=True)
+            bundle.write_text("export {};")
         built.extend(arguments)
 
     monkeypatch.setattr(web, "_node_run", run)
@@ -81,6 +85,9 @@ def test_bundles_are_built_again_only_where_a_source_has_changed(
     source.write_text("export const more = 1;")
     web.main(["build"])
     assert built == ["build.ts", "build.ts"]
+    bundles[0].unlink()
+    web.main(["build"])
+    assert len(built) == 3
 
 
 @pytest.mark.parametrize(("required", "code"), [("", 0), ("node", 0), ("browser", 1)])

@@ -10,14 +10,13 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from client_app import Given
 from command_line import MODULE
 
 APP: Final = Path(__file__).with_name("client_app.py")
@@ -144,14 +143,15 @@ class Heard:
 class Spares:
     """Processes of the app that have loaded all they need and wait for their life; one more is always made ready.
 
-    Use it with `async with`.
+    `spawn` starts the app. Use it with `async with`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, spawn: Callable[[], Awaitable[Process]] | None = None) -> None:
+        self._spawn = spawn or _spawn_app
         self._next: Process | None = None
 
     async def __aenter__(self) -> Spares:
-        self._next = await _spawn_app()
+        self._next = await self._spawn()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -161,14 +161,17 @@ class Spares:
 
     async def take(self) -> Process:
         assert self._next is not None
-        taken, self._next = self._next, await _spawn_app()
+        taken, self._next = self._next, await self._spawn()
         return taken
 
 
 class AppProcess:
-    """One life of the app (`client_app`). Use it with `async with`: it does not outlive the block."""
+    """One life of the app (`client_app`, or another that speaks as it does).
 
-    def __init__(self, given: Given, heard: Heard, spares: Spares) -> None:
+    Use it with `async with`: it does not outlive the block.
+    """
+
+    def __init__(self, given: msgspec.Struct, heard: Heard, spares: Spares) -> None:
         self._given = given
         self.heard = heard
         self._spares = spares

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import pytest
+
 from engines import Engine
 from space import SPACE
 from stemmadb.protocol.errors import LimitExceeded
@@ -15,11 +17,12 @@ from stemmadb.protocol.model.values.ids import BranchName, EntityId, Version
 from stemmadb.server.engine.base.executors import Inline
 from stemmadb.server.engine.read import store_queries
 from stemmadb.server.engine.read.entities import EntityValue
-from stemmadb.server.service.watch import evaluation
+from stemmadb.server.service.watch import evaluation, watch_groups
 from stemmadb.server.service.watch.feed import Feed
 from stemmadb.server.service.watch.watch_groups import Delta, Scope, WatchGroup
 from stemmadb.server.storage.port import StorageFailed
 
+A_DAY = 86_400.0
 T = TypeVar("T")
 Held = dict[EntityId, tuple[Version, bytes, Any]]
 
@@ -39,10 +42,12 @@ async def feeding(it: Engine, **how: Any) -> AsyncIterator[Feed]:
     """A feed of the space that is started, and stopped at the end; its bounds are large unless they are given."""
     feed = Feed(it.space, **{"bytes_max": 1 << 24, "batches_max": 1_000, "groups_max": 1_000, **how})
     await feed.start()
-    try:
-        yield feed
-    finally:
-        feed.stop()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(watch_groups, "HANDED_S", A_DAY)  # else a slow machine drops what nobody has joined yet
+        try:
+            yield feed
+        finally:
+            feed.stop()
 
 
 class Failing(Inline):

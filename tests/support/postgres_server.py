@@ -198,6 +198,12 @@ class OwnServer:
         self.port = free_port()
         self.url = f"postgresql://stemmadb@127.0.0.1:{self.port}/postgres"
 
+    @property
+    def pid(self) -> int:
+        """The process that all others of the server come from."""
+        assert self._process is not None, "it runs"
+        return self._process.pid
+
     def start(self) -> None:
         settings = {"listen_addresses": "127.0.0.1", "port": str(self.port), "log_min_messages": "fatal"}
         flags = [f"-c{key}={value}" for key, value in settings.items()]
@@ -222,7 +228,8 @@ class OwnServer:
     @contextmanager
     def standby(self) -> Iterator[OwnServer]:
         """A running copy that follows this server."""
-        with tempfile.TemporaryDirectory(prefix="stemmadb-pg-", ignore_cleanup_errors=True) as name:
+        parent = self._directory.parent
+        with tempfile.TemporaryDirectory(prefix="stemmadb-pg-", dir=parent, ignore_cleanup_errors=True) as name:
             directory, user = Path(name), own_user()
             directory.chmod(0o755)
             if user is not None:
@@ -239,13 +246,13 @@ class OwnServer:
 
 
 @contextmanager
-def own_server() -> Iterator[OwnServer]:
-    """Also where a server was given: tests that kill one need its programs."""
+def own_server(parent: str | None = None) -> Iterator[OwnServer]:
+    """Also where a server was given: tests that kill one need its programs. Its directory is in `parent`."""
     chosen = installation()
     if chosen is None:
         requirements.missing("postgres", HOW)
         raise AssertionError("it was skipped")
-    with tempfile.TemporaryDirectory(prefix="stemmadb-pg-", ignore_cleanup_errors=True) as name:
+    with tempfile.TemporaryDirectory(prefix="stemmadb-pg-", dir=parent, ignore_cleanup_errors=True) as name:
         directory = Path(name)
         directory.chmod(0o755)
         made = OwnServer(make_cluster(chosen, directory), directory)

@@ -15,9 +15,9 @@ _CAUGHT_UP = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
 
 
 @contextmanager
-def a_pair(*, synchronous: bool) -> Iterator[tuple[OwnServer, OwnServer]]:
+def a_pair(*, synchronous: bool, parent: str | None = None) -> Iterator[tuple[OwnServer, OwnServer]]:
     postgres_server.need()
-    with postgres_server.own_server() as primary, primary.standby() as standby:
+    with postgres_server.own_server(parent) as primary, primary.standby() as standby:
         if synchronous:
             promise_a_standby(primary.url)
         yield primary, standby

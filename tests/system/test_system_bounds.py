@@ -116,11 +116,12 @@ async def test_a_value_that_is_nested_too_deep_is_refused_with_its_place(
 
 
 @pytest.mark.rule("WIRE-4")
-async def test_a_message_past_the_bound_of_its_kind(served_space: ServedSpace) -> None:
-    client = await served_space.enter()
+async def test_a_message_past_the_bound_of_its_kind(served_space: ServedSpace, text: bool) -> None:
+    client = await served_space.enter(text=text)
     refused = await client.refusal("history", entity="urn:a:1", after="x" * 4_100)
     assert refused.code in ("limit_exceeded", "malformed")
-    large = {"type": "commit", "local": 1, "nonce": bytes(16), "content": bytes(60_001)}
+    content = content_of([set_("urn:a:1", "x" * 60_001)], reads=[], branch="main")
+    large = {"type": "commit", "local": 1, "nonce": bytes(16), "content": content}
     await client.send(large)
     await client.until(lambda: bool(client.errors))
     assert client.errors[-1]["code"] == "limit_exceeded"

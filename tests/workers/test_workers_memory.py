@@ -216,6 +216,12 @@ def test_a_memory_server_is_divided_by_the_owners_of_its_spaces(short: Path, mon
         assert again is not None
         assert list(again.made) == []
     assert seen == [Names(data / "keys").on(server, name) for name in ("a", "b")]
+    # A space may be given by its DID too, as without workers.
+    named = Names(data / "keys").on(server, "a")
+    assert named is not None
+    with MemoryBeside(MemoryOptions(spaces=(named,))).divided(DividedServer(data, server, owner)) as one:
+        assert set(one) == {0}
+    assert seen[2:] == [named]
 
 
 def test_two_workers_write_one_audit(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as connect_socket
 from websockets.exceptions import InvalidStatus
 
-from command_line import here, run
+from command_line import here, run, start
 from http_worlds import HttpWorld, http_world
 from listening import certificate
 from plain_client import Gone
@@ -196,6 +198,20 @@ def test_bad_input_ends_with_one_line_that_says_what_to_do(short: Path) -> None:
         assert (ended.code, ended.out) == (code, "")
         assert says in ended.err
         assert len(ended.err.splitlines()) <= 2
+
+
+def test_workers_that_the_descriptors_are_too_few_for_are_not_started(short: Path) -> None:
+    """They would be tried again and again, and the server never ready."""
+
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+
+    words = ("serve", "--port", "0", "--data", short / "data", "--workers", "16")
+    with start(*words, stdout=PIPE, stderr=PIPE, preexec_fn=few) as server:
+        out, err = server.communicate(timeout=60)
+    assert (server.returncode, out) == (3, b"")
+    assert b"Start with --workers 7" in err
+    assert len(err.splitlines()) == 1
 
 
 async def test_a_second_server_on_the_directory_or_the_port_says_so(short: Path) -> None:

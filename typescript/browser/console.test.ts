@@ -154,11 +154,16 @@ rule("CONSOLE-1", "CONSOLE-8").test("(quick) the tour by keyboard; a copied link
   await page.waitForSelector("dialog[open]");
   await page.keyboard.press("Escape");
   const shown = await text(page, "#entity-panel");
-  await page.evaluate(() => Object.defineProperty(navigator.clipboard, "writeText", { value: (copied: string) => Promise.resolve(void (document.documentElement.dataset["copied"] = copied)) }));
+  await page.evaluate(() => Object.defineProperty(navigator.clipboard, "writeText", { configurable: true, value: (copied: string) => Promise.resolve(void (document.documentElement.dataset["copied"] = copied)) }));
   await page.click(".copy-link");
   await says(page, "Copied");
   const link = (await page.$eval("html", (html) => html.dataset["copied"]))!;
   assert.match(link, /at=\d+\.[a-z2-7]{12}/);
+  await page.evaluate(() => Object.defineProperty(navigator.clipboard, "writeText", { value: () => Promise.reject(new DOMException("no", "NotAllowedError")) }));
+  await says(page, "Copy link");
+  const asked = new Promise<string>((resolve) => page.once("dialog", (dialog) => void dialog.dismiss().then(() => resolve(dialog.defaultValue()))));
+  await page.click(".copy-link");
+  assert.equal(await asked, link, "what may not be copied is shown to be copied by hand");
   await page.goto(link);
   await says(page, '"title"');
   assert.equal(await text(page, "#entity-panel"), shown);

@@ -1,17 +1,15 @@
 // Each screen of the console against a real server: what it shows equals what the CLI prints, its states, its accessibility.
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, beforeEach } from "node:test";
-import { fileURLToPath } from "node:url";
 import type { Json, Space } from "@stemmadb/client";
 import type { Page } from "puppeteer-core";
 import { rule } from "../client/test/support/rules.ts";
 import { cli, ConsoleWorld, fillDemo, VIEWS } from "./console_support.ts";
-import { click, press, says, shownRows, text } from "./console_steps.ts";
+import { click, press, says, shownRows, text, violations } from "./console_steps.ts";
 
-const AXE = readFileSync(fileURLToPath(new URL("../node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
 const config = mkdtempSync(join(tmpdir(), "stemmadb-config-"));
 let world: ConsoleWorld;
 let space: Space;
@@ -41,15 +39,6 @@ async function grant(did: string, role: Json | undefined, on = space): Promise<v
   await owner.transact(async (tx) => {
     const { [did]: _, ...rights } = (await tx.get(on.did)) as { [did: string]: Json };
     tx.set(on.did, role === undefined ? rights : { ...rights, [did]: role });
-  });
-}
-
-/** A browser with nothing of ours to hide: axe runs outside of the page's CSP. */
-async function violations(page: Page): Promise<string[]> {
-  await page.evaluate(AXE);
-  return page.evaluate(async () => {
-    const found = await (globalThis as unknown as { axe: { run: (root: Document, o: object) => Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] });
-    return found.violations.flatMap((one) => one.nodes.slice(0, 3).map((node) => `${one.id}: ${node.html.slice(0, 160)} ${node.failureSummary.replaceAll("\n", " ").slice(0, 200)}`));
   });
 }
 

@@ -1,6 +1,9 @@
 // Steps of a user in the console.
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import type { Page } from "puppeteer-core";
 
+const AXE = readFileSync(fileURLToPath(new URL("../node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
 const WAIT = { timeout: 20_000, polling: 50 };
 
 /** Waits until the page shows a text, or an attribute of something there has it. */
@@ -50,4 +53,17 @@ export async function shownRows(page: Page): Promise<ShownRow[]> {
     for (const row of rows) found.set(row.id, row);
     if (isEnd) return [...found.values()].sort((one, other) => (one.id < other.id ? -1 : 1));
   }
+}
+
+interface Axe {
+  run(root: Document, options: object): Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }>;
+}
+
+/** What axe-core finds against WCAG 2.2 AA and good practice. It runs outside of the page's CSP. */
+export async function violations(page: Page): Promise<string[]> {
+  await page.evaluate(AXE);
+  return page.evaluate(async () => {
+    const found = await (globalThis as unknown as { axe: Axe }).axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] });
+    return found.violations.flatMap((one) => one.nodes.slice(0, 3).map((node) => `${one.id}: ${node.html.slice(0, 160)} ${node.failureSummary.replaceAll("\n", " ").slice(0, 200)}`));
+  });
 }

@@ -31,11 +31,17 @@ export class ConsoleWorld {
 
   /** `options` are those of `stemmadb serve`. */
   static async open(...options: string[]): Promise<ConsoleWorld> {
+    const world = await ConsoleWorld.served(...options);
+    world.browser = await launched(world.profile, "--lang=en-GB");
+    return world;
+  }
+
+  /** The same without a browser. */
+  static async served(...options: string[]): Promise<ConsoleWorld> {
     const world = new ConsoleWorld();
     await buildConsole();
     world.server = await Server.start(...options);
     world.origin = `http://127.0.0.1:${world.server.port}`;
-    world.browser = await launched(world.profile, "--lang=en-GB");
     return world;
   }
 
@@ -115,12 +121,17 @@ export class ConsoleWorld {
   /** `role` is given to this browser in the space, by an owner of it. */
   async letIn(space: Space, role: "read" | "write" = "read", by?: Space): Promise<string> {
     const did = await this.browserDid();
+    await this.grant(space, did, role, by);
+    return did;
+  }
+
+  /** An owner of the space gives the role to an identity. */
+  async grant(space: Space, did: string, role: "read" | "write", by?: Space): Promise<void> {
     const owner = by ?? (await this.as("owner", space.did));
     await owner.transact(async (tx) => {
       const rights = (await tx.get(space.did)) as { [did: string]: Json };
       tx.set(space.did, { ...rights, [did]: role });
     }, { note: { message: "the console of this browser" } });
-    return did;
   }
 
   async shot(page: Page, name: string): Promise<void> {
@@ -132,7 +143,7 @@ export class ConsoleWorld {
   }
 
   async close(): Promise<void> {
-    await this.browser.close().catch(() => undefined);
+    await this.browser?.close().catch(() => undefined);
     for (const db of this.databases.values()) await db.close({ waitMs: 0 }).catch(() => undefined);
     await this.server.close();
     rmSync(this.profile, { recursive: true, force: true, maxRetries: 5 });

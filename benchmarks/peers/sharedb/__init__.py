@@ -85,20 +85,28 @@ def install() -> None:
 
 @contextmanager
 def served(directory: Path) -> Iterator[ShareDb]:
+    with postgres.served(directory) as store, served_on(directory, store.port, store.pids) as peer:
+        yield peer
+
+
+@contextmanager
+def served_on(
+    directory: Path, store: int, pids: tuple[int, ...], user: str = USER, database: str = DATABASE
+) -> Iterator[ShareDb]:
+    """On a PostgreSQL that runs: its port, and the roots of its process trees."""
     node = process.require("node", " ".join(PACKAGES))
     if not _is_complete():
         raise process.NotInstalled(f"run in {CACHE}: npm install")
-    with postgres.served(directory) as store:
-        _make_tables(store.port)
-        port = process.free_port()
-        command = [node, str(_HERE / "server.js"), str(port), str(store.port), USER, DATABASE]
-        with process.running(
-            command,
-            partial(_write_first, port),
-            directory=directory,
-            env={"NODE_PATH": str(_MODULES), "NODE_ENV": "production"},
-        ) as server:
-            yield ShareDb((server.pid, *store.pids), port, _version())
+    _make_tables(PostgresWire(store, user=user, database=database))
+    port = process.free_port()
+    command = [node, str(_HERE / "server.js"), str(port), str(store), user, database]
+    with process.running(
+        command,
+        partial(_write_first, port),
+        directory=directory,
+        env={"NODE_PATH": str(_MODULES), "NODE_ENV": "production"},
+    ) as server:
+        yield ShareDb((server.pid, *pids), port, _version())
 
 
 def _write_first(port: int) -> None:
@@ -107,8 +115,7 @@ def _write_first(port: int) -> None:
     Writer(port, "ready", VALUE).link.close()
 
 
-def _make_tables(port: int) -> None:
-    link = PostgresWire(port)
+def _make_tables(link: PostgresWire) -> None:
     link.query((_MODULES / "sharedb-postgres" / "structure.sql").read_text())
     link.close()
 

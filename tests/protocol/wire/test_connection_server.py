@@ -148,6 +148,11 @@ def test_a_challenge_expires(late: int, opens: bool) -> None:
 
 
 @pytest.mark.rule("WIRE-2")
+def test_a_challenge_lives_as_long_as_a_client_has_to_open_its_session() -> None:
+    assert CHALLENGE_MS == 10_000
+
+
+@pytest.mark.rule("WIRE-2")
 def test_a_challenge_is_used_once() -> None:
     peers = Peers().greeted()
     data = peers.opening()

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from asking import asked
-from engines import Engine, engine
+from engines import engine
 from merge_schedules import CompactedSchedule, ErasedSchedule
-from space import patch_, set_
-from stemmadb.protocol.model.log.commit_record import BranchCreate, BranchDelete, Strategy
-from stemmadb.protocol.model.values.ids import BranchName, EntityId, TimeMs, Version
-from stemmadb.server.engine.plan.compaction import compact
-from stemmadb.server.engine.plan.merge import MergeWanted, PlannedMerge, merge
+from merge_story import E, Story, told
+from merge_twins import Twins
+from space import patch_
+from stemmadb.protocol.model.log.commit_record import BranchDelete, Strategy
+from stemmadb.protocol.model.values.ids import BranchName, EntityId
 from stemmadb.server.storage.sqlite import SqliteStorage
 
-E = "urn:e"
 HISTORIES = 60
 HISTORIES_ON_FILES = 12
+TELLING = (83, 1299, 1383, 1591)
+"""Seeds that show a compaction that drops what merges copied, and a merge that asks what came before the split."""
 
 
 @pytest.mark.rule("MERGE-1", "MERGE-3", "MERGE-4", "COMPACT-1")
@@ -42,38 +42,11 @@ async def test_an_erasure_changes_no_later_merge_of_other_entities(seed: int) ->
         await ErasedSchedule(seed, it).run()
 
 
-class Story:
-    """Writes, merges and compactions of one entity, one after the other."""
-
-    def __init__(self, it: Engine) -> None:
-        self.it = it
-        self.operations = 0
-
-    def asked(self) -> str:
-        self.operations += 1
-        return f"o{self.operations}"
-
-    async def create(self, name: str, parent: str = "main") -> None:
-        fork = Version(self.it.space.version)
-        await self.it.structure(BranchCreate(name=BranchName(name), parent=BranchName(parent), fork=fork))
-
-    async def set(self, branch: str, n: float) -> None:
-        await self.it.must(set_(E, {"n": n, "t": "a", "o": {"m": 2}}, blind=True), branch=branch)
-
-    async def increment(self, branch: str, path: str, by: float) -> None:
-        await self.it.must(patch_(E, {"op": "increment", "path": path, "by": by}, blind=True), branch=branch)
-
-    async def merge(self, source: str, target: str, strategy: Strategy) -> PlannedMerge:
-        wanted = MergeWanted(source=BranchName(source), target=BranchName(target), strategy=strategy)
-        return await merge(self.it.space, asked(self.asked()), wanted)
-
-    async def compact(self) -> None:
-        head = Version(self.it.space.version)
-        await compact(self.it.space, asked(self.asked()), head, now=TimeMs(0))
-
-
-def told(report: PlannedMerge) -> object:
-    return [(item.id, item.path, item.winner) for item in report.conflicts], [write.id for write in report.writes]
+@pytest.mark.rule("MERGE-1", "MERGE-3", "COMPACT-1")
+@pytest.mark.parametrize("seed", [*range(20), *TELLING])
+async def test_two_spaces_of_which_one_is_compacted_merge_alike(seed: int) -> None:
+    async with engine() as plain, engine() as compacted:
+        await Twins(seed, plain, compacted).run()
 
 
 async def _crosswise(story: Story, *, counts: bool) -> None:

@@ -333,7 +333,9 @@ async def test_what_is_fresh_goes_before_what_a_gathering_read_without_it() -> N
     """The gathering began while a batch was in flight, and the cache has lost its heads meanwhile."""
     async with engine(LonelyStorage()) as it:
         await it.must(set_(X, 1, blind=True))
-        fold = WriterState(SPACE, HeadCache(0).share(), settings=COLD, scan_facts_max=10)
+        fold = WriterState(
+            SPACE, HeadCache(0).share(), settings=COLD, scan_facts_max=10, is_unwritten=lambda _: False
+        )
         proposal = it.propose(set_(X, 2), reads=[read_(X, 2), prefix_("urn:", 2)], session="t")
         needs = Needs([proposal], SPACE)
         view, wanted = fold.view(needs)

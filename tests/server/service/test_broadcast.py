@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service_machine import Machine
-from service_peers import ALICE, BOB, CAROL, Peer, ServiceHarness, patch, put, remove, service_harness
+from service_peers import ALICE, BOB, CAROL, Peer, ServiceHarness, Wire, patch, put, remove, service_harness
 from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.model.query.query import Query, Root
 from stemmadb.protocol.model.values.ids import Local, Version
@@ -220,6 +220,28 @@ async def test_what_comes_while_a_frame_is_being_sent_follows_it_at_once(
             while {told(peer)[-1][1] for peer in peers} != {2 + 2 * reached}:
                 await home.settle()
     assert all(contiguous(peer.frames) for peer in peers)
+
+
+@pytest.mark.rule("WATCH-2")
+async def test_a_frame_that_was_sent_to_all_is_not_kept(
+    home: ServiceHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group may be there for one session alone, and nothing may happen for days."""
+    events: list[str] = []
+
+    class Framed(bytes):
+        def __del__(self) -> None:
+            events.append("let go")
+
+    def framed(_: Wire, data: bytes) -> bytes:
+        events.append("framed")
+        return Framed(data)
+
+    writer = await home.peer(ALICE).open()
+    await subscribers(home, writer)
+    monkeypatch.setattr(Wire, "framed", framed)
+    await writer.commit(put(DOC, {"n": LARGE}))
+    assert events == ["framed", "let go"]
 
 
 @pytest.mark.rule("SYNC-2")

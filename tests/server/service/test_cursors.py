@@ -156,6 +156,14 @@ def test_a_place_that_is_none_is_malformed(kind: Kind[Any], pinned: Any, place: 
     assert raised.value.facts["path"] == "after"
 
 
+def test_what_pins_more_versions_than_any_list_is_no_cursor() -> None:
+    """Before its kind is known, what covers it is looked up for each of them."""
+    text = forged(Cursors(cursors.DIFF, SPACE, ()), [1, 2], ["urn:a"])
+    assert cursors.pinned_by(text) == (1, 2)
+    with pytest.raises(Malformed):
+        cursors.pinned_by(forged(Cursors(cursors.DIFF, SPACE, ()), list(range(1, 500)), ["urn:a"]))
+
+
 def test_a_cursor_has_one_form() -> None:
     book = Cursors(cursors.BLAME, SPACE, ())
     text = book.write([Version(3)], 7)

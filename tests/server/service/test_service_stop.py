@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from engines import Held
-from service_peers import BOB, put, service_harness
+from service_peers import ALICE, BOB, put, service_harness
 from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.wire.messages.commit import AcceptedVerdict
 from stemmadb.server.engine.base.executors import Executors, Inline
@@ -76,3 +76,24 @@ async def test_a_space_is_given_back_once_all_is_decided_and_its_sessions_end_af
         assert seen == [(True, False)]
         assert bob.wire.closed == 1001
         assert not home.service.open_spaces
+
+
+@pytest.mark.rule("STORE-8")
+async def test_a_session_that_opens_while_its_space_is_given_back_ends_with_the_others() -> None:
+    """Its connection was there before the node began to stop; afterwards nothing would come to it any more."""
+    writing = Held()
+    async with service_harness(workers=Executors(writing, Inline())) as home:
+        bob = await home.peer(BOB).open()
+        writing.is_held = True
+        bob.send(put("urn:x", 1))
+        await home.settle()
+
+        async def given_back() -> None: ...
+
+        giving = asyncio.create_task(home.service.give_up([home.space], given_back, lambda: 7))
+        await home.settle()
+        late = await home.peer(ALICE).open()
+        writing.is_held = False
+        writing.release()
+        await giving
+        assert (bob.wire.closed, late.wire.closed) == (1001, 1001)

@@ -70,6 +70,17 @@ async def test_a_message_of_exactly_the_bound_is_taken_whole_or_in_fragments(mak
         assert [len(await handler.message()), len(await handler.message())] == [1000, 1000]
 
 
+async def test_a_message_up_to_twice_the_bound_reaches_the_session_which_refuses_it(make: Make) -> None:
+    """So that the client hears which message is too large, and does not send it again for ever (WIRE-4)."""
+    async with listening(make, message_bytes_max=1000) as it:
+        peer = await it.peer()
+        handler = await it.handlers.next()
+        peer.write(frame(BINARY, b"x" * 1001))
+        peer.write(frame(TEXT, b"x" * 1600, fin=False) + frame(CONT, b"x" * 400))
+        assert [len(await handler.message()), len(await handler.message())] == [1001, 2000]
+        assert handler.errors == []
+
+
 @pytest.mark.parametrize(
     "sent",
     [

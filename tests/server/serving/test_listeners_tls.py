@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from ssl import SSLContext
 
@@ -11,6 +12,7 @@ from websockets.asyncio.client import connect
 from listening import BINARY, LISTENERS, PATH, PING, PONG, Make, certificate, frame, listening, patiently
 from stemmadb.protocol.wire.version import JSON
 from stemmadb.server.service.base.transport import DRAIN_BYTES
+from stemmadb.server.serving.listeners.read_share import FRAMES_MAX, READ_BYTES_MIN
 
 pytestmark = pytest.mark.parametrize("make", LISTENERS)
 
@@ -73,3 +75,29 @@ async def test_a_broken_frame_over_tls_is_closed_with_its_code(
         peer.write(frame(BINARY, bytes(2001)))
         assert await peer.close_code() == 1009
         await handler.gone()
+
+
+@pytest.mark.rule("WIRE-7")
+async def test_a_flood_over_tls_is_handled_in_many_turns_of_the_loop(
+    make: Make, contexts: tuple[SSLContext, SSLContext]
+) -> None:
+    """A record of TLS may bring thousands of frames at once."""
+    server, client = contexts
+    async with listening(make, ssl=server, client_context=client, small_frames_per_second=1_000_000_000) as it:
+        loop, turn = asyncio.get_running_loop(), 0
+        seen: dict[int, int] = {}
+
+        def count() -> None:
+            nonlocal turn
+            turn += 1
+            loop.call_soon(count)
+
+        it.handlers.on_received = lambda _handler, _data: seen.update({turn: seen.get(turn, 0) + 1})
+        peer = await it.peer()
+        handler = await it.handlers.next()
+        count()
+        peer.write(frame(BINARY, b"") * 5_000 + frame(BINARY, b"end"))
+        while await handler.message() != b"end":
+            pass
+        assert sum(seen.values()) == 5_001
+        assert max(seen.values()) <= FRAMES_MAX + READ_BYTES_MIN // 6 + 1

@@ -1,4 +1,4 @@
-"""Every backend: times of commits, versions at times, and commits by filter with their times."""
+"""Every backend: times and hashes of commits, versions at times, and commits by filter with their times."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ MANY = 1_000
 
 @pytest.mark.rule("HISTORY-4")
 @pytest.mark.parametrize("seed", range(6))
-def test_times_and_versions_at_times_are_those_of_the_commits(log: SpaceLog, seed: int) -> None:
+def test_times_hashes_and_versions_at_times_are_those_of_the_commits(log: SpaceLog, seed: int) -> None:
     maker, chance = RandomLog(seed, log).run(10), Random(seed)
     made = {commit.version: commit.time for commit in maker.commits}
     with log.reader() as reader:
         assert reader.times([Version(one) for one in range(maker.version + 5)]) == made
+        hashes = {commit.version: commit.hash for commit in maker.commits}
+        assert reader.hashes([Version(one) for one in range(maker.version + 5)]) == hashes
         for size in (0, 1, 2, 7, 40):
             times = sorted(TimeMs(chance.randint(980, maker.now + 9)) for _ in range(size))
             assert reader.versions_at(times) == [reader.version_at(time) for time in times]

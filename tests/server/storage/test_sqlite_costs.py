@@ -14,6 +14,8 @@ from stemmadb.protocol.model.log import replay
 from stemmadb.protocol.model.log.branch_spans import Span
 from stemmadb.protocol.model.values.ids import MAIN, EntityId, TimeMs, Version
 from stemmadb.server.engine.base import states
+from stemmadb.server.service.base import cursor_cover
+from stemmadb.server.service.session import resume
 from stemmadb.server.storage.port import LogFilter, LogReader, Snapshot
 from stemmadb.server.storage.sqlite import SqliteLog, SqliteStorage
 
@@ -122,6 +124,24 @@ def test_a_question_costs_what_it_asks_for_and_not_what_there_is(log: SqliteLog)
     many = {name: steps(log, asked_at(ask, maker.version)) for name, ask in QUESTIONS.items()}
     halvings = 5 * 40  # a time is found by halving: five more questions
     assert {name: cost for name, cost in many.items() if cost > few[name] + halvings} == {}
+
+
+@pytest.mark.rule("QUERY-6", "RESUME-1")
+def test_a_cursor_and_a_resume_cost_the_same_however_many_facts_the_commit_has(log: SqliteLog) -> None:
+    maker = LogMaker()
+    append_to(
+        log,
+        Version(0),
+        [maker.commit(*[set_(f"urn:{n}", n, blind=True) for n in range(count)]) for count in (1, 500)],
+    )
+    hashes = [commit.hash for commit in maker.commits]
+    asked: list[Callable[[LogReader, Version], object]] = [
+        lambda reader, at: cursor_cover.cover_of(reader, [at]),
+        lambda reader, at: resume._reset(reader, at, hashes[at - 1]),
+    ]
+    for ask in asked:
+        few, many = (steps(log, asked_at(ask, Version(at))) for at in (1, 2))
+        assert many <= few + 5
 
 
 @pytest.mark.rule("COMMIT-2")

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { Membership } from "../src/nursery/confirmed.ts";
 import { Nursery } from "../src/nursery/nursery.ts";
-import { bounded } from "../src/session/requests.ts";
+import { fetchQuery } from "../src/reading/fetch.ts";
+import { bounded, Requests } from "../src/session/requests.ts";
 import { equal, type Json, parse } from "../src/values/json.ts";
 import { Watcher } from "../src/watching/watcher.ts";
 import { Connection, type Event } from "../src/wire/connection.ts";
@@ -73,6 +74,40 @@ rule("TS-11", "SYNC-4").test("huge numbers and counts cost what was sent, not wh
   const done = nursery.integrate(event.frame, "", 0);
   assert.deepEqual([done.refused, done.strangers, nursery.to, watcher.take(nursery)?.entered.size], [[], true, most, 0]);
   assert.deepEqual([1e300, Infinity, NaN, -5, 250].map(bounded), [3_600_000, 3_600_000, 0, 0, 250], "a timer takes more than 2^31 ms for none");
+});
+
+rule("WIRE-4", "SYNC-1").test("parts of a frame without an end are refused once they are too large together", () => {
+  const connection = new Connection();
+  connection.receive(HELLO);
+  connection.open({ type: "session.open", principal: "", session: "", signature: "" });
+  const part = `{${HEAD},"more":true}`.padEnd(64 * 1024 * 1024);
+  for (let count = 0; count < 8; count += 1) assert.equal(connection.receive(part), undefined);
+  const event = connection.receive(part);
+  assert.equal(event?.kind === "closed" && event.error.code, "out_of_order");
+});
+
+/** What a query comes to whose pages the server answers so; how often it was asked. */
+async function asked(page: (number: number) => object): Promise<[string, number]> {
+  const [requests, connection] = [new Requests(60_000), new Connection()];
+  connection.receive(HELLO);
+  connection.open({ type: "session.open", principal: "", session: "", signature: "" });
+  let count = 0;
+  requests.open(connection, (text) => {
+    const { id } = JSON.parse(text) as { id: number };
+    queueMicrotask(() => requests.answered(id, page((count += 1))));
+    return true;
+  });
+  const found = fetchQuery(requests, { roots: [{ id: "urn:*" }] });
+  return [await found.then(({ entities }) => `${entities.size}`, (error: { code: string }) => error.code), count];
+}
+
+rule("TS-11", "WIRE-4").test("pages without an end, and pages of several versions, end a query with one error", async () => {
+  const until = (number: number, last: number) => (number < last ? { next: "more" } : {}); // so that a client without a bound fails soon
+  const one = (number: number) => ({ id: `urn:${number}`, version: 1, hash: "b3:a", body: number });
+  assert.deepEqual(await asked((n) => ({ version: 5, entities: [one(n)], ...until(n, 200) })), ["200", 200]);
+  assert.deepEqual(await asked((n) => ({ version: 5, ...until(n, 1_000) })), ["malformed", 65]);
+  assert.deepEqual(await asked((n) => ({ version: 5, entities: [one(1)], ...until(n, 1_000) })), ["malformed", 66]);
+  assert.deepEqual(await asked((n) => ({ version: n, entities: [one(n)], ...until(n, 1_000) })), ["malformed", 2]);
 });
 
 rule("SYNC-4").test("a fact with another parent is not applied: what it belongs to is asked for", () => {

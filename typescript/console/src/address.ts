@@ -25,7 +25,13 @@ export const ROOT = "/console";
 export const MAIN = "main";
 const MARK_LETTERS = 12;
 const VERSION = /^([0-9]{1,15})(?:\.([a-z2-7]{12}))?$/;
+const DID = /^did:key:z6Mk[1-9A-HJ-NP-Za-km-z]{44}$/;
 const TIME = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)$/;
+
+/** Whether a text may be the name of a space. The SDK takes any other for a local name, and would make that space. */
+export function isDid(text: string): boolean {
+  return DID.test(text);
+}
 
 export function parseAt(text: string | undefined): At {
   if (text === undefined || text === "" || text === "head") return HEAD;

@@ -3,7 +3,7 @@ import { connect, type Database, type Space, StemmaError } from "@stemmadb/clien
 import { type ReactElement, useCallback, useEffect, useMemo, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { navigate, usePathname, useSearch } from "wouter/use-browser-location"; // as they are: those of "wouter" decode a name twice
-import { parse } from "./address.ts";
+import { isDid, parse } from "./address.ts";
 import * as delegations from "./data/delegations.ts";
 import { asError } from "./data/questions.ts";
 import { Loading, State } from "./parts/text.tsx";
@@ -32,7 +32,7 @@ function Root({ me }: { me: string }): ReactElement {
   const path = usePathname();
   const search = useSearch();
   const address = useMemo(() => parse(path, search), [path, search]);
-  const did = address?.did;
+  const did = address !== undefined && isDid(address.did) ? address.did : undefined;
   const [opened, setOpened] = useState<Opened | undefined>();
   const [failure, setFailure] = useState<StemmaError | undefined>();
   const [tries, setTries] = useState(0);
@@ -58,11 +58,11 @@ function Root({ me }: { me: string }): ReactElement {
     const timer = setTimeout(again, 2_000);
     return () => clearTimeout(timer);
   }, [failure, again]);
-  if (address === undefined) return <Connect me={me} did={undefined} why={undefined} onDelegation={again} />;
+  if (address === undefined || did === undefined) return <Connect me={me} did={undefined} why={address === undefined ? undefined : "This address names no space: a space is a did:key."} onDelegation={again} />;
   if (opened?.did === did && opened !== undefined) return <App key={did} space={opened.space} name={opened.name} me={me} address={address} onDelegation={again} />;
-  if (failure?.code === "unreachable") return <main className="connect"><State icon={<Icon name="cloud" size={32} />} title="The server cannot be reached">Trying again every two seconds. Nothing is lost.</State></main>;
+  if (failure?.code === "unreachable") return <main className="connect"><State isWhole icon={<Icon name="cloud" size={32} />} title="The server cannot be reached">Trying again every two seconds. Nothing is lost.</State></main>;
   if (failure !== undefined) return <Connect me={me} did={address.did} why={said(failure)} onDelegation={again} />;
-  return <main className="connect"><div className="card"><Loading rows={5} /></div></main>;
+  return <main className="connect"><div className="card"><Loading isWhole rows={5} /></div></main>;
 }
 
 /** A click on a link of the console moves within the page; one with a key held opens a tab, as anywhere. */
@@ -90,7 +90,7 @@ async function start(): Promise<void> {
     const { identity } = await connect(SERVER);
     root.render(<Root me={identity.did} />);
   } catch (error) {
-    root.render(<main className="connect"><State icon={<Icon name="lock" size={32} />} title="This page cannot make a key" tone="bad">{asError(error).message}</State></main>);
+    root.render(<main className="connect"><State isWhole icon={<Icon name="lock" size={32} />} title="This page cannot make a key" tone="bad">{asError(error).message}</State></main>);
   }
 }
 

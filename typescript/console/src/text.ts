@@ -10,6 +10,11 @@ export function visible(text: string): string {
   return text.replace(HIDDEN, (found) => `⟨U+${found.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}⟩`);
 }
 
+/** The same JSON with escapes in place of what is hidden, so that it can be edited (CONSOLE-5). */
+export function escaped(json: string): string {
+  return json.replace(HIDDEN, (found) => found.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
+}
+
 /** In one line: line breaks and tabs are written out too. */
 export function inLine(text: string, max = 200): string {
   return visible(cut(text, max).replaceAll("\n", "⏎").replaceAll("\t", "⇥"));
@@ -33,7 +38,7 @@ export function plural(count: number, noun: string, more = `${noun}s`): string {
 
 export function shortDid(did: string): string {
   const key = did.startsWith("did:key:") ? did.slice(8) : did;
-  return key.length > 12 ? `${key.slice(0, 4)}…${key.slice(-4)}` : key;
+  return visible(key.length > 12 ? `${key.slice(0, 4)}…${key.slice(-4)}` : key);
 }
 
 const UNITS: readonly (readonly [string, number])[] = [["y", 31_536_000], ["mo", 2_592_000], ["d", 86_400], ["h", 3_600], ["m", 60]];

@@ -2,8 +2,9 @@
 import type { Json, JsonObject } from "@stemmadb/client";
 import { equal, isObject, own, stringify } from "../../client/src/values/json.ts";
 import { escape, parse } from "../../client/src/values/pointer.ts";
+import { cut, escaped } from "./text.ts";
 
-export type Kind = "string" | "number" | "boolean" | "null" | "object" | "array" | "close" | "more";
+export type Kind = "string" | "number" | "boolean" | "null" | "object" | "array" | "link" | "close" | "more";
 
 /** One line of a value. `path` is the JSON Pointer of what stands there; `size` the number of children. */
 export interface Line {
@@ -17,10 +18,11 @@ export interface Line {
   readonly isLast: boolean;
 }
 
+const NAME_MAX = 300;
 /** What one container draws at most; the rest is one line that says how many there are. */
 export const CHILDREN_MAX = 500;
 
-export function kindOf(value: Json): Exclude<Kind, "close" | "more"> {
+export function kindOf(value: Json): Exclude<Kind, "link" | "close" | "more"> {
   if (value === null) return "null";
   if (Array.isArray(value)) return "array";
   if (typeof value === "bigint") return "number";
@@ -40,8 +42,8 @@ function sizeOf(value: Json): number {
 export function lines(value: Json, isClosed: (path: string) => boolean): Line[] {
   const made: Line[] = [];
   const add = (one: Json, path: string, depth: number, name: string | undefined, isLast: boolean): void => {
-    const kind = kindOf(one);
-    const size = sizeOf(one);
+    const kind = linkOf(one) === undefined ? kindOf(one) : "link";
+    const size = kind === "link" ? 0 : sizeOf(one);
     const isOpen = size > 0 && !isClosed(path);
     made.push({ path, depth, name, kind, value: one, size, isOpen, isLast });
     if (!isOpen) return;
@@ -71,7 +73,7 @@ const CLOSE = { object: "}", array: "]" } as const;
 /** Two values beside each other, key by key; undefined is no value. */
 export function compare(left: Json | undefined, right: Json | undefined): Row[] {
   const rows: Row[] = [];
-  const label = (name: string | undefined): string => (name === undefined ? "" : `${JSON.stringify(name)}: `);
+  const label = (name: string | undefined): string => (name === undefined ? "" : `${JSON.stringify(cut(name, NAME_MAX))}: `);
   const push = (path: string, depth: number, mark: Mark, one: string | undefined, other: string | undefined): void =>
     void rows.push({ path, depth, mark, left: one, right: other });
 
@@ -142,6 +144,8 @@ function folded(value: Json): string {
 /** What stands in a cell of a table. */
 export function cell(value: Json | undefined): string {
   if (value === undefined) return "";
+  const link = linkOf(value);
+  if (link !== undefined) return `→ ${link}`;
   return typeof value === "string" ? value : brief(value, 200);
 }
 
@@ -163,6 +167,21 @@ const ID = /^(?:urn|did):[^\s]+$/;
 /** Whether a text of a value may be the id of an entity, so that it can be followed. */
 export function isLink(value: Json): boolean {
   return typeof value === "string" && value.length < 500 && ID.test(value);
+}
+
+/** The id that a sigil link `{"/": {"link@1": {"id": ...}}}` leads to, if that is in this space (QUERY-2). */
+export function linkOf(value: Json): string | undefined {
+  const about = only(only(value, "/"), "link@1");
+  if (!isObject(about) || own(about, "space") !== undefined) return undefined;
+  const id = own(about, "id");
+  return typeof id === "string" && id.length < 500 ? id : undefined;
+}
+
+/** Where the id of a link stands in it. */
+export const LINK_ID = "/~1/link@1/id";
+
+function only(value: Json | undefined, key: string): Json | undefined {
+  return isObject(value) && Object.keys(value).length === 1 ? own(value, key) : undefined;
 }
 
 /** The part of a value at a path, or undefined. */
@@ -202,6 +221,12 @@ export function noteText(note: Json | undefined): string {
   if (typeof note === "string") return note;
   const message = isObject(note) ? own(note, "message") : undefined;
   return typeof message === "string" ? message : brief(note, 300);
+}
+
+/** A value as JSON for an editor, in lines where no number or key would become another by that. */
+export function editable(value: Json): string {
+  const text = stringify(value);
+  return escaped(text.includes("__proto__") || /\d{16}|\de/.test(text) ? text : JSON.stringify(JSON.parse(text), null, 2));
 }
 
 /** The tokens of a pointer; none for a text that is no pointer. */

@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { apply } from "../../client/src/patch/apply.ts";
+import { equal as sameJson, parse as fromText } from "../../client/src/values/json.ts";
 import { rule } from "../../client/test/support/rules.ts";
-import { type Address, HEAD, markOf, parse, parseAt, parseSide, write, writeAt } from "../src/address.ts";
+import { type Address, HEAD, isDid, markOf, parse, parseAt, parseSide, write, writeAt } from "../src/address.ts";
 import { Latest } from "../src/data/latest.ts";
 import { Patience } from "../src/data/patience.ts";
 import type { Json } from "@stemmadb/client";
@@ -11,7 +12,7 @@ import { picture } from "../src/screens/picture.ts";
 import { keyOf, resolved } from "../src/screens/resolutions.ts";
 import { Axis } from "../src/shell/axis.ts";
 import { ago, cut, inLine, visible } from "../src/text.ts";
-import { columns, compare, isLink, lines, noteText, withPart } from "../src/values.ts";
+import { cell, columns, compare, editable, isLink, linkOf, lines, noteText, withPart } from "../src/values.ts";
 
 const DID = "did:key:z6MkTest";
 
@@ -29,6 +30,11 @@ rule("CONSOLE-1").test("an address means the same after it was written and read"
   assert.equal(parse("/console/pair", ""), undefined);
   assert.equal(parse(`/console/${DID}/nonsense`, "")!.screen, "entities");
   assert.equal(parse(`/console/${DID}/entities`, "?prefix=a&prefix=b")!.params["prefix"], "a");
+});
+
+rule("CONSOLE-1").test("only the did:key of a space names one", () => {
+  assert.ok(isDid("did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp"));
+  for (const text of ["", "todo", "did:web:x", "did:key:zzzz", "did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooW0", " did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp"]) assert.ok(!isDid(text), text);
 });
 
 rule("CONSOLE-1").test("moments that cannot be read are not taken for others", () => {
@@ -66,6 +72,15 @@ test("a value as lines: keys in their order, closed parts, what is too much is c
   assert.equal(lines(deep, () => false).length, 129);
 });
 
+rule("CONSOLE-5").test("a value to be edited means the same after it was read again, and hides nothing", () => {
+  for (const text of ['{"n":9007199254740993}', '{"float":1e+20}', '{"__proto__":{"x":1}}', '{"s":"a\u202eb\\u0000\u{e0041}"}', '"1e5"', '[[[]]]', '{"deep":[1,{"a":null}]}']) {
+    const shown = editable(fromText(text));
+    assert.ok(sameJson(fromText(shown), fromText(text)), shown);
+    assert.equal(visible(shown), shown, text);
+  }
+  assert.equal(editable({ a: 1 }), '{\n  "a": 1\n}');
+});
+
 test("two values beside each other", () => {
   const left = { title: "a", done: false, gone: 1, list: [1, 2, 3], same: { x: 1 } };
   const right = { title: "b", done: false, list: [1, 9, 3, 4], same: { x: 1 }, added: null };
@@ -84,6 +99,14 @@ test("columns are what most rows have, in the order they first appear", () => {
   assert.deepEqual(columns(rows, 2), ["a", "b"]);
   assert.deepEqual(columns(rows, 9), ["a", "b", "c"]);
   assert.deepEqual(columns([], 3), []);
+});
+
+rule("QUERY-2").test("a sigil link is one line and one cell; what only looks like one stays JSON", () => {
+  const link = { "/": { "link@1": { id: "urn:user:1" } } };
+  assert.equal(linkOf(link), "urn:user:1");
+  assert.equal(cell(link), "→ urn:user:1");
+  assert.deepEqual(lines({ by: link, n: 1 }, () => false).map((one) => [one.path, one.kind]), [["", "object"], ["/by", "link"], ["/n", "number"], ["", "close"]]);
+  for (const other of [{ "/": { "link@1": { id: "urn:a", space: "did:key:z6Mk" } } }, { "/": { "link@1": { id: 1 } } }, { "/": { "link@1": {} } }, { "/": { "link@1": { id: "urn:a" } }, more: 1 }, { "/": "link@1" }, null, [], "urn:user:1"] as Json[]) assert.equal(linkOf(other), undefined, JSON.stringify(other));
 });
 
 test("links, notes and times", () => {

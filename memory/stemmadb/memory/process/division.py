@@ -21,6 +21,7 @@ from stemmadb.memory.process import places
 from stemmadb.memory.process.control_server import control_listener
 from stemmadb.memory.process.http_listener import listener_on
 from stemmadb.memory.process.memory_server import NAME, MemoryOptions, MemoryShare, memory_server
+from stemmadb.protocol import identity
 from stemmadb.server.serving.companions import CompanionShare, DividedServer, RunningServer
 from stemmadb.server.serving.local_dial import URL
 from stemmadb.server.storage.sqlite.storage import SPACES
@@ -80,7 +81,12 @@ def shared(arguments: Mapping[str, Any], sockets: Sequence[socket.socket]) -> Me
 
 
 def _worker_of(server: DividedServer, name: str) -> tuple[int, bool]:
-    """The worker of the space that a name means on this server (NAME-1), and whether it has got its key just now."""
+    """The worker of the space that a name means on this server (NAME-1), and whether it has got its key just now.
+
+    A space may be given by its DID too.
+    """
+    if name.startswith(identity.PREFIX):
+        return server.owner(identity.did_of(identity.public_key(name))), False
     names, ring = Names(server.data / "keys"), KeyRing(server.data / "keys")
     known = names.on(server.did, name)
     if known is None:  # the server may have got another key since

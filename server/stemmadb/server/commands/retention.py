@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import click
 
@@ -63,6 +63,8 @@ OWED: Final = (
     "No answer has it. Files of the database may hold it until you run: stemmadb scrub --rewrite --storage ..."
 )
 COUNTED: Final = (("bodies", "body", "bodies"), ("blobs", "blob", "blobs"))
+Clock: TypeAlias = Callable[[], TimeMs]
+Work: TypeAlias = Callable[[SpaceApi, Clock], Awaitable[dict[str, object]]]
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 as_option = click.option(
@@ -102,18 +104,18 @@ def compact(  # noqa: PLR0913, PLR0917  # one for each option
 
     Example: stemmadb compact --data ./data --space did:key:z6Mk... --floor 1000
     """
-    time = _older_than(floor, older_than)
+    age = _older_than(floor, older_than)
     if not dry_run:
         shell.confirm(COMPACT_QUESTION.format(floor=_asked_floor(floor, older_than)), yes=yes)
 
-    async def work(opened: SpaceApi) -> dict[str, object]:
-        version = Version(floor) if time is None and floor is not None else await _version_at(opened, time)
+    async def work(opened: SpaceApi, clock: Clock) -> dict[str, object]:
+        version = await _version_at(opened, TimeMs(clock() - age)) if floor is None else Version(floor)
         asked = await _asked(opened, principal, ("compact", version))
         if dry_run:
-            plan = await compaction.preview(opened, asked, version, now=now())
+            plan = await compaction.preview(opened, asked, version, now=clock())
             counts = {"bodies": len(plan.places), "blobs": len(plan.unreferenced), "snapshots": plan.snapshots}
             return {"space": space, "dry_run": True, "version": None, "floor": version, **counts}
-        done = await compaction.compact(opened, asked, version, now=now())
+        done = await compaction.compact(opened, asked, version, now=clock())
         return {
             "space": space,
             "dry_run": False,
@@ -180,7 +182,7 @@ def erase(  # noqa: PLR0913, PLR0917  # one for each option
     if not dry_run:
         shell.confirm(ERASE_QUESTION.format(id=id_, versions=", ".join(map(str, versions))), yes=yes)
 
-    async def work(opened: SpaceApi) -> dict[str, object]:
+    async def work(opened: SpaceApi, _: Clock) -> dict[str, object]:
         asked = await _asked(opened, principal, ("erase", id_, versions, retained, removed))
         wanted = {id_: [Version(one) for one in versions]}
         if dry_run:
@@ -205,23 +207,23 @@ def erase(  # noqa: PLR0913, PLR0917  # one for each option
     return answer
 
 
-def _older_than(floor: int | None, older_than: str | None) -> TimeMs | None:
-    """The time that --older-than means."""
+def _older_than(floor: int | None, older_than: str | None) -> int:
+    """How many milliseconds ago --older-than means."""
     if (floor is None) == (older_than is None):
         raise click.UsageError("Name the floor with --floor or with --older-than.")
     if older_than is None:
-        return None
+        return 0
     count, unit = older_than[:-1], older_than[-1:]
     if not (count.isascii() and count.isdigit()) or len(count) > 6 or unit not in _SECONDS:
         raise click.UsageError(f"{older_than[:80]!r} is not an age: write 30d, 12h or 2w.")
-    return TimeMs(now() - int(count) * _SECONDS[unit] * 1_000)
+    return int(count) * _SECONDS[unit] * 1_000
 
 
 def _asked_floor(floor: int | None, older_than: str | None) -> str:
     return f"version {floor}" if older_than is None else f"what is older than {older_than}"
 
 
-async def _version_at(space: SpaceApi, time: TimeMs | None) -> Version:
+async def _version_at(space: SpaceApi, time: TimeMs) -> Version:
     return await space.read(lambda reader: moments.resolve(reader, ReadMoment(MAIN, time=time)).version)
 
 
@@ -236,36 +238,30 @@ def _survivor(text: str) -> tuple[BranchName, bytes]:
 
 
 def _run(
-    shell: CommandShell,
-    data: Path,
-    storage: Database | None,
-    space: Did,
-    stage: str,
-    work: Callable[[SpaceApi], Awaitable[dict[str, object]]],
+    shell: CommandShell, data: Path, storage: Database | None, space: Did, stage: str, work: Work
 ) -> dict[str, object]:
     """Opens the space, alone, and does the work. The answer says whether files owe a scrub."""
     if storage is not None:
         with showing_progress(shell) as on_progress, writable_database(storage) as opened:
             on_progress(MaintenanceProgress(stage, 0))
             claim(opened, space)
-            store = partial(store_on, opened, opened.clock(), counts=Counts(), settings=SETTINGS, limits=LIMITS)
-            answer = _done(store, space, work)
+            clock = opened.clock()  # ages are those of the database, whatever time this machine has
+            store = partial(store_on, opened, clock, counts=Counts(), settings=SETTINGS, limits=LIMITS)
+            answer = _done(store, space, work, clock)
             return answer | {"owes_scrub": not answer["dry_run"] and space in opened.owing_scrub()}
     if not data.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such directory", str(data))
     with showing_progress(shell, data) as on_progress:
         on_progress(MaintenanceProgress(stage, 0))
-        return _done(partial(open_store, data), space, work) | {"owes_scrub": False}
+        return _done(partial(open_store, data), space, work, now) | {"owes_scrub": False}
 
 
 def _done(
-    opening: Callable[[], AbstractAsyncContextManager[Store]],
-    space: Did,
-    work: Callable[[SpaceApi], Awaitable[dict[str, object]]],
+    opening: Callable[[], AbstractAsyncContextManager[Store]], space: Did, work: Work, clock: Clock
 ) -> dict[str, object]:
     async def alone() -> dict[str, object]:
         async with opening() as store, store.lease(space) as opened:
-            return await work(opened)
+            return await work(opened, clock)
 
     try:
         return asyncio.run(alone())

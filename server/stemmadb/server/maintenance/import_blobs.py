@@ -13,6 +13,7 @@ from stemmadb.protocol.model.values.ids import Hash, TimeMs
 from stemmadb.protocol.model.values.json_values import INT_MAX
 from stemmadb.server.engine.blobs.blobs import CONTENT_TYPE_MAX, INLINE_BYTES_MAX
 from stemmadb.server.maintenance.stream import BlobLine, ChunkLine, LineReader
+from stemmadb.server.storage.blob_directory import ARRIVING
 from stemmadb.server.storage.port import SpaceLog, StoredBlob
 
 
@@ -79,7 +80,7 @@ class ArrivingBlobs:
         assert directory is not None, "files wait in a directory"
         assert large is not None, "they are put where large blobs are"
         directory.mkdir(mode=0o700, exist_ok=True)
-        path = directory / f"arriving-{reference.write(blob.hash)}"
+        path = directory / f"{ARRIVING}{reference.write(blob.hash)}"
         try:
             with path.open("wb") as file:
                 for chunk in self._chunks(blob):

@@ -152,10 +152,12 @@ class Service:
         are given back, and only then their sessions end, which find an owner at once.
         """
         hubs = {hub for did in spaces if (hub := self.hubs.get(did)) is not None}
-        sessions = [session for session in self.sessions if session.is_in(hubs)]
-        for session in sessions:
-            session.take_no_more()
-        while any(session.is_waiting for session in sessions):
+        while True:
+            sessions = self._sessions_in(hubs)  # also those that have opened meanwhile
+            for session in sessions:
+                session.take_no_more()
+            if not any(session.is_waiting for session in sessions):
+                break
             await asyncio.sleep(STOP_STEP_SECONDS)
         for session in sessions:
             session.flush()
@@ -163,18 +165,20 @@ class Service:
             self._close(hub)
         await self._store.close_spaces(spaces)
         await given_back()
-        for session in sessions:
+        for session in self._sessions_in(hubs):
             session.end(GoingAway(), retry_after_ms=retry_after_ms())
 
     def lose(self, space: Did) -> None:
         """Another process serves the space: its sessions have to connect anew, and what was known is forgotten."""
         hub = self.hubs.get(space)
         if hub is not None:
-            for session in tuple(self.sessions):
-                if session.is_in((hub,)):
-                    session.end(GoingAway(), retry_after_ms=LOST_RETRY_AFTER_MS)
+            for session in self._sessions_in((hub,)):
+                session.end(GoingAway(), retry_after_ms=LOST_RETRY_AFTER_MS)
             self._close(hub)
         self._store.lose(space)
+
+    def _sessions_in(self, hubs: Collection[SpaceHub]) -> list[Session]:
+        return [session for session in self.sessions if session.is_in(hubs)]
 
     def lose_all(self) -> None:
         """Also what is being opened now."""

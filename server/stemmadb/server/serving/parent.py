@@ -61,7 +61,7 @@ async def serve_with_workers(
     tls.context_of(config)
     build.make_listener(config.listener, ListenerSettings(host=config.host, port=config.port))
     places.check(config.data, config.workers)
-    descriptors.raise_limit()
+    descriptors.check_workers(descriptors.raise_limit(), config.workers)
     with hold(config.data) as lock:
         identity = _prepared(config)
         lock.release_workers()

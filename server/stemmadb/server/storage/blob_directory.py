@@ -24,6 +24,8 @@ from stemmadb.server.storage.port import BlobName, OpenedBlob
 FOLDER: Final = "blobs"
 MARKER: Final = "stemmadb-blobs"
 """The file with the id of a directory that nodes share, in the directory itself."""
+ARRIVING: Final = "arriving-"
+"""How the file of a blob begins that an import is still reading, beside FOLDER."""
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _NS_PER_MS: Final = 1_000_000
 

@@ -17,8 +17,10 @@ class Memo(dict[K, V], Generic[K, V]):
         self._room = room
         """How many entries there may be now."""
 
-    def trim(self) -> None:
+    def trim(self) -> bool:
+        """Whether something had to go."""
         over = len(self) - self._room()
         if over > 0:
             for key in [key for _, key in zip(range(over), self, strict=False)]:
                 del self[key]
+        return over > 0

@@ -391,6 +391,10 @@ class LogReader(Protocol):
         """When the commits were made."""
         ...
 
+    def hashes(self, versions: Iterable[Version]) -> dict[Version, Hash]:
+        """Of the commits that are there. Reads no fact, of which a commit may have very many."""
+        ...
+
     def facts(self, versions: Iterable[Version]) -> dict[Version, tuple[Fact, ...]]:
         """The facts of each commit, in order, whole; none for a version without."""
         ...
@@ -498,6 +502,13 @@ class SpaceLog(Protocol):
 
     @property
     def owes_scrub(self) -> bool: ...
+
+    def is_unwritten(self, id_: EntityId) -> bool:
+        """Whether memory alone knows that no durable commit has written the entity, on whatever branch.
+
+        False where memory does not know. Called on the event loop: nothing is read.
+        """
+        ...
 
     def reader(self) -> AbstractContextManager[LogReader]:
         """A read view at the end of the log as it is now."""

@@ -6,6 +6,7 @@ import { wholeBody } from "../wire/entities.ts";
 import type { Answers, Query, QueryAnswer, UnresolvedLink } from "../wire/messages.ts";
 
 const STARTS_MAX = 3;
+const IDLE_PAGES_MAX = 64;
 
 export interface Snapshot {
   readonly version: number;
@@ -31,19 +32,26 @@ async function fetchPages(requests: Requests, query: Query): Promise<Snapshot> {
   const entities = new Map<string, Cached>();
   const unresolved: UnresolvedLink[] = [];
   const erased: string[] = [];
-  let answer: QueryAnswer;
+  let version: number | undefined;
   let after: string | undefined;
+  let idle = 0;
   do {
-    answer = await requests.ask("query", { query, ...(after === undefined ? {} : { after }) });
-    for (const one of answer.entities ?? []) {
-      const { id, version, hash } = one;
-      entities.set(id, { value: wholeBody(one), version, hash, asOf: answer.version });
-    }
+    const answer: QueryAnswer = await requests.ask("query", { query, ...(after === undefined ? {} : { after }) });
+    version ??= answer.version;
+    if (answer.version !== version) throw malformed("/version", `a page of version ${answer.version} follows one of ${version}`);
+    const before = entities.size;
+    for (const one of answer.entities ?? []) entities.set(one.id, { value: wholeBody(one), version: one.version, hash: one.hash, asOf: version });
     unresolved.push(...(answer.unresolved ?? []));
     erased.push(...(answer.erased ?? []));
     after = answer.next;
+    idle = entities.size > before ? 0 : idle + 1;
+    if (after !== undefined && idle > IDLE_PAGES_MAX) throw malformed("/next", `${idle} pages in a row brought nothing, and another one is announced`);
   } while (after !== undefined);
-  return { version: answer.version, entities, unresolved, erased };
+  return { version, entities, unresolved, erased };
+}
+
+function malformed(path: string, why: string): StemmaError {
+  return new StemmaError("malformed", { path, why });
 }
 
 /** These entities at a version, or all of them as the head is when the first of them is read. */

@@ -71,6 +71,13 @@ export class Server {
     clearTimeout(timer);
   }
 
+  /** It does nothing until what this gives is called, as a machine that swaps. */
+  freeze(): () => void {
+    const child = this.process!;
+    child.kill("SIGSTOP");
+    return () => void child.kill("SIGCONT");
+  }
+
   /** A copy of its data, while it is stopped; gives how to put that back, as an operator restores a backup. */
   backup(): () => void {
     const copy = `${this.data}-backup`;

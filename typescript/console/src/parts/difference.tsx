@@ -10,7 +10,7 @@ const ROWS_MAX = 1_500;
 export function Difference({ left, right, names }: { left: Json | undefined; right: Json | undefined; names: readonly [string, string] }): ReactElement {
   const rows = useMemo(() => compare(left, right), [left, right]);
   return (
-    <div className="difference" role="table" aria-label={`What changed from ${names[0]} to ${names[1]}`}>
+    <div className="difference" role="table" aria-label={`What changed from ${visible(names[0])} to ${visible(names[1])}`}>
       <div className="difference-head" role="row">
         <span role="columnheader"><bdi>{visible(names[0])}</bdi></span><span role="columnheader"><bdi>{visible(names[1])}</bdi></span>
       </div>

@@ -3,7 +3,7 @@ import type { BlameLine, Json } from "@stemmadb/client";
 import { type ReactElement, type ReactNode, useMemo, useState } from "react";
 import { useView } from "../data/view.ts";
 import { cut, grouped, visible } from "../text.ts";
-import { isLink, type Line, lines } from "../values.ts";
+import { isLink, LINK_ID, type Line, lines, linkOf } from "../values.ts";
 import { shortTime, shortDid } from "../text.ts";
 import { Who, When, T } from "./text.tsx";
 import { noteText } from "../values.ts";
@@ -42,7 +42,7 @@ export function JsonTree({ value, marked, onPick, blame }: { value: Json; marked
     <div className={`json ${blame === undefined ? "" : "blamed"}`} role="group" aria-label="Value">
       {rows.slice(0, drawn).map((line, at) => (
         <div key={at} className={`line ${marked !== undefined && line.kind !== "close" && line.path === marked ? "marked" : ""}`}>
-          {blame !== undefined && <Gutter blame={blame} line={line.kind === "close" || line.kind === "more" ? undefined : found(by, line.path)} before={at === 0 ? undefined : found(by, rows[at - 1]!.path)} />}
+          {blame !== undefined && <Gutter blame={blame} line={line.kind === "close" || line.kind === "more" ? undefined : found(by, line.kind === "link" ? line.path + LINK_ID : line.path)} before={at === 0 ? undefined : found(by, rows[at - 1]!.path)} />}
           <span className="number" aria-hidden="true">{at + 1}</span>
           <span className="code" style={{ paddingInlineStart: `${line.depth * 18 + 18}px` }}>
             {line.size > 0 && line.kind !== "close" && line.kind !== "more" && (
@@ -74,8 +74,9 @@ function LineText({ line, onPick }: { line: Line; onPick?: ((path: string) => vo
 export function Scalar({ value }: { value: Json }): ReactElement {
   const view = useView();
   const [shown, setShown] = useState(1_000);
-  if (typeof value === "string" && isLink(value)) {
-    return <a className="link" href={view.href({ screen: "entity", params: { id: value } })} title="Follow the link"><span className="arrow" aria-hidden="true">→ </span><T>{value}</T></a>;
+  const link = typeof value === "string" ? (isLink(value) ? value : undefined) : linkOf(value);
+  if (link !== undefined) {
+    return <a className="link" href={view.href({ screen: "entity", params: { id: link } })} title="Follow the link"><span className="arrow" aria-hidden="true">→ </span><T>{link}</T></a>;
   }
   if (typeof value !== "string") return <span className={value === null ? "null" : typeof value === "boolean" ? "bool" : "num"}>{String(value)}</span>;
   const text = value.length > shown ? value.slice(0, shown) : value;

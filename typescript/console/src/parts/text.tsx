@@ -43,9 +43,10 @@ export function State({ icon, title, children, tone, isWhole }: { icon: ReactNod
   );
 }
 
-export function Loading({ rows = 8 }: { rows?: number }): ReactElement {
+export function Loading({ rows = 8, isWhole }: { rows?: number; isWhole?: boolean }): ReactElement {
   return (
     <div className="loading" role="status" aria-label="Loading">
+      {isWhole && <h1 className="spoken">Loading</h1>}
       {Array.from({ length: rows }, (_, at) => <div key={at} className="bone" style={{ width: `${88 - ((at * 37) % 46)}%` }} />)}
     </div>
   );

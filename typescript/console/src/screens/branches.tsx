@@ -28,7 +28,7 @@ export function BranchesScreen(): ReactElement {
   const made = useMemo(() => picture(branches, data?.structure ?? []), [branches, data]);
   const [drawn, setDrawn] = useState(DRAWN);
   if (error !== undefined && data === undefined) return <Failure error={error} />;
-  if (data === undefined) return <Loading rows={10} />;
+  if (data === undefined) return <Loading isWhole rows={10} />;
   const { lanes } = made;
   const points = made.points.slice(0, drawn);
   const width = (Math.min(LANES_MAX, lanes.size - 1) + 1) * LANE + 24;

@@ -8,7 +8,7 @@ import { Field } from "../parts/json.tsx";
 import { Rows } from "../parts/rows.tsx";
 import { Loading, State, T, Version, When, Who } from "../parts/text.tsx";
 import { Failure } from "../shell/problem.tsx";
-import { grouped, longTime, plural, shortDid } from "../text.ts";
+import { grouped, longTime, plural, shortDid, visible } from "../text.ts";
 import { brief, noteText } from "../values.ts";
 import { patchText } from "./entity.tsx";
 
@@ -38,7 +38,7 @@ export function CommitsScreen(): ReactElement {
           <span className="hint">{upto !== undefined && <>up to @{grouped(upto)} · <button className="button tiny" onClick={() => go({ params: { c: undefined }, at: { kind: "head" } })}>newest</button></>}</span>
           {isAsking && data !== undefined && <span className="busy" aria-hidden="true" />}
           <span className="grow" />
-          {author !== undefined && <button className="button chip" title={author} onClick={() => go({ params: { author: undefined } })}>by {shortDid(author)} <Icon name="close" size={12} /></button>}
+          {author !== undefined && <button className="button chip" title={visible(author)} onClick={() => go({ params: { author: undefined } })}>by {shortDid(author)} <Icon name="close" size={12} /></button>}
           <form className="jump" onSubmit={(event) => (event.preventDefault(), go({ params: { prefix: new FormData(event.currentTarget).get("prefix") as string || undefined } }))}><input name="prefix" aria-label="Only commits that touch ids with this prefix" placeholder="Touching prefix…" defaultValue={prefix ?? ""} spellCheck={false} /></form>
         </div>
         {error !== undefined && data === undefined ? <Failure error={error} /> : data === undefined ? <Loading rows={14} /> : entries.length === 0 ? <State icon={<Icon name="empty" size={32} />} title="No commits here">{prefix || author ? "None matches the filter." : "Nothing was written on this branch yet."}</State> : (

@@ -8,7 +8,7 @@ import { Icon } from "../parts/icons.tsx";
 import { Rows } from "../parts/rows.tsx";
 import { Loading, State, T } from "../parts/text.tsx";
 import { Failure } from "../shell/problem.tsx";
-import { grouped, plural } from "../text.ts";
+import { grouped, plural, visible } from "../text.ts";
 
 type Side = { branch: string; version: number };
 
@@ -56,8 +56,8 @@ export function DiffScreen(): ReactElement {
       <section className="pane side-list" aria-label="What differs">
         <div className="pane-head"><h1>Diff</h1>{isAsking && <span className="busy" aria-hidden="true" />}</div>
         {left !== undefined && right !== undefined && <Sides left={left} right={right} />}
-        <p className="diff-counts" data-testid="counts"><span className="change-changed">~ {grouped(counts.changed)} changed</span> <span className="change-added">+ {grouped(counts.added)} added</span> <span className="change-removed">− {grouped(counts.removed)} removed</span>{data?.hasMore && <span className="hint"> so far</span>}</p>
-        {error !== undefined && data === undefined ? <Failure error={error} /> : data === undefined ? <Loading /> : changes.length === 0 ? <State icon={<Icon name="check" size={32} />} title="Nothing differs">The two moments hold the same{prefix ? " under this prefix" : ""}.</State> : (
+        {data !== undefined && <p className="diff-counts" data-testid="counts"><span className="change-changed">~ {grouped(counts.changed)} changed</span> <span className="change-added">+ {grouped(counts.added)} added</span> <span className="change-removed">− {grouped(counts.removed)} removed</span>{data.hasMore && <span className="hint"> so far</span>}</p>}
+        {error !== undefined && data === undefined ? <Failure error={error} onOldest={(version) => go({ params: { from: upFrom(left, version), to: upFrom(right, version) } })} /> : data === undefined ? <Loading /> : changes.length === 0 ? <State icon={<Icon name="check" size={32} />} title="Nothing differs">The two moments hold the same{prefix ? " under this prefix" : ""}.</State> : (
           <Rows items={changes} keyOf={(one) => one.id} height={34} label="Entities that differ"
             foot={data.hasMore && <p className="foot"><button className="button" onClick={() => setWanted(wanted * 4)}>Load more</button></p>}
             row={(one) => {
@@ -71,6 +71,11 @@ export function DiffScreen(): ReactElement {
       </section>
     </div>
   );
+}
+
+/** A side as the address has it, no older than the oldest version that is left. */
+function upFrom(side: Side | undefined, oldest: number): string | undefined {
+  return side === undefined ? undefined : writeSide(side.branch, Math.max(side.version, oldest));
 }
 
 const SIGN = { added: "+", removed: "−", changed: "~" } as const;
@@ -88,7 +93,7 @@ function Sides({ left, right }: { left: Side; right: Side }): ReactElement {
   const set = (which: "from" | "to", side: Side): void => go({ params: { from: writeSide(left.branch, left.version), to: writeSide(right.branch, right.version), [which]: writeSide(side.branch, side.version) } });
   const pick = (which: "from" | "to", side: Side, label: string): ReactElement => (
     <fieldset className="side-pick"><legend>{label}</legend>
-      <select aria-label={`Branch ${label}`} value={side.branch} onChange={(event) => set(which, { ...side, branch: event.currentTarget.value })}>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select>
+      <select aria-label={`Branch ${label}`} value={side.branch} onChange={(event) => set(which, { ...side, branch: event.currentTarget.value })}>{names.map((name) => <option key={name} value={name}>{visible(name)}</option>)}</select>
       <input aria-label={`Version ${label}`} type="number" min={0} max={head} value={side.version} onChange={(event) => set(which, { ...side, version: Math.min(head, Math.max(0, Number(event.currentTarget.value))) })} />
     </fieldset>
   );

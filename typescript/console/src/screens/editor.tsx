@@ -3,11 +3,13 @@ import { type Json, StemmaError, type Watch } from "@stemmadb/client";
 import { type ReactElement, useEffect, useRef, useState } from "react";
 import type { WholeEntity } from "../data/questions.ts";
 import { useView } from "../data/view.ts";
-import { equal, parse, stringify } from "../../../client/src/values/json.ts";
+import { T } from "../parts/text.tsx";
+import { editable } from "../values.ts";
+import { equal, parse } from "../../../client/src/values/json.ts";
 
 export function Editor({ id, entity }: { id: string; entity: WholeEntity | undefined }): ReactElement {
   const { space, address, go, href, announce } = useView();
-  const [text, setText] = useState(() => sessionStorage.getItem(`stemmadb.draft ${id}`) ?? pretty(entity?.body));
+  const [text, setText] = useState(() => sessionStorage.getItem(`stemmadb.draft ${id}`) ?? (entity === undefined ? "{}" : editable(entity.body)));
   const [note, setNote] = useState("");
   const [failure, setFailure] = useState("");
   const [isOver, setOver] = useState(false);
@@ -59,7 +61,7 @@ export function Editor({ id, entity }: { id: string; entity: WholeEntity | undef
     <form className="editor" onSubmit={(event) => void save(event)}>
       <label>Value, as JSON<textarea name="value" rows={18} spellCheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
       <label>Why<input name="note" value={note} onInput={(event) => setNote(event.currentTarget.value)} placeholder="a note for those who will ask" /></label>
-      {failure && <p className="why" role="alert">{failure}</p>}
+      {failure && <p className="why" role="alert"><T max={600}>{failure}</T></p>}
       {isOver && <p className="why" role="alert">Somebody changed it while you were writing. <a href={href({ params: { tab: "history" } })}>See what</a>, or save again to write yours on top.</p>}
       <p className="buttons"><button className="button primary" disabled={!isReady}>Save</button><button type="button" className="button" onClick={leave}>Cancel</button></p>
     </form>
@@ -70,10 +72,4 @@ class Changed extends Error {}
 
 function isSame(one: Json | undefined, other: Json | undefined): boolean {
   return one === undefined || other === undefined ? one === other : equal(one, other);
-}
-
-function pretty(value: Json | undefined): string {
-  if (value === undefined) return "{}";
-  const text = stringify(value);
-  return text.includes("__proto__") || /\d{16}/.test(text) ? text : JSON.stringify(JSON.parse(text), null, 2);
 }

@@ -8,7 +8,7 @@ import { Rows } from "../parts/rows.tsx";
 import { Loading, State, T } from "../parts/text.tsx";
 import { Failure } from "../shell/problem.tsx";
 import { useReset } from "../shell/timeline.tsx";
-import { grouped } from "../text.ts";
+import { grouped, inLine } from "../text.ts";
 import { at, cell, columns, kindOf } from "../values.ts";
 import { escape } from "../../../client/src/values/pointer.ts";
 import { Inspector } from "./inspector.tsx";
@@ -157,7 +157,7 @@ const Values = memo(function Values({ one, names, hasOthers, onSelect, selectedP
 function rangeText(rows: number, hasMore: boolean, count: { entities: number; exact: boolean } | undefined, from: string | undefined): string {
   if (rows === 0) return "";
   const total = count === undefined ? (hasMore ? "many" : grouped(rows)) : `${count.exact ? "" : "at least "}${grouped(count.entities)}`;
-  return from === undefined ? `1–${grouped(rows)} of ${total}` : `${grouped(rows)} of ${total}, after ${from}`;
+  return from === undefined ? `1–${grouped(rows)} of ${total}` : `${grouped(rows)} of ${total}, after ${inLine(from)}`;
 }
 
 function Nothing({ prefix }: { prefix: string }): ReactElement {
@@ -181,7 +181,7 @@ function Jump({ prefix }: { prefix: string }): ReactElement {
     event.preventDefault();
     go({ params: { from: text.trim() || undefined } });
   };
-  return <form className="jump" onSubmit={submit}><input aria-label="Jump to the ids after" placeholder={`Jump: ${prefix || "urn:"}…`} value={text} spellCheck={false} onInput={(event) => setText(event.currentTarget.value)} /></form>;
+  return <form className="jump" onSubmit={submit}><input aria-label="Jump to the ids after" placeholder={`Jump: ${inLine(prefix, 60) || "urn:"}…`} value={text} spellCheck={false} onInput={(event) => setText(event.currentTarget.value)} /></form>;
 }
 
 // ---------------------------------------------------------------- the tree

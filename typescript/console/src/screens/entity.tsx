@@ -8,7 +8,7 @@ import { JsonTree } from "../parts/json.tsx";
 import { Rows } from "../parts/rows.tsx";
 import { Loading, State, T, Version, When, Who } from "../parts/text.tsx";
 import { Failure } from "../shell/problem.tsx";
-import { grouped } from "../text.ts";
+import { grouped, inLine } from "../text.ts";
 import { brief, noteText } from "../values.ts";
 import { Editor } from "./editor.tsx";
 
@@ -18,7 +18,7 @@ export function EntityScreen(): ReactElement {
   const view = useView();
   const { questions, address, moment, head, go, href } = view;
   const id = address.params["id"] ?? "";
-  const tab = address.params["tab"] ?? "value";
+  const tab = [...TABS.map(([name]) => name), "edit"].find((name) => name === address.params["tab"]) ?? "value";
   const key = `${moment.version ?? `head ${head}`}`;
   const { data, error } = useAsked(id ? key : undefined, () => questions.entities(moment.branch, [id], moment.version), `${moment.branch} ${id}`);
   const entity = data?.found.get(id);
@@ -160,7 +160,7 @@ function EntityDiff({ id, value }: { id: string; value: Json | undefined }): Rea
       <p className="above">
         <label className="hint">Compare with <select value={String(from)} onChange={(event) => go({ params: { from: event.currentTarget.value }, replace: true })}>
           {!earlier.some((one) => one.version === from) && <option value={from}>@{from}</option>}
-          {earlier.map((one) => <option key={one.version} value={one.version}>@{one.version} {noteText(one.note).slice(0, 40)}</option>)}
+          {earlier.map((one) => <option key={one.version} value={one.version}>@{one.version} {inLine(noteText(one.note), 40)}</option>)}
         </select></label>
       </p>
       <Difference left={data?.found.get(id)?.body} right={value} names={[`@${from}`, `@${moment.shown}`]} />

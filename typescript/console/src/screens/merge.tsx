@@ -36,9 +36,9 @@ export function MergeScreen(): ReactElement {
     }
     return { report, sides: new Map(ids.map((id) => [id, { base: bases.get(id), source: ours.found.get(id)?.body, target: theirs.found.get(id)?.body }])) };
   }, `${source} ${target} ${strategy}`);
-  if (branches.length < 2) return <State icon={<Icon name="branches" size={32} />} title="There is only one branch">A merge needs two.</State>;
+  if (branches.length < 2) return <State isWhole icon={<Icon name="branches" size={32} />} title="There is only one branch">A merge needs two.</State>;
   if (done !== undefined) return (
-    <State icon={<Icon name="check" size={32} />} title={done.version === undefined ? "There was nothing to merge" : `Merged at @${grouped(done.version)}`}>
+    <State isWhole icon={<Icon name="check" size={32} />} title={done.version === undefined ? "There was nothing to merge" : `Merged at @${grouped(done.version)}`}>
       <p className="buttons"><a className="button primary" href={href({ screen: "commits", branch: target, at: HEAD, params: done.version === undefined ? {} : { c: String(done.version) } })}>The commit</a><a className="button" href={href({ screen: "branches", at: HEAD, params: {} })}>Branches</a></p>
     </State>
   );
@@ -70,12 +70,12 @@ export function MergeScreen(): ReactElement {
       </div>
       {source === target ? <State icon={<Icon name="branches" size={32} />} title="A branch cannot be merged into itself">Choose two.</State> : error !== undefined && data === undefined ? <Failure error={error} /> : data === undefined ? <Loading rows={8} /> : (
         <div className="panel merge-body">
-          <p className="merge-sum" data-testid="dry-run">Dry run: {plural(data.report.writes_count ?? data.report.writes?.length ?? 0, "write")}, <strong>{plural(data.report.conflicts_count ?? conflicts.length, "conflict")}</strong> <span className="hint">{source} @{grouped(data.report.source_version)} → {target} @{grouped(data.report.target_version)}</span></p>
+          <p className="merge-sum" data-testid="dry-run">Dry run: {plural(data.report.writes_count ?? data.report.writes?.length ?? 0, "write")}, <strong>{plural(data.report.conflicts_count ?? conflicts.length, "conflict")}</strong> <span className="hint"><T>{source}</T> @{grouped(data.report.source_version)} → <T>{target}</T> @{grouped(data.report.target_version)}</span></p>
           {conflicts.map((one) => <Conflict key={keyOf(one)} one={one} sides={data.sides.get(one.id)!} source={source} target={target} choice={choices.get(keyOf(one))} onChoice={(choice) => setChoices(new Map(choices).set(keyOf(one), choice))} />)}
           {isHidden && <p className="why">Not all conflicts are listed: use <code>stemmadb merge</code> for this many.</p>}
-          <h2>What would be written on {target}</h2>
+          <h2>What would be written on <T>{target}</T></h2>
           <ul className="changes wide">{(data.report.writes ?? []).slice(0, 200).map((one) => <li key={one.id}><span className={`sign ${one.kind}`}>{{ set: "+", patch: "~", delete: "−" }[one.kind]}</span><span><T>{one.id}</T><span className="fact-body"><T max={240}>{one.body === undefined ? "deleted" : one.kind === "patch" ? patchText(one.body) : brief(one.body, 240)}</T></span></span></li>)}</ul>
-          {(data.report.writes ?? []).length === 0 && <p className="hint">Nothing: {target} has all of it already.</p>}
+          {(data.report.writes ?? []).length === 0 && <p className="hint">Nothing: <T>{target}</T> has all of it already.</p>}
           <form className="merge-form" onSubmit={(event) => void merge(event)}>
             <span className="hint" role="status">{conflicts.length > 0 && (left === 0 ? "All conflicts are settled" : `${left} of ${conflicts.length} conflicts left`)}</span>
             <label>Note <input value={note} onInput={(event) => setNote(event.currentTarget.value)} placeholder="why this merge" /></label>

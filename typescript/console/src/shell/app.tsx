@@ -6,10 +6,10 @@ import { type Address, HEAD, MAIN, markOf, type Screen, write } from "../address
 import { Questions } from "../data/questions.ts";
 import { type Going, type Moment, type Problem, useAsked, useNow, useStatus, useThrottled, type View, ViewContext } from "../data/view.ts";
 import { Icon, type IconName } from "../parts/icons.tsx";
-import { Loading } from "../parts/text.tsx";
+import { Loading, T } from "../parts/text.tsx";
 import { EntitiesScreen } from "../screens/entities.tsx";
 import { EntityScreen } from "../screens/entity.tsx";
-import { grouped } from "../text.ts";
+import { grouped, visible } from "../text.ts";
 import { Connect } from "./connect.tsx";
 import { Help } from "./help.tsx";
 import { later } from "./later.tsx";
@@ -33,6 +33,7 @@ const NONE: readonly never[] = [];
 const DRAWN_MS = 100;
 /** What the whole space has, its branches, tags and rights, is asked at most so often: there may be thousands. */
 const STRUCTURE_MS = 2_000;
+const RIGHTS_MS = 5_000;
 
 export function App({ space, name, me, address, onDelegation }: { space: Space; name: string; me: string; address: Address; onDelegation: () => void }): ReactElement {
   const status = useStatus(space);
@@ -52,11 +53,18 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
   }, [space, status.link]);
 
   // The server ends a watch at once when its reader may read nothing any more: by a write, a revocation, or a delegation that is over.
+  // One that is at a bound gives the page no watch: then it has to ask.
   useEffect(() => {
+    let timer: ReturnType<typeof setInterval> | undefined;
+    const deny = (): void => setDenied("It has no rights, or they have ended.");
+    const ask = (): void => void questions.rights().then((mine) => mine.role === "none" && deny(), () => undefined);
     const watch = space.watch(space.did);
-    const stop = watch.subscribe(() => watch.error !== undefined && setDenied("It has no rights, or they have ended."));
-    return () => (stop(), watch.close());
-  }, [space]);
+    const stop = watch.subscribe(() => {
+      if (watch.error?.code === "forbidden") deny();
+      else if (watch.error !== undefined) timer ??= setInterval(ask, RIGHTS_MS);
+    });
+    return () => (stop(), watch.close(), clearInterval(timer));
+  }, [space, questions]);
 
   const href = useCallback((to: Going): string => write(target(here.current, to)), []);
   const go = useCallback((to: Going): void => {
@@ -90,11 +98,11 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
 
   useKeys({ step, go, help: () => setHelping((before) => !before) });
   useTheme();
-  useEffect(() => void (document.title = `${PLACES.find((one) => one.screen === address.screen || one.also === address.screen)?.label ?? "StemmaDB"} · ${name}`), [address.screen, name]);
+  useEffect(() => void (document.title = `${PLACES.find((one) => one.screen === address.screen || one.also === address.screen)?.label ?? "StemmaDB"} · ${visible(name)}`), [address.screen, name]);
 
   if (denied !== undefined) return <Connect me={me} did={space.did} why={`This page may no longer read here. ${denied}`} onDelegation={onDelegation} />;
   if (status.link === "refused") return <Connect me={me} did={space.did} why={`This page may no longer read here: ${status.error?.message ?? "the server refused it."}`} onDelegation={onDelegation} />;
-  if (moment === undefined || view === undefined) return <div className="frame"><main className="screen"><Loading rows={12} /></main></div>;
+  if (moment === undefined || view === undefined) return <div className="frame"><main className="screen"><Loading isWhole rows={12} /></main></div>;
   const { rights } = view;
   const isPast = moment.version !== undefined && moment.version < head;
   return (
@@ -106,7 +114,7 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
         <section className="bars-below" aria-label="Notices">
           {status.link !== "open" && <p className="banner offline" role="status"><Icon name="cloud" /> Offline. What you see is as of @{grouped(status.asOf?.version ?? head)}; trying to connect again. <button className="button" onClick={() => space.nudge()}>Try now</button></p>}
           {isPast && address.screen !== "live" && <p className="banner past-note"><Icon name="clock" /> You are looking at version {grouped(moment.shown)}. Nothing can be changed here. <button className="button" onClick={() => go({ at: HEAD })}>Back to head</button></p>}
-          {rights?.prefixes !== undefined && !rights.prefixes.includes("") && <p className="banner narrow">You see {rights.prefixes.join(", ")} only.</p>}
+          {rights?.prefixes !== undefined && !rights.prefixes.includes("") && <p className="banner narrow">You see <T max={600}>{rights.prefixes.join(", ")}</T> only.</p>}
         </section>
         <div className="body">
           <nav className="places" aria-label="Screens">
@@ -116,7 +124,7 @@ export function App({ space, name, me, address, onDelegation }: { space: Space; 
               </a>
             ))}
           </nav>
-          <main className="screen" id="screen" tabIndex={-1}>{moment.problem !== undefined ? <ProblemState problem={moment.problem} /> : structure.data === undefined && NEEDS_STRUCTURE.includes(address.screen) ? <Loading rows={12} /> : <Shown screen={address.screen} />}</main>
+          <main className="screen" id="screen" tabIndex={-1}>{moment.problem !== undefined ? <ProblemState problem={moment.problem} /> : structure.data === undefined && NEEDS_STRUCTURE.includes(address.screen) ? <Loading isWhole rows={12} /> : <Shown screen={address.screen} />}</main>
         </div>
         <Spoken text={spoken} />
         {isHelping && <Help onClose={() => setHelping(false)} />}

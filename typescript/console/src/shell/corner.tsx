@@ -5,7 +5,7 @@ import { useStatus, useView } from "../data/view.ts";
 import { Icon } from "../parts/icons.tsx";
 import { T, Version, Who } from "../parts/text.tsx";
 import { plural } from "../text.ts";
-import { brief } from "../values.ts";
+import { brief, editable } from "../values.ts";
 
 export function Corner(): ReactElement | null {
   const { space } = useView();
@@ -40,8 +40,12 @@ function Rejected({ one }: { one: RejectedCommit }): ReactElement {
   const retry = (): void => void one.retry().then(() => announce("Sent again."), (why: unknown) => setFailure(String((why as Error).message)));
   const edit = (): void => {
     const { id, body } = operations[0]!;
+    try {
+      sessionStorage.setItem(`stemmadb.draft ${id}`, editable(operations[0]!.op === "set" ? body! : now.get(id) ?? null));
+    } catch {
+      return setFailure("It is too long to be edited here. Nothing was dropped.");
+    }
     one.drop();
-    sessionStorage.setItem(`stemmadb.draft ${id}`, JSON.stringify(operations[0]!.op === "set" ? body : now.get(id) ?? null, null, 2));
     go({ screen: "entity", branch: one.branch, params: { id, tab: "edit" } });
   };
   return (
@@ -54,7 +58,7 @@ function Rejected({ one }: { one: RejectedCommit }): ReactElement {
         <p key={operation.id} className="versus"><span className="hint">yours</span> <code><T max={120}>{operation.body === undefined ? "(deleted)" : brief(operation.body, 120)}</T></code>
           {now.has(operation.id) && <><span className="hint">now</span> <code><T max={120}>{brief(now.get(operation.id)!, 120)}</T></code></>}</p>
       ))}
-      {failure && <p className="why" role="alert">{failure}</p>}
+      {failure && <p className="why" role="alert"><T max={600}>{failure}</T></p>}
       <p className="buttons">
         <button className="button" onClick={retry}><Icon name="undo" /> Retry on top</button>
         <button className="button" onClick={edit}><Icon name="edit" /> Edit</button>

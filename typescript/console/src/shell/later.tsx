@@ -13,6 +13,6 @@ export function later(load: () => Promise<FunctionComponent>): FunctionComponent
     useEffect(() => {
       if (found === undefined) void fetched().then(() => setReady(true));
     }, []);
-    return found === undefined ? <Loading rows={10} /> : createElement(found);
+    return found === undefined ? <Loading isWhole rows={10} /> : createElement(found);
   };
 }

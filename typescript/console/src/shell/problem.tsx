@@ -19,20 +19,22 @@ export function ProblemState({ problem }: { problem: Problem }): ReactElement {
   }
 }
 
-export function Failure({ error }: { error: StemmaError }): ReactElement {
-  const { go } = useView();
+/** `onOldest` goes to the oldest version that is left, where that is not the moment of the address. */
+export function Failure({ error, onOldest }: { error: StemmaError; onOldest?: (version: number) => void }): ReactElement {
+  const { go, head } = useView();
   if (error.code === "erased") return <State icon={<Icon name="erased" size={32} />} title="Erased on purpose"><p>What stood here at this moment was destroyed. Its place in the history stays.</p></State>;
   if (error.code === "compacted") {
     const oldest = Number(error.details["oldest"] ?? 0);
     return (
       <State icon={<Icon name="erased" size={32} />} title={`Compacted${oldest ? `; the oldest is @${grouped(oldest)}` : ""}`}>
         <p>Older states were dropped to save space.</p>
-        {oldest > 0 && <button className="button primary" onClick={() => go({ at: { kind: "version", version: oldest } })}>Go to @{grouped(oldest)}</button>}
+        {oldest > 0 && <button className="button primary" onClick={() => (onOldest === undefined ? go({ at: { kind: "version", version: oldest } }) : onOldest(oldest))}>Go to @{grouped(oldest)}</button>}
       </State>
     );
   }
-  if (error.code === "forbidden") return <State icon={<Icon name="lock" size={32} />} title="You may not read this"><p>{error.message}</p></State>;
+  if (error.code === "future_version") return <State icon={<Icon name="clock" size={32} />} tone="warn" title="This version is not there yet"><p>The head is @{grouped(head)}.</p></State>;
+  if (error.code === "forbidden") return <State icon={<Icon name="lock" size={32} />} title="You may not read this"><p><T max={600}>{error.message}</T></p></State>;
   if (error.code === "not_found") return <State icon={<Icon name="empty" size={32} />} title="Nothing was ever written here"><p>Or you may not read it: to you the two look the same.</p></State>;
-  if (error.code === "unreachable" || error.code === "timed_out") return <State icon={<Icon name="cloud" size={32} />} title="The server does not answer"><p>{error.message}</p></State>;
+  if (error.code === "unreachable" || error.code === "timed_out") return <State icon={<Icon name="cloud" size={32} />} title="The server does not answer"><p><T max={600}>{error.message}</T></p></State>;
   return <State icon={<Icon name="close" size={32} />} tone="bad" title="This could not be read"><p><T>{error.message}</T></p><p className="hint">{error.code}</p></State>;
 }

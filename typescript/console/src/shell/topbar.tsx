@@ -73,7 +73,12 @@ function CopyLink(): ReactElement {
   const copy = async (): Promise<void> => {
     const found = commit ?? (await questions.commit(moment.shown));
     const at = { kind: "version" as const, version: moment.shown, ...(found === undefined ? {} : { mark: markOf(found.hash) }) };
-    await navigator.clipboard.writeText(location.origin + write({ ...address, branch: moment.branch, at: moment.shown === 0 ? HEAD : at }));
+    const link = location.origin + write({ ...address, branch: moment.branch, at: moment.shown === 0 ? HEAD : at });
+    try {
+      await navigator.clipboard.writeText(link);
+    } catch {
+      return void prompt("The browser does not let this page copy. The link is:", link);
+    }
     announce("The link was copied.");
     setDone(true);
     setTimeout(() => setDone(false), 1_500);

@@ -9,7 +9,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
 
-from stemmadb.protocol.model.values.ids import Did, Version
+from stemmadb.protocol.model.values.ids import Did, EntityId, Version
 from stemmadb.server.engine.base.executors import Workers
 from stemmadb.server.storage.port import AppendBatch, Done, LogReader, SpaceLog, Storage, StorageFailed
 
@@ -172,6 +172,10 @@ class OpenLog:
             except StorageFailed:
                 self._is_broken = self._is_broken or views is self._views
                 raise
+
+    def is_unwritten(self, id_: EntityId) -> bool:
+        """As the log says, which is ready."""
+        return self._log is not None and not self._is_broken and self._log.is_unwritten(id_)
 
     @property
     def owes_scrub(self) -> bool:

@@ -48,7 +48,13 @@ class Decider:
         self._workers = workers
         self._in_flight = in_flight
         self._inputs = inputs
-        self._state = WriterState(space, heads, settings=inputs.settings, scan_facts_max=inputs.limits.scan_facts_max)
+        self._state = WriterState(
+            space,
+            heads,
+            settings=inputs.settings,
+            scan_facts_max=inputs.limits.scan_facts_max,
+            is_unwritten=log.is_unwritten,
+        )
         self._generation = log.generation
         self._counts = inputs.counts.space(space)
 

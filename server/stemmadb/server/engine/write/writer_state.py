@@ -15,7 +15,7 @@ Batch 2 is written only once batch 1 is durable, so a gathering never misses mor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -34,7 +34,7 @@ from stemmadb.protocol.model.log.commit_record import (
     Merge,
     TagCreate,
 )
-from stemmadb.protocol.model.log.state import BranchState, EntityState, KnownCommit, Missing
+from stemmadb.protocol.model.log.state import BranchState, EntityState, KnownCommit, Missing, empty_state
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, MAIN, Did, EntityId, Hash, Local, Version
 from stemmadb.server.engine.base.head_cache import Key, Share
 from stemmadb.server.engine.base.settings import Settings
@@ -69,8 +69,18 @@ class Fresh:
 class WriterState:
     """Belongs to one writer, and to its event loop."""
 
-    def __init__(self, space: Did, heads: Share, *, settings: Settings, scan_facts_max: int) -> None:
+    def __init__(
+        self,
+        space: Did,
+        heads: Share,
+        *,
+        settings: Settings,
+        scan_facts_max: int,
+        is_unwritten: Callable[[EntityId], bool],
+    ) -> None:
+        """`is_unwritten` is the log's."""
         self._space = space
+        self._is_unwritten = is_unwritten
         self._heads = heads
         self._scan_facts_max = scan_facts_max
         self._tip: Tip | None = None
@@ -118,6 +128,8 @@ class WriterState:
             if not self._knows_session(proposal.identity, highest):
                 return None
         heads = self._heads.find_all(keys)
+        if heads is None and sum(self._find_unwritten(key) is not None for key in keys):
+            heads = self._heads.find_all(keys)
         if tip is None or heads is None:
             return None
         return BatchBase(space, tip.version, tip.hash, tip.time, heads, highest)
@@ -149,7 +161,7 @@ class WriterState:
     def _find_heads(self, needs: Needs, view: BatchView, wanted: ReadsNeeded) -> None:
         fresh, heads = self._fresh.heads, view.heads
         for (key, since), cached in zip(needs.heads.items(), self._heads.find(needs.heads), strict=True):
-            head = fresh.get(key) or cached
+            head = fresh.get(key) or cached or self._find_unwritten(key)
             if head is not None and (head.seen_after <= since or head.version <= since):
                 heads[key] = head
             else:
@@ -159,6 +171,20 @@ class WriterState:
             wanted.prefixes[prefix] = limit
             # Of what is fresh the older changes cannot be read beneath it.
             wanted.needs_durable |= view.fresh.seen_after(prefix.branch, prefix.prefix) > prefix.after
+
+    def _find_unwritten(self, key: Key) -> EntityState | None:
+        """The head of an entity that the log knows by heart not to be there, which need not be read.
+
+        On `main` alone: another branch may see what is in flight on its parent.
+        """
+        branch, id_ = key
+        if branch != MAIN or key in self._fresh.heads or not self._is_unwritten(id_):
+            return None
+        (cached,) = self._heads.find([key])
+        if cached is None:
+            cached = empty_state(id_)
+            self._heads.put({key: cached})
+        return cached
 
     def _find_names(self, needs: Needs, view: BatchView, wanted: ReadsNeeded) -> None:
         for name in needs.branches:

@@ -96,8 +96,8 @@ class SpaceCall(Generic[P]):
         feed = self.hub.feed
         if version == feed.version:
             return mark_of(version, feed.hash)
-        found = await self.hub.space.read(lambda reader: reader.commits([version]).get(version))
-        return StateMark(version, "a" * 12) if found is None else mark_of(version, found.hash)
+        found = await self.hub.space.read(lambda reader: reader.hashes([version]).get(version))
+        return StateMark(version, "a" * 12) if found is None else mark_of(version, found)
 
     async def version_header(self, version: Version) -> tuple[str, str]:
         return ("Stemma-Version", str(await self.state_mark(version)))

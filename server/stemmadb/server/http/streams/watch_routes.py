@@ -299,7 +299,5 @@ async def _opening(
 
 async def _hash_of(call: SpaceCall[Any], since: StateMark) -> Hash:
     """The hash that the client's state has, if its history is ours; otherwise one that no commit has (RESUME-1)."""
-    commit = await call.hub.space.read(lambda reader: reader.commits([since.version]).get(since.version))
-    if commit is None or mark_of(commit.version, commit.hash) != since:
-        return Hash(UNUSED_HASH)
-    return commit.hash
+    found = await call.hub.space.read(lambda reader: reader.hashes([since.version]).get(since.version))
+    return Hash(UNUSED_HASH) if found is None or mark_of(since.version, found) != since else found

@@ -23,10 +23,10 @@ COVER_BYTES: Final = 8
 def cover_of(log: LogReader, pinned: Collection[Version]) -> bytes | None:
     """What covers these versions of this log; None if one of them is not there."""
     versions = [version for version in pinned if version > 0]
-    found = log.commits(versions)
+    found = log.hashes(versions)
     if any(version not in found for version in versions):
         return None
-    return blake3(b"".join(found[version].hash for version in versions)).digest(COVER_BYTES)
+    return blake3(b"".join(found[version] for version in versions)).digest(COVER_BYTES)
 
 
 def covered(log: LogReader, cursor: str) -> str:

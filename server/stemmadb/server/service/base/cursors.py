@@ -32,6 +32,9 @@ MARK_BYTES: Final = 8
 ID_BYTES_MAX: Final = 1_400
 """The longest place whose cursor is still within the bound of its field, in base64."""
 
+PINS_MAX: Final = 2
+"""Versions that a cursor of any kind pins: what covers it is looked up before its kind is known."""
+
 P = TypeVar("P")
 Piece: TypeAlias = Annotated[int, Meta(ge=BEFORE_THE_FIRST, le=INT_MAX)] | str | None
 RequestKey: TypeAlias = Sequence[object]
@@ -60,7 +63,7 @@ class At(msgspec.Struct, Generic[P], frozen=True):
 
 class _Written(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     mark: bytes
-    pinned: tuple[WireVersion, ...]
+    pinned: Annotated[tuple[WireVersion, ...], Meta(max_length=PINS_MAX)]
     place: list[Piece]
 
 

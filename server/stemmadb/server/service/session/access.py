@@ -146,8 +146,7 @@ class Access:
     def _look_back(self, reader: LogReader, version: Version) -> _Then:
         spans = moments.resolve(reader, ReadMoment(MAIN, version)).spans
         found = states.load(reader, spans, [self._list_id]).get(self._list_id)
-        commit = reader.commits([version]).get(version)
-        return _Then(version, found and found.value, TimeMs(0) if commit is None else commit.time)
+        return _Then(version, found and found.value, reader.times([version]).get(version, TimeMs(0)))
 
     def _rights_then(self, then: _Then, principal: Did, delegated: Sequence[DelegatedRights]) -> Rights:
         if not delegated:

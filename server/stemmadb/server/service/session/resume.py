@@ -52,8 +52,8 @@ def _reset(reader: LogReader, to: Version, hash_: Hash | None) -> Reset | None:
     """Whether the client has to start over: its history is another one, or no longer kept."""
     if to == EMPTY_SPACE:
         return None
-    commit = reader.commits([to]).get(to)
-    if commit is None or commit.hash != hash_:
+    found = reader.hashes([to]).get(to)
+    if found is None or found != hash_:
         return "history"
     return "floor" if to < reader.floor() else None
 

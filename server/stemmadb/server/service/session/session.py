@@ -346,6 +346,10 @@ class Session:
     def to(self) -> Version:
         return self.outbox.to
 
+    @property
+    def is_shared_due(self) -> bool:
+        return self.outbox.is_shared_due
+
     def changed(self) -> None:
         """There may be something to send."""
         if self._hub is not None:
@@ -384,6 +388,13 @@ class Session:
         elif rights.role == "none":
             self.outbox.end_watches(Forbidden(action="read", needs="read"))
             self.changed()
+
+    def erased(self) -> None:
+        """A frame of which parts are left cannot be taken back in any other way than by ending the session."""
+        if self.outbox.is_in_parts:
+            self.end(GoingAway("Something was erased that this connection was being sent. Connect again."))
+        else:
+            self.outbox.forget_values()
 
     def _reads_other(self, before: Rights, rights: Rights) -> bool:
         """A founder that watches nothing yet simply goes on, with the access list that it has just written."""

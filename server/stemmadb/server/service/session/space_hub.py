@@ -48,12 +48,21 @@ class HubSession(Publisher, Protocol):
     @property
     def to(self) -> Version: ...
 
+    @property
+    def is_shared_due(self) -> bool:
+        """Whether a frame is coming that it shares with others."""
+        ...
+
     def accepted(self, event: CommitEvent) -> None:
         """A commit of its own is durable; it calls `touch` if there is something to send."""
         ...
 
     def rights_changed(self) -> None:
         """Somebody's rights have changed, perhaps its own."""
+        ...
+
+    def erased(self) -> None:
+        """Bodies were destroyed: what was read before and is not sent yet must not be sent any more (ERASE-1)."""
         ...
 
     def owe_frame(self) -> None:
@@ -165,6 +174,28 @@ class SpaceHub:
         self.counts.commits += len(batch.commits)
         self.counts.batch_commits.observe(len(batch.commits))
         self.counts.groups = self.feed.groups.count
+        self._notify_authors(batch)
+        before = self.access.roles
+        if self.access.take_all(batch):
+            self.on_access(self.space.did, self.access.roles)
+            self._drop_uploads(access_roles.writers(before) - access_roles.writers(self.access.roles))
+            for session in tuple(self.sessions):
+                self._safely(session, session.rights_changed)
+        if batch.erases:
+            self.broadcasts.withdraw()
+            for session in tuple(self.sessions):
+                self._safely(session, session.erased)
+        expecting, self._expecting = self._expecting, {}
+        for session in expecting:
+            self.touch(session)
+        for session in self._followers:
+            session.owe_frame()
+            self.touch(session)
+        if batch.to - self._quiet_checked >= self._quiet_versions:
+            self._wake_quiet(batch.to, self._quiet_versions)
+        self._await_silence()
+
+    def _notify_authors(self, batch: Batch) -> None:
         authors = self.authors
         for event in batch.commits:
             identity = event.commit.identity
@@ -175,22 +206,6 @@ class SpaceHub:
                         session.accepted(event)
                     except Exception as error:
                         session.failed(error)
-        before = self.access.roles
-        if self.access.take_all(batch):
-            self.on_access(self.space.did, self.access.roles)
-            self._drop_uploads(access_roles.writers(before) - access_roles.writers(self.access.roles))
-            for session in tuple(self.sessions):
-                self._safely(session, session.rights_changed)
-        expecting, self._expecting = self._expecting, {}
-        for session in expecting:
-            self.touch(session)
-        for session in self._followers:
-            session.owe_frame()
-            self.touch(session)
-        if batch.to - self._quiet_checked >= self._quiet_versions:
-            self._wake_quiet(batch.to, self._quiet_versions)
-        if self._quiet_timer is None:
-            self._quiet_timer = asyncio.get_running_loop().call_later(self._quiet_seconds, self._end_silence)
 
     def _drop_uploads(self, revoked: frozenset[str]) -> None:
         """A principal that may not write any more keeps no place and no disk (BLOB-1)."""
@@ -206,15 +221,29 @@ class SpaceHub:
     def _end_silence(self) -> None:
         """Called a while after the first commit that a session has not seen: no session falls far behind."""
         self._quiet_timer = None
-        self._wake_quiet(self.feed.version, behind=1)
+        if self._wake_quiet(self.feed.version, behind=1):
+            self._await_silence()
 
-    def _wake_quiet(self, version: Version, behind: int) -> None:
-        """Sessions that are so far behind get a frame, even an empty one (SYNC-1)."""
+    def _await_silence(self) -> None:
+        if self._quiet_timer is None:
+            self._quiet_timer = asyncio.get_running_loop().call_later(self._quiet_seconds, self._end_silence)
+
+    def _wake_quiet(self, version: Version, behind: int) -> bool:
+        """Sessions that are so far behind get a frame, even an empty one (SYNC-1).
+
+        Those that are about to share one are not quiet: a frame of its own for each would cost all that sharing
+        saves. Returns whether there were any, which have to be looked at again.
+        """
         self._quiet_checked = version
+        is_more = False
         for session in self.sessions:
             if version - session.to >= behind:
-                session.owe_frame()
-                self.touch(session)
+                if session.is_shared_due:
+                    is_more = True
+                else:
+                    session.owe_frame()
+                    self.touch(session)
+        return is_more
 
     def touch(self, publisher: Publisher) -> None:
         """Schedules a flush: all publishers that are touched in one turn of the loop are flushed in the next.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from stemmadb.protocol.model.values.ids import EMPTY_SPACE, Version
 from stemmadb.protocol.wire.codec.fast_path import Own, verdict_on
 from stemmadb.protocol.wire.messages.commit import AcceptedVerdict, RejectedVerdict, Verdict
@@ -42,6 +44,13 @@ class PendingVerdicts:
             self._accepted.add(at)
             self._furthest = max(self._furthest, at)
             self.decided.append((at, own))
+
+    def forget_values(self) -> None:
+        """Of rejections that wait, what was current when they were made: something was erased since (ERASE-1)."""
+        self.decided = [
+            (at, replace(verdict, current=()) if isinstance(verdict, RejectedVerdict) else verdict)
+            for at, verdict in self.decided
+        ]
 
     def take(self, to: Version) -> list[Verdict]:
         """Those of a frame that reaches this version."""
@@ -126,6 +135,13 @@ class PendingAnswers:
             if answer.timer is not None:
                 answer.timer.cancel()
             answer.send()
+
+    def give_up(self) -> None:
+        """All of them, at once."""
+        waiting = tuple(self.waiting)
+        self.close()
+        for answer in waiting:
+            answer.give_up()
 
     def close(self) -> None:
         """The session is over: nobody waits any longer."""

@@ -2,9 +2,10 @@
 
 A session that is current (`watcher_states`) is a subscriber of the broadcast group of its watches, alone or with
 thousands: for each of them an event costs one write to a socket. The writes of a large frame, and those to thousands,
-take several turns of the event loop, so that other spaces go on meanwhile. A subscriber leaves as soon as it has
-anything of its own to send. While it is in the group, the group holds its version; the session's own copy is brought
-up to date when it leaves.
+take several turns of the event loop, so that other spaces go on meanwhile. What came in those turns follows in one
+frame, or batch by batch if that is too much for one. A subscriber leaves as soon as it has anything of its own to
+send. While it is in the group, the group holds its version; the session's own copy is brought up to date when it
+leaves.
 """
 
 from __future__ import annotations
@@ -98,11 +99,12 @@ class BroadcastGroup:
         self._members: dict[Subscriber, Write] = {}
         """Each with the raw writer of its socket."""
         self._frame = b""
-        """The frame that was sent last, or is being sent; it takes all from `_before` to `to`."""
+        """The frame that is being sent; it takes all from `_before` to `to`."""
         self._frame_size = 0
         self._before = to, hash_
         self._unsent: dict[Subscriber, None] = {}
         """The subscribers that are still to be sent the frame."""
+        self._is_touched = False
         self._is_writing = False
         self._leaving: list[Subscriber] = []
         """Subscribers whose raw writer ended while a frame was being written."""
@@ -139,7 +141,25 @@ class BroadcastGroup:
             for watch in self._watches:
                 watch.group.leave(self)
 
+    def withdraw(self) -> None:
+        """Something was erased: the frame that is being sent may hold it, and goes to nobody else (ERASE-1).
+
+        The others are flushed individually, and then only what is still there is looked up.
+        """
+        self._frame = b""
+        for subscriber in tuple(self._unsent):
+            _detach(subscriber)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a frame is being sent, or is to be built as soon as all is read that it takes."""
+        return self._is_touched or any(watch.group.is_behind for watch in self._watches)
+
     def stepped(self, group: WatchGroup) -> None:  # noqa: ARG002  what a group calls of its members
+        self._touch()
+
+    def _touch(self) -> None:
+        self._is_touched = True
         self._broadcasts.touch(self)
 
     def failed(self, error: Exception) -> None:  # noqa: ARG002  each subscriber meets it again when it is flushed alone
@@ -147,30 +167,44 @@ class BroadcastGroup:
 
     def flush(self) -> None:
         """Sends what is new to all subscribers; what cannot be one message, each sends by itself."""
+        self._is_touched = False
         if self._unsent:
             self._send()
         if self._unsent:
             return  # the next turn goes on
         feed, is_over = self._broadcasts.feed, any(watch.group.error is not None for watch in self._watches)
         to = min([feed.version, *(watch.group.at for watch in self._watches)])
-        if to <= self.to and not is_over:
+        if not is_over and to <= self.to:
             return  # a watch waits for a read, and publishes when that is done
+        if is_over or not (self._publish(to) or self._publish_first(to)):
+            self._disband()
+
+    def _publish_first(self, to: Version) -> bool:
+        """The first of several batches, since all of them are no one message; the others follow it."""
+        for batch in self._broadcasts.feed.batches(self.to) or ():
+            if batch.to >= to or not self._publish(batch.to):
+                return False
+            if self.to == batch.to:  # else there was nothing in it
+                self._touch()
+                return True
+        return False
+
+    def _publish(self, to: Version) -> bool:
+        """Sends what is new up to a version; False if that is not known, or cannot be one message."""
+        feed, limits = self._broadcasts.feed, self._broadcasts.limits
         hash_ = feed.hash if to == feed.version else feed.hash_at(to)
         deltas = [(watch, watch.group.journal.between(self.to, to)) for watch in self._watches]
         changes = [(watch, delta) for watch, delta in deltas if delta is not None]
-        if is_over or hash_ is None or len(changes) < len(deltas):
-            self._disband()
-        elif not all(delta.is_empty() for _, delta in changes):
-            self._publish(Frame(self.to, to, hash_), changes)
-
-    def _publish(self, frame: Frame, changes: Sequence[tuple[SharedWatch, Delta]]) -> None:
-        broadcasts = self._broadcasts
-        frame_changes.add_changes(frame, changes, broadcasts.feed.batches(self.to), _has_no_bytes)
-        message = frame.in_one_part(broadcasts.limits.part_bytes_max)
-        if message is None:
-            self._disband()
-        elif self._members:
-            self._begin(broadcasts.codecs[self.key.subprotocol].encode(message), frame.to, frame.hash)
+        if hash_ is None or len(changes) < len(deltas):
+            return False
+        if all(delta.is_empty() for _, delta in changes):
+            return True
+        frame = Frame(self.to, to, hash_)
+        frame_changes.add_changes(frame, changes, feed.batches(self.to), _has_no_bytes)
+        message = frame.in_one_part(limits.part_bytes_max)
+        if message is not None and self._members:
+            self._begin(self._broadcasts.codecs[self.key.subprotocol].encode(message), frame.to, frame.hash)
+        return message is not None
 
     def _begin(self, data: Data, to: Version, hash_: Hash) -> None:
         self._frame, self._frame_size = next(iter(self._members)).socket.framed(data), len(data)
@@ -192,7 +226,9 @@ class BroadcastGroup:
             if subscriber in self._members:
                 _detach(subscriber)
         if self._unsent:
-            self._broadcasts.touch(self)
+            self._touch()
+        else:
+            self._frame = b""  # there may be a group for each session, and nothing new for long
 
     def _write(self, subscribers: Sequence[Subscriber]) -> list[Subscriber]:
         """Writes to them; returns those that failed. Each meets its error again when it is flushed alone."""
@@ -257,6 +293,11 @@ class BroadcastGroups:
                 if broadcast.to == self.feed.version:  # else after its next frame
                     subscriber.join(broadcast)
                 broadcast.end_if_deserted()
+
+    def withdraw(self) -> None:
+        """Something was erased: no frame that was built before is sent any further."""
+        for broadcast in tuple(self._broadcasts.values()):
+            broadcast.withdraw()
 
     def ended(self, broadcast: BroadcastGroup) -> None:
         del self._broadcasts[broadcast.key]

@@ -103,6 +103,11 @@ class Outbox:
         """The version its client was sent last."""
         return self._to if self._broadcast is None else self._broadcast.standing(self)[0]
 
+    @property
+    def is_shared_due(self) -> bool:
+        """Whether its broadcast group is about to send it a frame, or is sending one to its members now."""
+        return self._broadcast is not None and self._broadcast.is_due
+
     # ------------------------------------------------------------ what is put in
 
     def start(self, to: Version, *, reset: Reset | None = None, kept: Sequence[Kept] = ()) -> None:
@@ -133,6 +138,11 @@ class Outbox:
         else:
             self.leave_broadcast()
             self._answers.add(PendingAnswer(version, send, give_up), lambda: self.is_stalled)
+
+    def forget_values(self) -> None:
+        """What waits was read before something was erased: clients ask again for answers (ERASE-1)."""
+        self._verdicts.forget_values()
+        self._answers.give_up()
 
     def owe(self) -> None:
         """A frame is due even if it is empty: the session has had none for a while."""

@@ -56,23 +56,34 @@ async def answer(
     since, limits = request.since, space.limits
     book = Cursors(CURSORS, space.did, (request.watch, msgspec.to_builtins(request.query), since))
 
-    def ask(reader: LogReader) -> tuple[_Page, str | None]:
+    def ask(reader: LogReader) -> tuple[_Page, str, str]:
         at = None if request.after is None else book.read(uncovered(reader, request.after))
         after = FactPosition(since, _WHOLE) if at is None else at.place
         page = _page(reader, group, since, after, limits)
-        next_ = book.write([page.head], page.reached or FactPosition(page.head, _WHOLE))
-        return page, None if next_ is None else covered(reader, next_)
 
-    page, next_ = await space.read(ask)
+        def cursor(place: FactPosition) -> str:
+            written = book.write([page.head], place)
+            assert written is not None, "it names a place"
+            return covered(reader, written)
+
+        return page, cursor(page.reached or FactPosition(page.head, _WHOLE)), cursor(after)
+
+    page, next_, again = await space.read(ask)
     if page.reached is not None:
         return WatchAnswer(version=page.head, commits=page.items, next=next_)
     while feed.version < page.head:  # it will be published in a moment
         await asyncio.sleep(WAIT_SECONDS)
-    await join(lambda version: _last(page, version, feed, group, next_))
+
+    def last(version: Version) -> WatchAnswer:
+        if feed.erased_at > page.head:  # what the page holds may be destroyed: it is asked for again (ERASE-1)
+            return WatchAnswer(version=page.head, next=again)
+        return _last(page, version, feed, group, next_)
+
+    await join(last)
     return None
 
 
-def _last(page: _Page, version: Version, feed: Feed, group: WatchGroup, next_: str | None) -> WatchAnswer:
+def _last(page: _Page, version: Version, feed: Feed, group: WatchGroup, next_: str) -> WatchAnswer:
     """If what became durable while it joined is not kept any more there is one page more, and it joins again."""
     since = _since(feed, group, page.head, version)
     if since is None:

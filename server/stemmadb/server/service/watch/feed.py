@@ -57,6 +57,8 @@ class Feed:
         """Published up to here."""
         self.hash = genesis(space.did)
         """Of the commit at `version`."""
+        self.erased_at = EMPTY_SPACE
+        """Where the last batch that erased something ended."""
         self.on_batch: Callable[[Batch], None] = lambda _: None
         """Called for each batch in order, after the groups that could be stepped at once were."""
         self.groups = WatchGroups(
@@ -176,6 +178,7 @@ class Feed:
         assert batch.after == self.version, "batches are published in order"
         self.version, self.hash = batch.to, batch.hash
         if batch.erases:
+            self.erased_at = batch.to
             self._drop(len(self._retained))
         self._keep(batch)
         self.groups.step(batch)

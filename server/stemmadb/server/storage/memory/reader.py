@@ -153,6 +153,9 @@ class MemoryReader:
     def times(self, versions: Iterable[Version]) -> dict[Version, TimeMs]:
         return {version: commit.time for version, commit in self.commits(versions).items()}
 
+    def hashes(self, versions: Iterable[Version]) -> dict[Version, Hash]:
+        return {version: commit.hash for version, commit in self.commits(versions).items()}
+
     def _passes(self, commit: Commit, wanted: LogFilter) -> bool:
         return (
             (wanted.branch is None or _is_on(commit, wanted.branch))

@@ -2,7 +2,8 @@
 
 A row of `tip` that somebody holds is skipped, and one that changed is compared again in its newest version; both
 leave the space out of the answer. The hash is compared because versions and terms can repeat after a promotion with
-loss.
+loss. Names are looked up one by one (LATERAL with LIMIT): a join that reads a whole table would be planned as long as
+the table is small, and the plan kept when it is large.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ locked AS MATERIALIZED (
 _ENTITIES: Final = """, e AS MATERIALIZED (
   SELECT u.space, u.number, coalesce(k.entity, u.number) AS stored, u.id, k.entity IS NULL AS is_new
   FROM unnest(%s::int[], %s::int[], %s::text[]) AS u (space, number, id)
-  LEFT JOIN entity AS k ON k.space = u.space AND k.id = u.id
+  LEFT JOIN LATERAL (SELECT entity FROM entity WHERE space = u.space AND id = u.id LIMIT 1) AS k ON true
 ), new_entity AS (
   INSERT INTO entity (space, entity, id)
   SELECT space, number, id FROM e WHERE is_new AND space IN (SELECT space FROM locked)
@@ -39,7 +40,7 @@ _ENTITIES: Final = """, e AS MATERIALIZED (
 _SESSIONS: Final = """, p AS MATERIALIZED (
   SELECT u.space, u.number, coalesce(k.principal, u.number) AS stored, u.did, k.principal IS NULL AS is_new
   FROM unnest(%s::int[], %s::int[], %s::text[]) AS u (space, number, did)
-  LEFT JOIN principal AS k ON k.space = u.space AND k.did = u.did
+  LEFT JOIN LATERAL (SELECT principal FROM principal WHERE space = u.space AND did = u.did LIMIT 1) AS k ON true
 ), new_principal AS (
   INSERT INTO principal (space, principal, did)
   SELECT space, number, did FROM p WHERE is_new AND space IN (SELECT space FROM locked)
@@ -48,7 +49,8 @@ _SESSIONS: Final = """, p AS MATERIALIZED (
     u.id, k.session IS NULL AS is_new
   FROM unnest(%s::int[], %s::int[], %s::int[], %s::bytea[]) AS u (space, number, principal, id)
   LEFT JOIN p ON p.space = u.space AND p.number = u.principal
-  LEFT JOIN session AS k ON k.space = u.space AND k.principal = coalesce(p.stored, u.principal) AND k.id = u.id
+  LEFT JOIN LATERAL (SELECT session FROM session WHERE space = u.space
+    AND principal = coalesce(p.stored, u.principal) AND id = u.id LIMIT 1) AS k ON true
 ), new_session AS (
   INSERT INTO session (space, session, principal, id)
   SELECT space, number, principal, id FROM s WHERE is_new AND space IN (SELECT space FROM locked)

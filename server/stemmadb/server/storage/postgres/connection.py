@@ -30,11 +30,14 @@ SETTINGS: Final = {
     "jit": "off",
 }
 """Each is set by itself and read back: another value refuses the connection."""
-READER_SETTINGS: Final = {
-    # Every question is a few look-ups by an index; other joins cost what there is, not what is asked.
+NODE_SETTINGS: Final = {"enable_seqscan": "off"}
+"""What a node asks and writes is always found by an index. A plan made while tables are small would read them whole,
+and is kept when they are large."""
+READER_SETTINGS: Final = NODE_SETTINGS | {
+    # Every question is a few look-ups; other joins cost what there is, not what is asked.
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
-    "enable_seqscan": "off",
+    "plan_cache_mode": "force_generic_plan",
 }
 DURABLE: Final = ("on", "remote_write", "remote_apply")
 """What a role or a database may set `synchronous_commit` to; with less, others would not be durable either."""

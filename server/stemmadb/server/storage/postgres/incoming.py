@@ -15,9 +15,9 @@ from psycopg.errors import UniqueViolation
 from stemmadb.protocol.errors import NotEmpty, Unavailable
 from stemmadb.protocol.model.log import commit_record
 from stemmadb.protocol.model.values.ids import Did, Hash
-from stemmadb.server.storage.blob_directory import MARKER, BlobDirectory
+from stemmadb.server.storage.blob_directory import ARRIVING, MARKER, BlobDirectory
 from stemmadb.server.storage.postgres import schema
-from stemmadb.server.storage.postgres.connection import PgConnection
+from stemmadb.server.storage.postgres.connection import PgConnection, UnknownOutcome
 from stemmadb.server.storage.postgres.log import PostgresLog
 from stemmadb.server.storage.postgres.packing import int4s
 
@@ -27,9 +27,11 @@ IS_SHOWN: Final = f"NOT starts_with(did, '{PREFIX}')"
 
 _HELD: Final = "SELECT pg_try_advisory_lock(%s)"
 _LEFT: Final = "SELECT space FROM space WHERE starts_with(did, %s)"
+_HIDDEN: Final = f"{_LEFT} AND space = ANY (%s)"
 _ANY: Final = f"SELECT 1 FROM space WHERE {IS_SHOWN} LIMIT 1"  # noqa: S608  # our own text
 _THERE: Final = "SELECT 1 FROM space WHERE did = %s"
 _SHOW: Final = "UPDATE space SET did = substr(did, %s::int) WHERE space = ANY (%s)"
+_NAMES: Final = "SELECT substr(did, %s::int) FROM space WHERE space = ANY (%s)"
 _FILES: Final = (  # of spaces that nobody has made meanwhile
     "SELECT substr(s.did, %s::int), b.hash FROM blob AS b JOIN space AS s ON s.space = b.space "
     "WHERE b.data IS NULL AND NOT EXISTS (SELECT FROM space AS o WHERE o.did = substr(s.did, %s::int)) "
@@ -98,11 +100,19 @@ class IncomingSpaces:
                 "A space that was brought in has been made by others meanwhile, and nothing is shown.",
                 directory="the database",
             ) from None
+        except UnknownOutcome as unknown:
+            raise Unavailable(
+                f"It is not known whether the spaces became visible ({unknown}). "
+                "Look whether 'stemmadb space list --storage' has them before you try again."
+            ) from None
         self._made.clear()
 
     def remove(self) -> None:
-        """What was not shown is gone; its logs must be closed."""
-        self._remove(self._made)
+        """What was not shown is gone; its logs must be closed.
+
+        Of what `publish` may have shown before it raised, only the database knows: others may write to it already.
+        """
+        self._remove([number for (number,) in self._connection.rows(_HIDDEN, (PREFIX, int4s(self._made)))])
 
     def _remove(self, numbers: Sequence[int]) -> None:
         """The end of a space goes first: an append that is under way is waited for, and none comes after it."""
@@ -110,6 +120,9 @@ class IncomingSpaces:
             return
         chosen = int4s(numbers)
         if self._blobs_in is not None:
+            for (did,) in self._connection.rows(_NAMES, (len(PREFIX) + 1, chosen)):
+                for path in (self._blobs_in / did).glob(f"{ARRIVING}*"):
+                    path.unlink(missing_ok=True)
             for did, hash_ in self._connection.rows(_FILES, (len(PREFIX) + 1, len(PREFIX) + 1, chosen)):
                 BlobDirectory(self._blobs_in / did, marker=self._blobs_in / MARKER).remove([Hash(hash_)])
         with self._connection.transaction():

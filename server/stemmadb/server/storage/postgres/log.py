@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import psycopg
 
-from stemmadb.protocol.model.values.ids import Did, Hash, TimeMs, Version
+from stemmadb.protocol.model.values.ids import Did, EntityId, Hash, TimeMs, Version
 from stemmadb.server.storage import blocking
 from stemmadb.server.storage.blob_directory import MARKER, BlobDirectory
 from stemmadb.server.storage.port import (
@@ -103,6 +103,9 @@ class PostgresLog(ReadOnlyLog):
         self.owner: Final = claimed.owner
         self._is_broken = False
         self.is_closed = False
+
+    def is_unwritten(self, id_: EntityId) -> bool:
+        return self._numbers.has_all_entities and id_ not in self._numbers.entities
 
     # -- writing
 

@@ -20,6 +20,8 @@ from stemmadb.server.storage.postgres.connection import PgConnection
 
 SESSIONS_MAX: Final = 4_096
 PRINCIPALS_MAX: Final = 1_024
+ENTITIES_READ_MAX: Final = 1_024
+"""A space with no more entities has them all in memory from the claim on."""
 
 LastFact: TypeAlias = tuple[int, bytes]
 """The place and the hash of the last fact of an entity on a branch."""
@@ -31,6 +33,7 @@ _LARGEST: Final = (
     "(SELECT max(session) FROM session WHERE space = %(space)s::int), "
     "(SELECT max(branch) FROM branch WHERE space = %(space)s::int)"
 )
+_NAMES: Final = "SELECT id, entity FROM entity WHERE space = %(space)s::int"
 _LINEAGE: Final = """
 WITH RECURSIVE line (branch, parent, fork, depth) AS (
   SELECT branch, parent, fork, depth FROM branch WHERE space = %(space)s::int AND name = %(name)s
@@ -41,7 +44,8 @@ SELECT branch, fork FROM line ORDER BY depth DESC
 """
 _NEWEST: Final = """
 SELECT e.id, e.entity, f.place, f.hash
-FROM unnest(%(ids)s::text[]) AS j (id) JOIN entity AS e ON e.space = %(space)s::int AND e.id = j.id
+FROM unnest(%(ids)s::text[]) AS j (id)
+CROSS JOIN LATERAL (SELECT id, entity FROM entity WHERE space = %(space)s::int AND id = j.id LIMIT 1) AS e
 CROSS JOIN LATERAL (SELECT place, hash FROM fact WHERE space = %(space)s::int AND entity = e.entity
   AND branch = %(branch)s::int AND place <= %(high)s::bigint ORDER BY place DESC LIMIT 1) AS f
 """
@@ -67,11 +71,19 @@ class OwnedNumbers:
             int(largest or 0) for largest in (entity, principal, session, branch)
         )
         self.entities: Final[Memo[str, int]] = Memo(room)
+        self.has_all_entities = self._entity <= min(room(), ENTITIES_READ_MAX)
+        """Whether all that there are are in memory, so that others are known to be new without asking."""
+        if self.has_all_entities and self._entity:
+            self.entities.update(connection.rows(_NAMES, {"space": space}))
         self.heads: Final[Memo[tuple[int, int], LastFact]] = Memo(room)
         """Last facts by the numbers of branch and entity."""
         self.principals: Final[Memo[str, int]] = Memo(lambda: PRINCIPALS_MAX)
         self.sessions: Final[Memo[Session, int]] = Memo(lambda: SESSIONS_MAX)
         self._branches: dict[str, BranchLine] = {}
+
+    def trim_entities(self) -> None:
+        if self.entities.trim():
+            self.has_all_entities = False
 
     def next_entity(self) -> int:
         self._entity += 1

@@ -39,7 +39,7 @@ _COMMITS: Final = _COMMIT.format(
 )
 _FACTS: Final = _FACT.format(f"{_ASKED} JOIN fact AS f ON {_IN_VERSION}", "j.key, f.place")
 _FACTS_AT: Final = _FACT.format(f"{_ASKED} JOIN fact AS f ON f.space = %(space)s::int AND f.place = j.value", "j.key")
-_HASHES: Final = (
+_FACT_HASHES: Final = (
     f"SELECT f.place, f.hash, b.name FROM {_ASKED} JOIN fact AS f ON {_IN_VERSION} "  # noqa: S608  # our own text
     "JOIN branch AS b ON b.space = %(space)s::int AND b.branch = f.branch ORDER BY f.place"
 )
@@ -50,6 +50,9 @@ _AUTHORS: Final = (
 )
 _TIMES: Final = (
     f"SELECT c.version, c.time FROM {_ASKED} JOIN commit AS c ON c.space = %(space)s::int AND c.version = j.value"  # noqa: S608
+)
+_HASHES: Final = (
+    f"SELECT c.version, c.hash FROM {_ASKED} JOIN commit AS c ON c.space = %(space)s::int AND c.version = j.value"  # noqa: S608
 )
 _COMMIT_PAGE: Final = _COMMIT.format(
     "(SELECT * FROM commit WHERE space = %(space)s::int AND version > %(after)s AND version <= %(upto)s "
@@ -67,9 +70,9 @@ def commits_at(view: PostgresView, space: Did, versions: Iterable[int]) -> dict[
     """The commits of those versions that are there, in the order asked for."""
     found: dict[Version, Commit] = {}
     for asked in _chunks(versions):
-        hashes = _hashes(view, asked)
+        its_facts = _fact_hashes(view, asked)
         for row in view.rows(_COMMITS, {"asked": asked}):
-            found[row[0]] = commit_of(with_local(row), space, hashes.get(row[0], ()))
+            found[row[0]] = commit_of(with_local(row), space, its_facts.get(row[0], ()))
     return found
 
 
@@ -86,6 +89,10 @@ def fact_page(view: PostgresView, after: int, upto: int, limit: int) -> list[Fac
 
 def times(view: PostgresView, versions: Iterable[int]) -> dict[Version, TimeMs]:
     return {version: time for asked in _chunks(versions) for version, time in view.rows(_TIMES, {"asked": asked})}
+
+
+def hashes(view: PostgresView, versions: Iterable[int]) -> dict[Version, Hash]:
+    return {version: hash_ for asked in _chunks(versions) for version, hash_ in view.rows(_HASHES, {"asked": asked})}
 
 
 def authors(view: PostgresView, versions: Iterable[int]) -> dict[Version, Did]:
@@ -113,9 +120,9 @@ def _chunks(numbers: Iterable[int]) -> Iterator[Int8Array]:
         yield int8s(wanted[start : start + CHUNK])
 
 
-def _hashes(view: PostgresView, asked: Int8Array) -> dict[Version, list[tuple[Hash, BranchName]]]:
+def _fact_hashes(view: PostgresView, asked: Int8Array) -> dict[Version, list[tuple[Hash, BranchName]]]:
     found: dict[Version, list[tuple[Hash, BranchName]]] = {}
-    for number, hash_, branch in view.rows(_HASHES, {"asked": asked}):
+    for number, hash_, branch in view.rows(_FACT_HASHES, {"asked": asked}):
         found.setdefault(Version(number >> positions.INDEX_BITS), []).append((hash_, branch))
     return found
 

@@ -96,7 +96,7 @@ class SpaceRows:
             key = (branch, renumbered.get(entity, entity))
             known.heads.pop(key, None)
             known.heads[key] = head
-        known.entities.trim()
+        known.trim_entities()
         known.heads.trim()
         known.principals.trim()
         known.sessions.trim()

@@ -19,6 +19,7 @@ from stemmadb.server.storage.postgres import claims, incoming, members, schema, 
 from stemmadb.server.storage.postgres.appender import APPENDS_IN_FLIGHT_MAX, NodeAppender
 from stemmadb.server.storage.postgres.claims import Claimed
 from stemmadb.server.storage.postgres.connection import (
+    NODE_SETTINGS,
     READER_SETTINGS,
     PgConnection,
     connect,
@@ -102,7 +103,7 @@ class PostgresStorage:
         return ConnectionPool(make, count, self.counts, self._node)
 
     def _connect(self) -> PgConnection:
-        return connect(self._dsn, reads_mark=True)
+        return connect(self._dsn, NODE_SETTINGS, reads_mark=True)
 
     def _connect_reader(self) -> PgConnection:
         # A read view that a thread keeps open without asking anything is ended by the server.
@@ -164,6 +165,8 @@ class PostgresStorage:
         self.counts.add("claims", len(claimed))
         with self._lock:
             self._claims.update(claimed)
+            if self._is_draining:  # since this claim began
+                self._give_back_unopened()
         return {space: elsewhere.get(space) for space in spaces}
 
     @property
@@ -174,8 +177,11 @@ class PostgresStorage:
         """The node stops: it claims nothing more, and what it closes is given back by `give_back_closed`."""
         with self._lock:
             self._is_draining = True
-            self._to_give_back |= {space for space, kept in self._claims.items() if kept.owner == self.node.number}
-            self._claims.clear()
+            self._give_back_unopened()
+
+    def _give_back_unopened(self) -> None:
+        self._to_give_back |= {space for space, kept in self._claims.items() if kept.owner == self.node.number}
+        self._claims.clear()
 
     def give_back_closed(self) -> None:
         """Gives back the spaces that were closed while it drains, with one statement."""

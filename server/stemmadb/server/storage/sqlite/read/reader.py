@@ -117,6 +117,9 @@ class SqliteReader:
     def times(self, versions: Iterable[Version]) -> dict[Version, TimeMs]:
         return records.times(self._view, versions)
 
+    def hashes(self, versions: Iterable[Version]) -> dict[Version, Hash]:
+        return records.hashes(self._view, versions)
+
     def facts(self, versions: Iterable[Version]) -> dict[Version, tuple[Fact, ...]]:
         return records.facts_in(self._view, versions)
 

@@ -33,8 +33,11 @@ _FACTS_ASKED: Final = (
 _COMMITS: Final = COMMIT.format('json_each(?) AS j CROSS JOIN "commit" AS c ON c.version = j.value')
 _FACTS: Final = FACT.format(_FACTS_ASKED)
 _FACTS_AT: Final = FACT.format("json_each(?) AS j CROSS JOIN fact AS f ON f.place = j.value")
-_HASHES: Final = f"SELECT f.place, f.hash, b.name FROM {_FACTS_ASKED} CROSS JOIN branch AS b ON b.branch = f.branch"  # noqa: S608
+_FACT_HASHES: Final = (
+    f"SELECT f.place, f.hash, b.name FROM {_FACTS_ASKED} CROSS JOIN branch AS b ON b.branch = f.branch"  # noqa: S608
+)
 _TIMES: Final = 'SELECT c.version, c.time FROM json_each(?) AS j CROSS JOIN "commit" AS c ON c.version = j.value'
+_HASHES: Final = 'SELECT c.version, c.hash FROM json_each(?) AS j CROSS JOIN "commit" AS c ON c.version = j.value'
 _AUTHORS: Final = (
     'SELECT c.version, p.did FROM json_each(?) AS j CROSS JOIN "commit" AS c ON c.version = j.value '
     "CROSS JOIN session AS s ON s.session = c.session CROSS JOIN principal AS p ON p.principal = s.principal"
@@ -45,14 +48,18 @@ def commits_at(view: ReadView, space: Did, versions: Iterable[int]) -> dict[Vers
     """The commits of those versions that are there."""
     found: dict[Version, Commit] = {}
     for asked in _chunks(versions):
-        hashes = _hashes(view, asked)
+        its_facts = _fact_hashes(view, asked)
         for row in view.rows(_COMMITS, (asked,)):
-            found[row[0]] = commit_of(row, space, hashes.get(row[0], ()))
+            found[row[0]] = commit_of(row, space, its_facts.get(row[0], ()))
     return found
 
 
 def times(view: ReadView, versions: Iterable[int]) -> dict[Version, TimeMs]:
     return {version: time for asked in _chunks(versions) for version, time in view.rows(_TIMES, (asked,))}
+
+
+def hashes(view: ReadView, versions: Iterable[int]) -> dict[Version, Hash]:
+    return {version: hash_ for asked in _chunks(versions) for version, hash_ in view.rows(_HASHES, (asked,))}
 
 
 def authors(view: ReadView, versions: Iterable[int]) -> dict[Version, Did]:
@@ -80,8 +87,8 @@ def _chunks(numbers: Iterable[int]) -> Iterator[str]:
         yield as_json(wanted[start : start + CHUNK])
 
 
-def _hashes(view: ReadView, asked: str) -> dict[Version, list[tuple[Hash, BranchName]]]:
+def _fact_hashes(view: ReadView, asked: str) -> dict[Version, list[tuple[Hash, BranchName]]]:
     found: dict[Version, list[tuple[Hash, BranchName]]] = {}
-    for number, hash_, branch in view.rows(_HASHES, (asked,)):
+    for number, hash_, branch in view.rows(_FACT_HASHES, (asked,)):
         found.setdefault(Version(number >> positions.INDEX_BITS), []).append((hash_, branch))
     return found
