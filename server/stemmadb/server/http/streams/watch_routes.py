@@ -124,6 +124,8 @@ class WatchStream:
         self._is_ready = False
         self._is_resumed = begins is None
         self._has_begun = False
+        self._is_in_parts = False
+        """Whether the last message was a part of a frame, and not its end."""
         self.is_over = False
         self.socket = StreamSocket()
         context = call.context
@@ -166,12 +168,13 @@ class WatchStream:
         return events
 
     async def _events(self, data: bytes, frame: Sync) -> list[StreamEvent]:
-        events = [] if self._has_begun else self._beginning(frame)
-        self._has_begun = True
+        events = [] if self._is_in_parts else self._beginning(frame)
+        self._is_in_parts = frame.more
+        is_whole = not frame.more and (self._is_ready or self._is_resumed or WATCH in frame.filled)
         if not is_empty(frame):
             change = await _changes.of(self._call, self._branch, data, frame)
-            events.append(change if frame.more else change._replace(id=self._id_of(frame)))
-        if not frame.more and not self._is_ready and (WATCH in frame.filled or self._is_resumed):
+            events.append(change._replace(id=self._id_of(frame)) if is_whole else change)
+        if is_whole and not self._is_ready:
             self._is_ready = True
             events.append(StreamEvent("ready", {"version": frame.to}, self._id_of(frame)))
         for one in frame.ended:
@@ -183,10 +186,14 @@ class WatchStream:
         return str(EventId(mark_of(frame.to, frame.hash), self._question))
 
     def _beginning(self, frame: Sync) -> list[StreamEvent]:
-        why = self._begins or ("rights" if self._session.has_other_rights else frame.reset)
+        """A `reset`, of the first frame or of a later one: a reader may be so slow that a compaction overtakes it."""
+        why: str | None = frame.reset
+        if not self._has_begun:
+            why = self._begins or ("rights" if self._session.has_other_rights else frame.reset)
+        self._has_begun = True
         if why is None:
             return []
-        self._is_resumed = False
+        self._is_resumed = self._is_ready = False
         return [StreamEvent("reset", {"why": why})]
 
     def _ended(self, error: StemmaError) -> StreamEvent:
