@@ -21,12 +21,15 @@ from stemmadb.server.service.base.settings import ServiceSettings
 from stemmadb.server.service.base.transport import DRAIN_BYTES
 from stemmadb.server.service.session.space_hub import TURN_BYTES
 from stemmadb.server.service.stream import broadcast, frame_changes
+from stemmadb.server.service.stream.broadcast import BroadcastGroup
 from stemmadb.server.service.stream.frames import Frame
 
 DOC = "urn:doc"
 DRAFT = BranchName("draft")
 SUBSCRIBERS = 24
 NEWS = b"the news"
+THREE = ("urn:1", "urn:2", "urn:3")
+SMALL_PARTS = msgspec.structs.replace(DEFAULTS, part_bytes_max=4_000)
 
 
 async def sending(home: ServiceHarness, monkeypatch: pytest.MonkeyPatch, branch: str = "main") -> list[Peer]:
@@ -208,15 +211,19 @@ async def test_those_that_wait_for_their_slice_are_no_quiet_sessions(monkeypatch
 @pytest.mark.rule("WATCH-2", "SYNC-1")
 async def test_what_is_too_much_for_one_frame_goes_out_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """While a frame was sent, more came than fits into one. Then each subscriber got frames of its own."""
-    async with service_harness(limits=msgspec.structs.replace(DEFAULTS, part_bytes_max=4_000)) as home:
+    async with service_harness(limits=SMALL_PARTS) as home:
         writer, *peers = await sending(home, monkeypatch)
         group = peers[-1].handler.outbox._broadcast
         assert group is not None
         built = counting(monkeypatch)
+        monkeypatch.setattr(broadcast, "PARTS_MAX", 1)
         for number in range(4):
             await writer_commits(writer, put(DOC, f"{number}" * 2_500))
             await writer_commits(writer, put("urn:other", number))
-        await finish(home, monkeypatch)
+        monkeypatch.undo()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(broadcast, "PARTS_MAX", 1)
+            await home.settle(2)
         assert built, "they were built by the group"
         assert len(built) <= 2 * 4
         for peer in peers:
@@ -224,6 +231,59 @@ async def test_what_is_too_much_for_one_frame_goes_out_batch_by_batch(monkeypatc
             assert [one.version for frame in peer.frames for one in frame.commits] == [3, 4, 6, 8, 10]
             assert [fact.body for one in peer.frames[-1].commits for fact in one.facts] == [encode("3" * 2_500)]
             assert peer.handler.outbox._broadcast is group
+
+
+@pytest.mark.rule("WATCH-2", "SYNC-1")
+@pytest.mark.parametrize("unsent_bytes_max", [DRAIN_BYTES, 4 * DRAIN_BYTES])
+async def test_a_group_sends_a_frame_in_a_few_parts_too(unsent_bytes_max: int) -> None:
+    """Unless that is more than a client may leave unread: then each gets it by itself, as it reads."""
+    settings = ServiceSettings(unsent_bytes_max=unsent_bytes_max)
+    async with service_harness(
+        limits=msgspec.structs.replace(DEFAULTS, part_bytes_max=DRAIN_BYTES), settings=settings
+    ) as home:
+        writer, peers, group = await grouped(home)
+        for number in range(2):
+            await writer.commit(*(put(id_, f"{number}" * (DRAIN_BYTES // 2)) for id_ in THREE))
+            for peer in peers:
+                assert is_contiguous(peer)
+                assert peer.frames[-1].to == writer.frames[-1].to
+                told = {fact.id: fact.body for one in peer.frames[-1].commits for fact in one.facts}
+                assert told == {id_: encode(f"{number}" * (DRAIN_BYTES // 2)) for id_ in THREE}
+        is_shared = {peer.handler.outbox._broadcast for peer in peers} == {group}
+        assert is_shared == (unsent_bytes_max > DRAIN_BYTES)
+
+
+@pytest.mark.rule("SYNC-1")
+async def test_a_connection_that_fails_between_two_parts_ends_and_costs_no_other() -> None:
+    async with service_harness(limits=SMALL_PARTS) as home:
+        writer, (first, failing, third), group = await grouped(home)
+        write, written = group._members[failing.handler.outbox], list[bytes]()
+
+        def fail(part: bytes) -> None:
+            if written:
+                raise RuntimeError
+            written.append(part)
+            write(part)
+
+        group._members[failing.handler.outbox] = fail
+        await writer.commit(*(put(id_, "x" * 2_500) for id_ in THREE))
+        assert failing.wire.closed == 1011
+        for peer in (first, third):
+            assert is_contiguous(peer)
+            assert peer.frames[-1].to == writer.frames[-1].to
+            assert peer.handler.outbox._broadcast is group
+
+
+async def grouped(home: ServiceHarness) -> tuple[Peer, list[Peer], BroadcastGroup]:
+    """A writer, and three sessions that watch three entities in one group."""
+    writer = await home.peer(ALICE).open()
+    peers = [await home.peer(CAROL).open() for _ in range(3)]
+    for peer in peers:
+        await peer.watch(1, *THREE)
+    await writer.commit(*(put(id_, 0) for id_ in THREE))
+    group = peers[0].handler.outbox._broadcast
+    assert group is not None
+    return writer, peers, group
 
 
 async def writer_commits(writer: Peer, operation: Operation) -> None:

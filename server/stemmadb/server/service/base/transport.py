@@ -44,7 +44,8 @@ class Socket(Protocol):
         """A function that writes framed messages straight to the transport; None if there can be none now.
 
         It is valid until it is released, or until `end` is called, once: more than `DRAIN_BYTES` are unsent, or the
-        connection is closing. That may happen during a write; the bytes of that write are taken all the same.
+        connection is closing. That may happen during a write; the bytes of that write, and of others in the same
+        turn, are taken all the same.
         """
         ...
 

@@ -88,7 +88,9 @@ class SpaceHub:
             groups_max=settings.watch_groups_max,
             entities_max=settings.watched_entities_max,
         )
-        self.broadcasts = BroadcastGroups(self.feed, counts, space.limits, self.touch)
+        self.broadcasts = BroadcastGroups(
+            self.feed, counts, space.limits, self.touch, unsent_bytes_max=settings.unsent_bytes_max
+        )
         self.authors: dict[tuple[Did, bytes], HubSession] = {}
         """The session that gets the verdicts of a principal and a session id."""
         self.sessions: dict[HubSession, None] = {}

@@ -38,6 +38,12 @@ TURN_WRITES: Final = 256
 """Subscribers that a frame is sent to in a turn, however small it is: a few milliseconds."""
 
 
+PARTS_MAX: Final = 4
+"""Parts of a frame that a group still sends: they are written one after the other, in one turn."""
+
+CLOSE_FAILED: Final = 1011
+
+
 class BroadcastKey(NamedTuple):
     """What all subscribers of a broadcast group share: from the same version on, their frames are the same bytes."""
 
@@ -98,9 +104,10 @@ class BroadcastGroup:
         self._broadcasts = broadcasts
         self._members: dict[Subscriber, Write] = {}
         """Each with the raw writer of its socket."""
-        self._frame = b""
-        """The frame that is being sent; it takes all from `_before` to `to`."""
-        self._frame_size = 0
+        self._frame: list[bytes] = []
+        """The parts of the frame that is being sent; it takes all from `_before` to `to`."""
+        self._sizes: list[int] = []
+        """Those of its messages."""
         self._before = to, hash_
         self._unsent: dict[Subscriber, None] = {}
         """The subscribers that are still to be sent the frame."""
@@ -146,7 +153,7 @@ class BroadcastGroup:
 
         The others are flushed individually, and then only what is still there is looked up.
         """
-        self._frame = b""
+        self._frame = []
         for subscriber in tuple(self._unsent):
             _detach(subscriber)
 
@@ -166,7 +173,7 @@ class BroadcastGroup:
         self._disband()
 
     def flush(self) -> None:
-        """Sends what is new to all subscribers; what cannot be one message, each sends by itself."""
+        """Sends what is new to all subscribers; what is too much for a frame, each sends by itself."""
         self._is_touched = False
         if self._unsent:
             self._send()
@@ -180,7 +187,7 @@ class BroadcastGroup:
             self._disband()
 
     def _publish_first(self, to: Version) -> bool:
-        """The first of several batches, since all of them are no one message; the others follow it."""
+        """The first of several batches, since all of them are too much for a frame; the others follow it."""
         for batch in self._broadcasts.feed.batches(self.to) or ():
             if batch.to >= to or not self._publish(batch.to):
                 return False
@@ -190,7 +197,7 @@ class BroadcastGroup:
         return False
 
     def _publish(self, to: Version) -> bool:
-        """Sends what is new up to a version; False if that is not known, or cannot be one message."""
+        """Sends what is new up to a version; False if that is not known, or too much for a frame."""
         feed, limits = self._broadcasts.feed, self._broadcasts.limits
         hash_ = feed.hash if to == feed.version else feed.hash_at(to)
         deltas = [(watch, watch.group.journal.between(self.to, to)) for watch in self._watches]
@@ -201,13 +208,19 @@ class BroadcastGroup:
             return True
         frame = Frame(self.to, to, hash_)
         frame_changes.add_changes(frame, changes, feed.batches(self.to), _has_no_bytes)
-        message = frame.in_one_part(limits.part_bytes_max)
-        if message is not None and self._members:
-            self._begin(self._broadcasts.codecs[self.key.subprotocol].encode(message), frame.to, frame.hash)
-        return message is not None
+        parts = list(islice(frame.parts(limits.part_bytes_max), PARTS_MAX + 1))
+        if len(parts) > PARTS_MAX:
+            return False
+        if self._members:
+            messages = list(map(self._broadcasts.codecs[self.key.subprotocol].encode, parts))
+            if len(messages) > 1 and sum(map(len, messages)) > self._broadcasts.unsent_bytes_max:
+                return False
+            self._begin(messages, frame.to, frame.hash)
+        return True
 
-    def _begin(self, data: Data, to: Version, hash_: Hash) -> None:
-        self._frame, self._frame_size = next(iter(self._members)).socket.framed(data), len(data)
+    def _begin(self, messages: Sequence[Data], to: Version, hash_: Hash) -> None:
+        socket = next(iter(self._members)).socket
+        self._frame, self._sizes = [socket.framed(data) for data in messages], [len(data) for data in messages]
         self._before = self.to, self.hash
         self.to, self.hash = to, hash_
         self._unsent = dict.fromkeys(self._members)
@@ -215,12 +228,13 @@ class BroadcastGroup:
 
     def _send(self) -> None:
         """Sends the frame to as many subscribers as one turn of the loop may take."""
-        now = list(islice(self._unsent, max(1, min(TURN_WRITES, TURN_BYTES // self._frame_size))))
+        now = list(islice(self._unsent, max(1, min(TURN_WRITES, TURN_BYTES // sum(self._sizes)))))
         missed = self._write(now)
         counts, sent = self._broadcasts.counts, len(now) - len(missed)
-        counts.messages_out += sent
-        counts.bytes_out += sent * self._frame_size
-        now[0].socket.repeated(sent, self._frame_size)
+        for size in self._sizes:
+            counts.messages_out += sent
+            counts.bytes_out += sent * size
+            now[0].socket.repeated(sent, size)
         leaving, self._leaving = self._leaving, []
         for subscriber in (*missed, *leaving):
             if subscriber in self._members:
@@ -228,17 +242,22 @@ class BroadcastGroup:
         if self._unsent:
             self._touch()
         else:
-            self._frame = b""  # there may be a group for each session, and nothing new for long
+            self._frame = []  # there may be a group for each session, and nothing new for long
 
     def _write(self, subscribers: Sequence[Subscriber]) -> list[Subscriber]:
         """Writes to them; returns those that failed. Each meets its error again when it is flushed alone."""
         missed: list[Subscriber] = []
         self._is_writing = True
         for subscriber in subscribers:
+            begun = False
             try:
-                self._members[subscriber](self._frame)
+                for part in self._frame:
+                    self._members[subscriber](part)
+                    begun = True
             except Exception:
                 missed.append(subscriber)
+                if begun:  # its client waits for the other parts, which it cannot get from here any more
+                    subscriber.socket.close(CLOSE_FAILED)
             else:
                 del self._unsent[subscriber]
         self._is_writing = False
@@ -264,12 +283,19 @@ class BroadcastGroups:
     """The broadcast groups of one space."""
 
     def __init__(
-        self, feed: Feed, counts: SpaceCounts, limits: Limits, touch: Callable[[BroadcastGroup], None]
+        self,
+        feed: Feed,
+        counts: SpaceCounts,
+        limits: Limits,
+        touch: Callable[[BroadcastGroup], None],
+        *,
+        unsent_bytes_max: int,
     ) -> None:
         """`touch` schedules a group to be flushed together with the sessions."""
         self.feed = feed
         self.counts = counts
         self.limits = limits
+        self.unsent_bytes_max = unsent_bytes_max
         self.codecs: Final[Mapping[Subprotocol, Codec]] = {one: codec_for(one, limits) for one in SUBPROTOCOLS}
         self.touch = touch
         self._broadcasts: dict[BroadcastKey, BroadcastGroup] = {}
