@@ -14,8 +14,8 @@ def _beside(key: Key, variant: str) -> Key:
 
 
 def _ended(how: str, seconds: float) -> Target:
-    measure = value("seconds", Key(f"nodes: after {how}", OURS, 20))
-    return less("nodes: until spaces are written again", f"after {how}", measure, first=seconds, goal=None, unit=" s")
+    measure = value("seconds", Key(f"nodes: after {how}", OURS, 1))
+    return less("nodes: until a space is written again", f"after {how}", measure, first=seconds, goal=None, unit=" s")
 
 
 NODES = (

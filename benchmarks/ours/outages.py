@@ -18,41 +18,36 @@ from stemmadb.protocol.model.values.body import encode
 from stemmadb.protocol.model.values.ids import EntityId
 
 PAUSE_SECONDS = 0.01
-SPACES = 20
-"""Each end of a node concerns so many; the last of them to be written counts."""
 CHUNK_BYTES = 1 << 16
 
 
 def after_end(fleet: Fleet, how: signal.Signals) -> float:
-    """Seconds from the signal to the owner until all its spaces are written through the other node."""
+    """Seconds from the signal to the owner until its space is written through the other node."""
     owner, other = fleet.nodes
-    spaces = [Space.made(owner.port) for _ in range(SPACES)]
-    for space in spaces:
-        _write(space)
-        space.at(other.port)
+    space = Space.made(owner.port)
+    _write(space)
+    space.at(other.port)
     began = time.perf_counter()
     fleet.end(owner, how)
-    _until_written(spaces)
+    _until_written(space)
     took = time.perf_counter() - began
     fleet.replace_dead()
     return took
 
 
 def after_promotion(fleet: Fleet, pair: Pair) -> float:
-    """Seconds from the end of the primary, whose standby is promoted at once, until all spaces are written."""
-    spaces = [Space.made(fleet.nodes[0].port) for _ in range(SPACES)]
-    for space in spaces:
-        _write(space)
+    """Seconds from the end of the primary, whose standby is promoted at once, until a space is written."""
+    space = Space.made(fleet.nodes[0].port)
+    _write(space)
     began = time.perf_counter()
     pair.fail_over()
-    _until_written(spaces)
+    _until_written(space)
     return time.perf_counter() - began
 
 
-def _until_written(spaces: list[Space]) -> None:
-    for space in spaces:
-        while not _is_written(space):
-            time.sleep(PAUSE_SECONDS)
+def _until_written(space: Space) -> None:
+    while not _is_written(space):
+        time.sleep(PAUSE_SECONDS)
 
 
 def _is_written(space: Space) -> bool:

@@ -186,4 +186,4 @@ def _turn(
 
 
 def _add_time(turns: Turns, name: str, seconds: float) -> None:
-    turns.add(Key(name, rows.OURS, outages.SPACES), {"seconds": seconds}, n=1)
+    turns.add(Key(name, rows.OURS, 1), {"seconds": seconds}, n=1)

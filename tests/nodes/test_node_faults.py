@@ -30,6 +30,25 @@ real, real_ns = time.time, time.time_ns
 time.time = lambda: real() + {CLOCK_SECONDS}
 time.time_ns = lambda: real_ns() + {CLOCK_SECONDS} * 10**9
 """
+STOPS_BEFORE_IT_WRITES = """
+import os, signal, sys
+from stemmadb.server.serving.nodes.ownership import NodeOwnership
+real = NodeOwnership.is_alive
+def is_alive(self):
+    found = real(self)
+    if found and sys._getframe(1).f_code.co_name == "_may_send" and os.path.exists({trigger!r}):
+        os.unlink({trigger!r})
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return found
+NodeOwnership.is_alive = is_alive
+"""
+
+
+def patched(directory: Path, program: str) -> dict[str, str]:
+    """The environment of a node that runs this before it starts."""
+    directory.mkdir()
+    (directory / "sitecustomize.py").write_text(program)
+    return {"PYTHONPATH": os.pathsep.join([str(directory), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
 
 
 @pytest.fixture(scope="module")
@@ -161,11 +180,8 @@ def test_two_nodes_never_have_one_number(server: OwnServer, tmp_path: Path, monk
 async def test_a_node_whose_clock_is_off_by_ten_seconds_takes_the_time_of_the_database(
     server: OwnServer, tmp_path: Path
 ) -> None:
-    (tmp_path / "clock").mkdir()
-    (tmp_path / "clock" / "sitecustomize.py").write_text(SHIFTED_CLOCK)
-    path = os.pathsep.join([str(tmp_path / "clock"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     async with site(server, tmp_path) as made:
-        await made.begin(second={"PYTHONPATH": path})
+        await made.begin(second=patched(tmp_path / "clock", SHIFTED_CLOCK))
         ahead = ServedSpace(made.nodes[1].url)
         await ahead.found()  # the second node owns it
         served = [made.served[0], ahead]
@@ -178,3 +194,41 @@ async def test_a_node_whose_clock_is_off_by_ten_seconds_takes_the_time_of_the_da
             times.append(verdict["time"])
         assert times == sorted(times)
         assert len(await asyncio.to_thread(made.rows, "SELECT node FROM stemmadb.node")) == 2
+
+
+@pytest.mark.rule("STORE-8", "COMMIT-1", "COMMIT-5")
+async def test_an_owner_that_is_stopped_between_its_check_and_the_write_sends_a_verdict_that_is_true(
+    server: OwnServer, tmp_path: Path
+) -> None:
+    """The check was made, so the frame goes out, long after another node has the space; nothing else does."""
+    trigger = tmp_path / "stop"
+    program = STOPS_BEFORE_IT_WRITES.format(trigger=str(trigger))
+    async with site(server, tmp_path) as made:
+        await made.begin(second=patched(tmp_path / "patch", program))
+        stopped, other = (ServedSpace(made.nodes[n].url) for n in (1, 0))
+        made.served += [stopped, other]
+        other.key, other.owner = stopped.key, stopped.owner
+        await stopped.found()  # the second node owns it
+        client = await stopped.enter()
+        await client.watch_filled(1, query_of("urn:*"))
+        confirmed = await writes(client, "before", 1)
+        trigger.touch()
+        local = await client.commit(set_("urn:late", 1))
+        while trigger.exists():
+            await asyncio.sleep(0.01)
+        quick = other.client()
+        await comes_back(quick)
+        confirmed += await writes(quick, "after", 3)
+        made.nodes[1].go_on()
+        heard = len(client.heard)
+        with suppress(Gone):
+            while True:
+                await client.pump()
+        late = client.holding.verdicts[client.holding.session, local]
+        assert late["verdict"] == "accepted"
+        assert client.holding.to == late["version"]
+        assert client.heard[heard:].count("sync") == 1
+        await comes_back(client)
+        await agree(client, 1)
+        assert sorted(client.holding.held_by(1)) == sorted([*confirmed, "urn:late"])
+        await asyncio.to_thread(check, made, [*confirmed, "urn:late"])

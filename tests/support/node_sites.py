@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -81,8 +81,10 @@ async def site(server: OwnServer, directory: Path, tablespace: str = "pg_default
                 await asyncio.to_thread(node.close)
 
 
-async def comes_back(client: PlainClient) -> None:
+async def comes_back(client: PlainClient, where: Callable[[], str] | None = None) -> None:
+    """Until it is let in, at any of the addresses that `where` gives."""
     while True:
+        client.address = client.address if where is None else where()
         try:
             await client.resume()
         except (OSError, Gone, TimeoutError):
