@@ -20,13 +20,19 @@ _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, its threads and its living children."""
+    """User and system time of a process, its threads and its children, also of those that have ended."""
     try:
-        own = time.clock_gettime(_cpu_clock(pid))
+        own = time.clock_gettime(_cpu_clock(pid)) + _of_ended(pid)
         children = [int(name) for task in _tasks(pid) for name in (task / "children").read_text().split()]
     except OSError:
         return 0.0
     return own + sum(cpu_seconds(child) for child in children)
+
+
+def _of_ended(pid: int) -> float:
+    """What the children used that it has waited for; else the time of a child would be taken back when it ends."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _cpu_clock(pid: int) -> int:

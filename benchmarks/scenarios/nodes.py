@@ -96,10 +96,11 @@ def _one(turns: Turns, plan: Plan, server: Database) -> None:
     with database.fleet(server.made("one"), 2) as fleet, service.served() as sqlite, _sharedb(server) as peer:
         space, other = Space.made(fleet.nodes[0].port), Space.made(sqlite.port)
         for turn in range(plan.reps):
-            for name, node in zip((ONE, WRONG), fleet.nodes, strict=True):
+            places = list(zip((ONE, WRONG), fleet.nodes, strict=True))
+            for name, node in places if turn % 2 else reversed(places):  # so that neither is always the first
                 space.at(node.port)
                 with _writing(space, clients) as writers:
-                    _turn(turns, Key(name, rows.OURS, clients), fleet.nodes, server, writers, plan.seconds)
+                    _turn(turns, Key(name, rows.OURS, clients), fleet.nodes, server, writers, plan.seconds, WARM_UP)
             with _writing(other, clients) as writers:
                 turns.add_figures(
                     Key(ON_SQLITE, rows.OURS, clients), closed_loop(writers, pid=sqlite.pid, seconds=plan.seconds)
@@ -144,10 +145,11 @@ def _large(turns: Turns, plan: Plan, server: Database) -> None:
         space.fill({f"urn:item:{number:07}": DOCUMENT for number in range(entities)})
         for _ in range(plan.reps):
             with _writing(space, clients) as writers:
-                _turn(turns, Key(ALONE, rows.OURS, clients), fleet.nodes, server, writers, plan.seconds)
+                key = Key(ALONE, rows.OURS, clients)
+                _turn(turns, key, fleet.nodes, server, writers, plan.seconds, WARM_UP)
                 with outages.exported(fleet.url, space, bytes_per_second=EXPORT_BYTES_PER_SECOND) as read:
                     key = Key(EXPORTED, rows.OURS, clients)
-                    _turn(turns, key, fleet.nodes, server, writers, plan.seconds)
+                    _turn(turns, key, fleet.nodes, server, writers, plan.seconds, WARM_UP)
             turns.note(key, exported_bytes=sum(read), exports=len(read))
 
 
