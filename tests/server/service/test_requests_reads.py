@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,9 @@ from stemmadb.protocol.wire.messages.structure import (
     MergeRequest,
     TagEntry,
 )
+from stemmadb.server.engine.base.moments import ResolvedMoment
+from stemmadb.server.engine.read import blame
+from stemmadb.server.storage.port import LogReader
 from stemmadb.server.storage.sqlite import SqliteStorage
 
 ONE, TWO = EntityId("urn:todo:1"), EntityId("urn:todo:2")
@@ -253,6 +256,36 @@ async def test_blame_names_the_last_writer_of_each_leaf() -> None:
         assert below.lines == lines[1:]
         before = await it.ask(BlameRequest(id=1, entity=ONE, version=Version(2)))
         assert (before.version, {line.version for line in before.lines}) == (2, {2})
+
+
+@pytest.mark.rule("HISTORY-1", "HISTORY-2")
+async def test_the_pages_of_a_blame_find_its_leaves_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found: list[str] = []
+    leaves = blame._leaves
+
+    def counted(log: LogReader, id_: EntityId, at: ResolvedMoment, path: str) -> Iterator[blame.Leaf]:
+        found.append(path)
+        return leaves(log, id_, at, path)
+
+    monkeypatch.setattr(blame, "_leaves", counted)
+    async with request_harness(SqliteStorage(tmp_path)) as it:
+        await it.engine.must(set_(ONE, dict.fromkeys("abcd", 1) | {"e": {"f": 1, "g": 2}}, blind=True))
+        asked = BlameRequest(id=1, entity=ONE)
+        whole = (await it.ask(asked)).lines
+        page = await it.ask(msgspec.structs.replace(asked, limit=2))
+        await it.engine.must(patch_(ONE, {"op": "replace", "path": "/c", "value": 2}, blind=True))  # after the pages
+        other = await it.ask(msgspec.structs.replace(asked, path="/e", limit=1))  # one blame is kept, the last
+        assert (await it.ask(msgspec.structs.replace(asked, path="/e", limit=1, after=other.next))).lines == whole[5:]
+        lines = list(page.lines)
+        while page.next is not None:
+            page = await it.ask(msgspec.structs.replace(asked, limit=2, after=page.next))
+            lines += page.lines
+        assert lines == list(whole)
+        assert found == ["", "", "/e", ""]
+        begun = await it.ask(msgspec.structs.replace(asked, limit=2))
+        await it.ask(EraseRequest(**writing("erase"), entity=ONE, versions=(Version(2), Version(3))))
+        with pytest.raises(errors.Erased):
+            await it.ask(msgspec.structs.replace(asked, limit=2, after=begun.next))
 
 
 async def test_the_access_list_is_told_as_of_a_version_with_the_rights_of_now() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import TypeAlias
 
 import msgspec
 
@@ -25,6 +26,9 @@ from stemmadb.server.engine.read.entities import HEAD, entity_of, is_erased, res
 from stemmadb.server.engine.read.history import check_written, facts_in_chunks
 from stemmadb.server.storage.port import FactPosition, LogReader
 
+Leaf: TypeAlias = tuple[str, Version | None]
+"""A path, and the version that wrote the leaf there last."""
+
 
 class BlamedLeaf(msgspec.Struct, frozen=True):
     """A leaf, and the commit on this lineage that wrote it last: a merge for what it changed.
@@ -42,9 +46,11 @@ class Blamed(msgspec.Struct, frozen=True):
     version: Version
     lines: tuple[BlamedLeaf, ...]
     next: int | None
+    leaves: Sequence[Leaf] = ()
+    """All of them, for the pages after this one."""
 
 
-def page(
+def page(  # noqa: PLR0913
     reader: LogReader,
     id_: EntityId,
     moment: ReadMoment = HEAD,
@@ -52,25 +58,27 @@ def page(
     *,
     after: int = 0,
     limit: int | None = None,
+    known: Sequence[Leaf] | None = None,
     may_read: MayRead = anything,
     limits: Limits = DEFAULTS,
 ) -> Blamed:
     """The next leaves of the value, or of the part of it at `path`, in the order of the value.
 
     A path inside a leaf, such as an element of an array, gets the line of that leaf. There are no lines for what was
-    deleted, nor for a path that is not there; `Erased` and `NotFound` as everywhere (HISTORY-2).
+    deleted, nor for a path that is not there; `Erased` and `NotFound` as everywhere (HISTORY-2). `known` are the
+    leaves of the page before, where nothing was erased or compacted since.
     """
     budget = Budget(limit, limits)
     pointer.parse(path)
     resolved = resolve_moment(reader, moment)
     check_written(reader, id_, moment, resolved.spans, may_read)
-    left = islice(_leaves(reader, id_, resolved, path), after, None)
-    looked_at = enumerate(_with_commits(reader, left), after + 1)
+    leaves = tuple(_leaves(reader, id_, resolved, path)) if known is None else known
+    looked_at = enumerate(_with_commits(reader, islice(leaves, after, None)), after + 1)
     lines, next_ = fill(looked_at, _size, budget)
-    return Blamed(resolved.version, tuple(lines), next_)
+    return Blamed(resolved.version, tuple(lines), next_, leaves)
 
 
-def _with_commits(reader: LogReader, leaves: Iterator[tuple[str, Version | None]]) -> Iterator[BlamedLeaf]:
+def _with_commits(reader: LogReader, leaves: Iterator[Leaf]) -> Iterator[BlamedLeaf]:
     """The leaves with their commits, read as the page fills: a page costs the commits it names."""
     while chunk := list(islice(leaves, CHUNK)):
         by = created_by(reader, (version for _, version in chunk if version is not None))
@@ -78,9 +86,7 @@ def _with_commits(reader: LogReader, leaves: Iterator[tuple[str, Version | None]
             yield BlamedLeaf(leaf, None if version is None else by[version])
 
 
-def _leaves(
-    reader: LogReader, id_: EntityId, resolved: ResolvedMoment, path: str
-) -> Iterator[tuple[str, Version | None]]:
+def _leaves(reader: LogReader, id_: EntityId, resolved: ResolvedMoment, path: str) -> Iterator[Leaf]:
     """The leaves at the path with the versions that wrote them."""
     state = states.load(reader, resolved.spans, [id_])[id_]
     if is_erased(state):

@@ -1,8 +1,9 @@
 """Past states kept in memory: what was read at an old version is the same for ever, and need not be read again.
 
 Kept by entity: for each of its facts that was read, the versions between which it is known to be the last one.
-Bounded in bytes for all spaces of a store together. Whatever could change an answer about the past (an erasure, a
-compaction, any change of branches and tags) forgets all that is kept of its space (HISTORY-2).
+Bounded in bytes for all spaces of a store together. Beside them the leaves of the one value that was blamed last are
+kept, so that the further pages of a blame cost what they return. Whatever could change an answer about the past (an
+erasure, a compaction, any change of branches and tags) forgets all that is kept of its space (HISTORY-2).
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from stemmadb.protocol.model.values.ids import BranchName, EntityId, Hash, Version
+from stemmadb.server.engine.read.blame import Leaf
 
 STATE_BYTES: Final = 300
 """What a state takes beside its body, about."""
@@ -20,6 +23,9 @@ HISTORY_BYTES: Final = 700
 """What an entity takes beside its states and its id, about."""
 SHARE_MAX: Final = 4
 """One entity may have a fourth of the room."""
+
+LEAVES_MAX: Final = 200_000
+"""A blame of more is not kept: this is some 30 MB."""
 
 Key: TypeAlias = tuple[BranchName, EntityId]
 
@@ -30,6 +36,15 @@ class PastState(NamedTuple):
     version: Version
     hash: Hash
     body: bytes
+
+
+class BlameKey(NamedTuple):
+    """What was blamed: the part of an entity at a path, as of a version of a branch."""
+
+    branch: BranchName
+    id: EntityId
+    version: Version
+    path: str
 
 
 class _History:
@@ -71,6 +86,7 @@ class PastCache:
         self._histories: OrderedDict[tuple[int, Key], _History] = OrderedDict()
         self._owned: dict[int, set[Key]] = {}
         self._owners = itertools.count(1)
+        self._blamed: tuple[int, BlameKey, Sequence[Leaf]] | None = None
         self.bytes = 0
 
     def share(self) -> PastStates:
@@ -99,7 +115,17 @@ class PastCache:
         while self.bytes > self._bytes_max:
             self._drop(next(iter(self._histories)))
 
+    def blamed(self, owner: int, key: BlameKey) -> Sequence[Leaf] | None:
+        last = self._blamed
+        return last[2] if last is not None and last[:2] == (owner, key) else None
+
+    def keep_blamed(self, owner: int, key: BlameKey, leaves: Sequence[Leaf]) -> None:
+        if len(leaves) <= LEAVES_MAX:
+            self._blamed = owner, key, leaves
+
     def drop(self, owner: int) -> None:
+        if self._blamed is not None and self._blamed[0] == owner:
+            self._blamed = None
         for key in tuple(self._owned.get(owner, ())):
             self._drop((owner, key))
 
@@ -134,6 +160,15 @@ class PastStates:
         """
         if generation == self.generation and asked >= floor:
             self._cache.keep(self._owner, (branch, id_), state, max(state.version, floor), asked)
+
+    def blamed(self, key: BlameKey) -> Sequence[Leaf] | None:
+        """The leaves, if this was blamed last."""
+        return self._cache.blamed(self._owner, key)
+
+    def keep_blamed(self, key: BlameKey, leaves: Sequence[Leaf], *, generation: int) -> None:
+        """What was read in a generation."""
+        if generation == self.generation:
+            self._cache.keep_blamed(self._owner, key, leaves)
 
     def forget(self) -> None:
         self.generation += 1

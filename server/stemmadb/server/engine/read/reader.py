@@ -14,7 +14,7 @@ from stemmadb.server.engine.base.paging import MayRead, anything
 from stemmadb.server.engine.base.space_port import SpaceApi
 from stemmadb.server.engine.read import blame as blaming
 from stemmadb.server.engine.read import commit_log, differences, entities, history, listing, store_queries
-from stemmadb.server.engine.read.blame import Blamed
+from stemmadb.server.engine.read.blame import Blamed, Leaf
 from stemmadb.server.engine.read.commit_log import EVERY_COMMIT, LogPage
 from stemmadb.server.engine.read.differences import Differences
 from stemmadb.server.engine.read.entities import HEAD, Got, GotMany
@@ -130,12 +130,13 @@ class Reader:
         *,
         after: int = 0,
         limit: int | None = None,
+        known: Sequence[Leaf] | None = None,
     ) -> Blamed:
         """See `blaming.page`."""
         may_read, limits = self._may_read, self._limits
         return await self._space.read(
             lambda log: blaming.page(
-                log, id_, moment, path, after=after, limit=limit, may_read=may_read, limits=limits
+                log, id_, moment, path, after=after, limit=limit, known=known, may_read=may_read, limits=limits
             )
         )
 

@@ -28,6 +28,7 @@ from stemmadb.server.engine.base.moments import ReadMoment
 from stemmadb.server.engine.read.blame import BlamedLeaf
 from stemmadb.server.engine.read.differences import Differences
 from stemmadb.server.engine.read.history import AuthoredFact
+from stemmadb.server.engine.read.past_states import BlameKey
 from stemmadb.server.engine.read.reader import Reader
 from stemmadb.server.service.base import cursors
 from stemmadb.server.service.base.cursors import Cursors, place_of
@@ -153,13 +154,20 @@ async def _differences(
 
 
 async def blame(request: BlameRequest, caller: Caller, context: RequestContext) -> BlameAnswer:
-    """Who wrote each leaf last."""
-    reader = reader_for(caller, context)
+    """Who wrote each leaf last. All leaves are found for the first page; memory has them for those after it."""
+    reader, past = reader_for(caller, context), context.space.past
     id_, branch = _entity(request.entity, context), ids.branch_name(request.branch)
     book = Cursors(cursors.BLAME, context.space.did, (id_, branch, request.version, request.path))
     at = book.read(request.after)
     version, skipped = (request.version, 0) if at is None else (at.pinned[0], at.place)
-    page = await reader.blame(id_, ReadMoment(branch, version), request.path, after=skipped, limit=request.limit)
+    known = None if at is None else past.blamed(BlameKey(branch, id_, at.pinned[0], request.path))
+    generation = past.generation
+    page = await reader.blame(
+        id_, ReadMoment(branch, version), request.path, after=skipped, limit=request.limit, known=known
+    )
+    if page.next is not None and context.space.has_one_writer:  # else others may erase unknown to our memory
+        key = BlameKey(branch, id_, page.version, request.path)
+        past.keep_blamed(key, page.leaves, generation=generation)
     next_ = book.write([page.version], page.next)
     return BlameAnswer(version=page.version, next=next_, lines=tuple(map(_blame_line, page.lines)))
 
