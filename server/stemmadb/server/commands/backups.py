@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.commands.database_access import Database, database, storage_options
+from stemmadb.server.commands.database_access import GivenDatabase, database, storage_options
 from stemmadb.server.commands.report import CommandReport
 from stemmadb.server.commands.shared import (
     CommandShell,
@@ -39,7 +39,7 @@ _directory = click.Path(file_okay=False, path_type=Path)
 @space_option
 @click.pass_obj
 def backup(
-    shell: CommandShell, target: Path, data: Path, storage: Database | None, space: Did | None
+    shell: CommandShell, target: Path, data: Path, storage: GivenDatabase | None, space: Did | None
 ) -> dict[str, object]:
     """Copy the spaces of a directory, which may be in use, to TARGET.
 
@@ -73,7 +73,12 @@ def backup(
 
 
 def _backed_up(
-    data: Path, storage: Database | None, target: Path, space: Did | None, on_progress: OnProgress, failed: Failed
+    data: Path,
+    storage: GivenDatabase | None,
+    target: Path,
+    space: Did | None,
+    on_progress: OnProgress,
+    failed: Failed,
 ) -> list[BackedUp]:
     wanted = None if space is None else [space]
     if storage is None:
@@ -95,7 +100,7 @@ def _raised(error: Exception, target: Path) -> dict[str, object]:
 @space_option
 @click.pass_obj
 def restore(
-    shell: CommandShell, source: Path, data: Path, storage: Database | None, space: Did | None
+    shell: CommandShell, source: Path, data: Path, storage: GivenDatabase | None, space: Did | None
 ) -> dict[str, object]:
     """Restore the spaces of the backup SOURCE into a data directory that has none.
 
@@ -119,7 +124,7 @@ def restore(
 
 
 def _restored(
-    source: Path, data: Path, storage: Database | None, spaces: list[Did] | None, on_progress: OnProgress
+    source: Path, data: Path, storage: GivenDatabase | None, spaces: list[Did] | None, on_progress: OnProgress
 ) -> list[Verified]:
     if isinstance(manifests.load_any(source), ExportsManifest):
         with arriving(data, storage) as place:

@@ -30,7 +30,7 @@ _BLOBS: Final = "With --storage: the directory of large blobs that the nodes sha
 T = TypeVar("T")
 
 
-class Database(NamedTuple):
+class GivenDatabase(NamedTuple):
     """A database as a command is told of it."""
 
     url: str
@@ -39,8 +39,8 @@ class Database(NamedTuple):
     """Whether the command has to do with blobs: then the directory must be the one that the nodes share."""
 
 
-def _read_storage(_ctx: click.Context, _option: click.Parameter, url: str | None) -> Database | None:
-    return None if url is None else Database(url, has_blobs=False)
+def _read_storage(_ctx: click.Context, _option: click.Parameter, url: str | None) -> GivenDatabase | None:
+    return None if url is None else GivenDatabase(url, has_blobs=False)
 
 
 storage_option = click.option("--storage", metavar="URL", callback=_read_storage, help=_STORAGE)
@@ -55,7 +55,7 @@ def storage_options(function: Callable[..., T]) -> Callable[..., T]:
     def called(*args: object, storage: str | None, blobs_in: Path | None, **options: object) -> T:
         if storage is None and blobs_in is not None:
             raise click.UsageError("--blobs goes with --storage: a data directory has its blobs beside its spaces.")
-        return function(*args, storage=None if storage is None else Database(storage, blobs_in), **options)
+        return function(*args, storage=None if storage is None else GivenDatabase(storage, blobs_in), **options)
 
     return called
 
@@ -66,14 +66,14 @@ needed_storage_option = click.option(
 
 
 @contextmanager
-def database(storage: Database, *, read_view_ms_max: int = READ_VIEW_MS_MAX) -> Iterator[PostgresStorage]:
+def database(storage: GivenDatabase, *, read_view_ms_max: int = READ_VIEW_MS_MAX) -> Iterator[PostgresStorage]:
     """The database, to be read only: a command that reads is no node."""
     with _opened(storage, read_only=True, read_view_ms_max=read_view_ms_max) as opened:
         yield opened
 
 
 @contextmanager
-def writable_database(storage: Database) -> Iterator[PostgresStorage]:
+def writable_database(storage: GivenDatabase) -> Iterator[PostgresStorage]:
     """The database, to write spaces that no live node owns: a node without an address, to which nobody connects."""
     with _opened(storage, read_only=False, read_view_ms_max=READ_VIEW_MS_MAX) as opened:
         yield opened
@@ -118,7 +118,7 @@ def checked_url(storage: str) -> str:
 
 
 @contextmanager
-def _opened(storage: Database, *, read_only: bool, read_view_ms_max: int) -> Iterator[PostgresStorage]:
+def _opened(storage: GivenDatabase, *, read_only: bool, read_view_ms_max: int) -> Iterator[PostgresStorage]:
     url = checked_url(storage.url)
     with _failures():
         with _driver():

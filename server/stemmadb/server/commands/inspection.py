@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.commands.database_access import Database, database, storage_option
+from stemmadb.server.commands.database_access import GivenDatabase, database, storage_option
 from stemmadb.server.commands.report import CommandReport
 from stemmadb.server.commands.running_server import ask
 from stemmadb.server.commands.shared import (
@@ -40,7 +40,7 @@ def space() -> None:
 @data_option
 @storage_option
 @click.pass_obj
-def spaces(shell: CommandShell, data: Path, storage: Database | None) -> dict[str, object]:
+def spaces(shell: CommandShell, data: Path, storage: GivenDatabase | None) -> dict[str, object]:
     """List the spaces of a data directory or a database, either of which may be in use.
 
     Example: stemmadb space list --data ./data
@@ -60,7 +60,7 @@ def spaces(shell: CommandShell, data: Path, storage: Database | None) -> dict[st
 @data_option
 @storage_option
 @click.pass_obj
-def status(shell: CommandShell, data: Path, storage: Database | None) -> dict[str, object]:
+def status(shell: CommandShell, data: Path, storage: GivenDatabase | None) -> dict[str, object]:
     """Show the state of a data directory, which may be in use: versions, sizes, who holds it, and how that server is.
 
     With --storage: the nodes of a database, which node owns each space, and where destroyed bytes are still in files.
@@ -85,7 +85,7 @@ def status(shell: CommandShell, data: Path, storage: Database | None) -> dict[st
     return report.answer(data=str(data), held=locked, sqlite=sqlite_version(), server=server)
 
 
-def _database_status(shell: CommandShell, report: CommandReport, url: Database) -> dict[str, object]:
+def _database_status(shell: CommandShell, report: CommandReport, url: GivenDatabase) -> dict[str, object]:
     with showing_progress(shell), database(url) as storage:
         found = storage.status()
         owing = set(storage.owing_scrub())

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.commands.database_access import Database, claim, storage_option, writable_database
+from stemmadb.server.commands.database_access import GivenDatabase, claim, storage_option, writable_database
 from stemmadb.server.commands.inspection import space
 from stemmadb.server.commands.report import CommandReport
 from stemmadb.server.commands.shared import CommandShell, data_option, reading, showing_progress
@@ -24,7 +24,7 @@ __all__ = ["space"]
 @data_option
 @storage_option
 @click.pass_obj
-def reindex(shell: CommandShell, data: Path, storage: Database | None) -> dict[str, object]:
+def reindex(shell: CommandShell, data: Path, storage: GivenDatabase | None) -> dict[str, object]:
     """Make the list that `GET /v1/spaces` answers from anew, from the access list of every space.
 
     With --storage: for the spaces that no live node serves. A node lists those that it serves itself.
@@ -40,7 +40,7 @@ def reindex(shell: CommandShell, data: Path, storage: Database | None) -> dict[s
     return {"spaces": len(lists)}
 
 
-def _reindexed_database(shell: CommandShell, storage: Database) -> dict[str, object]:
+def _reindexed_database(shell: CommandShell, storage: GivenDatabase) -> dict[str, object]:
     report = CommandReport(shell, looks=False)
     with showing_progress(shell), writable_database(storage) as opened:
 

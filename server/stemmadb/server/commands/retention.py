@@ -32,7 +32,7 @@ from stemmadb.protocol.model.values.ids import (
     entity_id,
 )
 from stemmadb.protocol.model.values.limits import DEFAULTS as LIMITS
-from stemmadb.server.commands.database_access import Database, claim, storage_options, writable_database
+from stemmadb.server.commands.database_access import GivenDatabase, claim, storage_options, writable_database
 from stemmadb.server.commands.shared import (
     CommandShell,
     data_option,
@@ -89,7 +89,7 @@ as_option = click.option(
 def compact(  # noqa: PLR0913, PLR0917  # one for each option
     shell: CommandShell,
     data: Path,
-    storage: Database | None,
+    storage: GivenDatabase | None,
     space: Did,
     floor: int | None,
     older_than: str | None,
@@ -161,7 +161,7 @@ def erase(  # noqa: PLR0913, PLR0917  # one for each option
     shell: CommandShell,
     id_: EntityId,
     data: Path,
-    storage: Database | None,
+    storage: GivenDatabase | None,
     space: Did,
     versions: tuple[int, ...],
     survivors: tuple[str, ...],
@@ -238,7 +238,7 @@ def _survivor(text: str) -> tuple[BranchName, bytes]:
 
 
 def _run(
-    shell: CommandShell, data: Path, storage: Database | None, space: Did, stage: str, work: Work
+    shell: CommandShell, data: Path, storage: GivenDatabase | None, space: Did, stage: str, work: Work
 ) -> dict[str, object]:
     """Opens the space, alone, and does the work. The answer says whether files owe a scrub."""
     if storage is not None:

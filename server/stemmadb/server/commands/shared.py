@@ -16,7 +16,7 @@ from stemmadb.protocol.model.values import reference
 from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.server.commands.database_access import (
     READ_VIEW_MS_MAX,
-    Database,
+    GivenDatabase,
     database,
     served_elsewhere,
     writable_database,
@@ -127,7 +127,7 @@ def _full(target: Path | None) -> errors.StorageFull:
 
 @contextmanager
 def reading_all(
-    data: Path, storage: Database | None, *, read_view_ms_max: int = READ_VIEW_MS_MAX
+    data: Path, storage: GivenDatabase | None, *, read_view_ms_max: int = READ_VIEW_MS_MAX
 ) -> Iterator[Storage]:
     """The spaces of a directory, or those of a database, either of which may be in use."""
     if storage is None:
@@ -139,7 +139,7 @@ def reading_all(
 
 
 @contextmanager
-def arriving(data: Path, storage: Database | None) -> Iterator[IncomingSpaces]:
+def arriving(data: Path, storage: GivenDatabase | None) -> Iterator[IncomingSpaces]:
     """Where new spaces are made: in a directory that no process uses, or in a database."""
     if storage is None:
         with incoming_spaces(data) as directory:

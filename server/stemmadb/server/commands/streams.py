@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.commands.database_access import PAGES_MS_MAX, Database, storage_options
+from stemmadb.server.commands.database_access import PAGES_MS_MAX, GivenDatabase, storage_options
 from stemmadb.server.commands.shared import (
     CommandShell,
     arriving,
@@ -42,7 +42,7 @@ STANDARD = "-"
 @space_option
 @click.pass_obj
 def export(
-    shell: CommandShell, file: str, data: Path, storage: Database | None, space: Did | None
+    shell: CommandShell, file: str, data: Path, storage: GivenDatabase | None, space: Did | None
 ) -> dict[str, object] | None:
     """Write the spaces of a directory, which may be in use, with their whole history to FILE as JSON Lines.
 
@@ -123,7 +123,7 @@ def _check_new(path: Path) -> None:
 @space_option
 @click.pass_obj
 def import_(
-    shell: CommandShell, file: str, data: Path, storage: Database | None, space: Did | None
+    shell: CommandShell, file: str, data: Path, storage: GivenDatabase | None, space: Did | None
 ) -> dict[str, object]:
     """Read spaces from FILE, or with '-' from standard input, into a data directory that no process uses.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from stemmadb.protocol.model.values.ids import Did
-from stemmadb.server.commands.database_access import Database, storage_options
+from stemmadb.server.commands.database_access import GivenDatabase, storage_options
 from stemmadb.server.commands.report import CommandReport
 from stemmadb.server.commands.shared import (
     CommandShell,
@@ -31,7 +31,7 @@ from stemmadb.server.storage.port import Storage
 @storage_options
 @space_option
 @click.pass_obj
-def verify(shell: CommandShell, data: Path, storage: Database | None, space: Did | None) -> dict[str, object]:
+def verify(shell: CommandShell, data: Path, storage: GivenDatabase | None, space: Did | None) -> dict[str, object]:
     """Verify the whole history of each space: hashes, bodies, snapshots, blobs and files.
 
     Reads a directory that may be in use, a backup too. Names the first place of each space that does not hold, and

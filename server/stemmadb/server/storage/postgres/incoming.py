@@ -60,7 +60,7 @@ def make(connection: PgConnection, space: Did, *, name: str) -> int | None:
     return int(number)
 
 
-class IncomingSpaces:
+class IncomingRows:
     """Implements `maintenance.incoming.IncomingSpaces`."""
 
     def __init__(

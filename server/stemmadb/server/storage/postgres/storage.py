@@ -27,7 +27,7 @@ from stemmadb.server.storage.postgres.connection import (
     translated,
 )
 from stemmadb.server.storage.postgres.database_counts import DatabaseCounts
-from stemmadb.server.storage.postgres.incoming import IS_SHOWN, IncomingSpaces
+from stemmadb.server.storage.postgres.incoming import IS_SHOWN, IncomingRows
 from stemmadb.server.storage.postgres.log import NodeConnections, PostgresLog, ReadOnlyLog
 from stemmadb.server.storage.postgres.node import LEASE_MS, Node
 from stemmadb.server.storage.postgres.numbers import OwnedNumbers
@@ -248,10 +248,10 @@ class PostgresStorage:
             return self._claimed(connection, space, number, workers)
 
     @contextmanager
-    def incoming(self) -> Iterator[IncomingSpaces]:
+    def incoming(self) -> Iterator[IncomingRows]:
         """Where new spaces are made before anybody can see them; at the end what was not shown is gone."""
         with closing(self._connect()) as connection, failures():
-            made = IncomingSpaces(connection, self._opened_incoming, self._blobs_in)
+            made = IncomingRows(connection, self._opened_incoming, self._blobs_in)
             try:
                 yield made
             finally:
