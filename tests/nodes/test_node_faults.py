@@ -177,6 +177,15 @@ def test_two_nodes_never_have_one_number(server: OwnServer, tmp_path: Path, monk
 
 
 @pytest.mark.rule("STORE-8", "COMMIT-7")
+def test_a_node_has_the_time_of_the_database_before_its_first_renewal(server: OwnServer, tmp_path: Path) -> None:
+    storage = PostgresStorage(Site(server, tmp_path).url, lease_ms=600_000)  # renewed after 100 s
+    try:
+        assert abs(storage.node.now() - time.time() * 1_000) < 5_000
+    finally:
+        storage.close()
+
+
+@pytest.mark.rule("STORE-8", "COMMIT-7")
 async def test_a_node_whose_clock_is_off_by_ten_seconds_takes_the_time_of_the_database(
     server: OwnServer, tmp_path: Path
 ) -> None:

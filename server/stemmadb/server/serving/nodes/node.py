@@ -14,7 +14,6 @@ from typing import Final, Protocol
 from stemmadb.protocol.errors import Unavailable
 from stemmadb.protocol.model.values.ids import Did, TimeMs
 from stemmadb.server.log_events import Log
-from stemmadb.server.open_store import now
 from stemmadb.server.serving.nodes.drain_steps import retry_after_ms, steps
 from stemmadb.server.serving.nodes.members import DatabaseMembership
 from stemmadb.server.serving.nodes.metrics import NodeMetrics
@@ -106,8 +105,7 @@ class ServingNode:
 
     def now(self) -> TimeMs:
         """The database's time: that of all nodes."""
-        found = self.storage.node.now()
-        return now() if found is None else TimeMs(found)
+        return TimeMs(self.storage.node.now())
 
     def why_not(self) -> str | None:
         """None if it is alive."""

@@ -34,7 +34,8 @@ NUMBER_BITS: Final = 63
 _INSERT: Final = (
     "INSERT INTO node (node, address, program, until) "
     "SELECT %s, %s, %s, clock_timestamp() + %s * interval '1 millisecond' "
-    "FROM meta WHERE key = 'schema' AND value = %s RETURNING node"
+    "FROM meta WHERE key = 'schema' AND value = %s "
+    "RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 )
 _RENEW: Final = (
     "UPDATE node SET until = clock_timestamp() + %s * interval '1 millisecond' WHERE node = %s "
@@ -59,7 +60,8 @@ class Node:
         """Set when the next renewal is to be sent at once."""
         self._beaten = threading.Condition()
         """Notified after each renewal, whether it succeeded or not."""
-        self._clock: tuple[int, float] | None = None
+        self._clock = (0, 0.0)
+        """The database's time in ms, and our own when it was asked for: since the row was made."""
         self.on_death: Callable[[], None] = self.begin_anew
         """Called in a thread when the row has ended, or the server is another one; ends with `begin_anew`."""
         connection = connect()
@@ -124,10 +126,10 @@ class Node:
         """Whatever was served before the death has ended."""
         self._lease.begins_anew()
 
-    def now(self) -> int | None:
-        """The database's time in ms, carried on by our monotonic clock; None before the first renewal."""
-        clock = self._clock
-        return None if clock is None else clock[0] + int((time.monotonic() - clock[1]) * 1_000)
+    def now(self) -> int:
+        """The database's time in ms, carried on by our monotonic clock."""
+        then, asked = self._clock
+        return then + int((time.monotonic() - asked) * 1_000)
 
     def end(self) -> None:
         """Deletes the row, so that others need not wait for its end."""
@@ -146,8 +148,10 @@ class Node:
         """A new number, also after a death. Nothing that may fail comes between the row and the number."""
         number, sent = secrets.randbits(NUMBER_BITS), time.monotonic()
         values = (number, self._address, self._program, self.lease_ms, str(schema.SCHEMA_VERSION))
-        if not connection.rows(_INSERT, values):
+        rows = connection.rows(_INSERT, values)
+        if not rows:
             raise StorageFailed("the database was migrated to another schema; start this node with the new program")
+        self._clock = rows[0][0], sent
         self._lease.began(number, _mark_of(connection), sent, time.monotonic())
 
     def _renew_for_ever(self, connection: PgConnection | None) -> None:
