@@ -54,8 +54,8 @@ async def clients_in(directory: Path) -> AsyncIterator[Clients]:
         yield Clients(stack, directory)
 
 
-async def write(space: Space, name: str, count: int) -> list[str]:
-    """The ids that were confirmed, one commit each."""
+async def write(space: Space, name: str, count: int, begun: asyncio.Event | None = None) -> list[str]:
+    """The ids that were confirmed, one commit each; `begun` is set with the first."""
     confirmed = []
     for number in range(count):
         id_ = f"urn:{name}:{number}"
@@ -63,6 +63,8 @@ async def write(space: Space, name: str, count: int) -> list[str]:
             tx.set(id_, {"n": number})
         await tx.confirmed()
         confirmed.append(id_)
+        if begun is not None:
+            begun.set()
     return confirmed
 
 
@@ -115,9 +117,9 @@ async def test_writes_go_on_at_the_other_node_and_nothing_is_lost_or_doubled(
         founder = await clients.space(nodes[0])
         await write(founder, "first", 1)
         writers = [await clients.space(nodes[1]) for _ in range(WRITERS)]
-        before = owners(url)
-        work = [asyncio.create_task(write(one, f"w{number}", COMMITS)) for number, one in enumerate(writers)]
-        await asyncio.sleep(0.05)
+        before, begun = owners(url), asyncio.Event()
+        work = [asyncio.create_task(write(one, f"w{number}", COMMITS, begun)) for number, one in enumerate(writers)]
+        await begun.wait()
         assert (nodes[0].end(how) == 0) is (how is signal.SIGTERM)
         confirmed = [id_ for done in await asyncio.gather(*work) for id_ in done]
         assert owners(url) != before
@@ -161,8 +163,9 @@ async def test_a_restart_of_the_database_costs_clients_nothing_but_time(tmp_path
             async with clients_in(tmp_path) as clients:
                 space = await clients.space(node)
                 confirmed = await write(space, "before", 3)
-                work = asyncio.create_task(write(space, "during", COMMITS))
-                await asyncio.sleep(0.05)
+                begun = asyncio.Event()
+                work = asyncio.create_task(write(space, "during", COMMITS, begun))
+                await begun.wait()
                 await asyncio.to_thread(server.kill)
                 await asyncio.to_thread(server.start)
                 confirmed += await work
