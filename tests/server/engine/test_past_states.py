@@ -8,7 +8,15 @@ from bisect import bisect_right
 import pytest
 
 from stemmadb.protocol.model.values.ids import MAIN, EntityId, Hash, Version
-from stemmadb.server.engine.read.past_states import HISTORY_BYTES, STATE_BYTES, PastCache, PastState, PastStates
+from stemmadb.server.engine.read.past_states import (
+    HISTORY_BYTES,
+    LEAVES_MAX,
+    STATE_BYTES,
+    BlameKey,
+    PastCache,
+    PastState,
+    PastStates,
+)
 
 X, Y = EntityId("urn:x"), EntityId("urn:y")
 
@@ -98,3 +106,19 @@ def test_one_entity_with_a_long_history_does_not_take_it_all() -> None:
         keep(past, X, state(version, 100), asked=version)
         assert cache.bytes <= 3 * ONE
     assert past.find(MAIN, Y, Version(1)) is not None
+
+
+@pytest.mark.rule("HISTORY-2")
+def test_of_all_blames_the_last_is_kept_until_its_space_forgets_it() -> None:
+    cache = PastCache(10 * ONE)
+    one, other = cache.share(), cache.share()
+    key, leaves = BlameKey(MAIN, X, Version(1), ""), (("/a", Version(1)),)
+    one.keep_blamed(key, leaves, generation=one.generation)
+    other.forget()
+    assert (one.blamed(key), other.blamed(key)) == (leaves, None)
+    one.keep_blamed(key._replace(path="/b"), leaves * (LEAVES_MAX + 1), generation=one.generation)
+    assert one.blamed(key._replace(path="/b")) is None
+    before = one.generation
+    one.forget()
+    one.keep_blamed(key, leaves, generation=before)
+    assert one.blamed(key) is None
